@@ -142,7 +142,7 @@ def _loss(
         return plan_loss(function, None, arguments, forms, mapping=record)
     rows = arrange_scores(z, axis, options.mask)
     if record.one_axis:
-        check_one_axis(rows.axes, axis)
+        check_one_axis(rows.axes)
     definition = fenchel_young_and_gradient if gradient else fenchel_young
     return loss_by_body(partial(definition, record), rows, y, values, options)
 

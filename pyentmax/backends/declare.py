@@ -36,7 +36,6 @@ from pyentmax.calls.rows import (
     apply_to_scores,
     arrange_probabilities,
     arrange_scores,
-    check_one_axis,
     check_same_shape,
     writable_rows,
 )
@@ -72,72 +71,61 @@ class Accelerated(Protocol[P, R]):
         """Run the kernel, on so many threads, or the body."""
 
 
+class Declare(Protocol):
+    """What turns a body into the function that users call."""
+
+    def __call__(self, body: Callable[P, R], /) -> Accelerated[P, R]:
+        """The function, with the body's signature."""
+
+
 Arrange = Callable[[bool], Callable[..., Any]]  # of whether kernels are used: a call's steps
 
 
-def mapping(
-    parameter: Parameter | None = None, *, shifted: bool = True, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """Probabilities of scores: ``f(z[, parameter], axis=-1, *, mask=None, out=None)``.
-
-    If not `shifted`, the body sees the scores as they came, as where a bound may keep the largest
-    from mattering. With `one_axis` a row has an order, which the entries of several axes lack.
-    """
-    return _with(_score_function, parameter=parameter, shifted=shifted, one_axis=one_axis)
+def mapping(parameter: Parameter | None = None) -> Declare:
+    """Probabilities of scores: ``f(z[, parameter], axis=-1, *, mask=None, out=None)``."""
+    return _with(_score_function, parameter=parameter)
 
 
-def log_probabilities(
-    parameter: Parameter | None = None,
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def log_probabilities(parameter: Parameter | None = None) -> Declare:
     """Logarithms of probabilities, called as the mapping is; −∞ in a row with nothing left."""
     return _with(_score_function, parameter=parameter, dead=-np.inf)
 
 
-def support(
-    parameter: Parameter | None = None, *, shifted: bool = True, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def support(parameter: Parameter | None = None) -> Declare:
     """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
-    form = {"shifted": shifted, "one_axis": one_axis, "kernels": False}
-    return _with(_score_function, parameter=parameter, **form)
+    return _with(_score_function, parameter=parameter, kernels=False)
 
 
-def product(
-    parameter: Parameter | None = None, *, one_axis: bool = False, kernel: str | None = None
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def product(parameter: Parameter | None = None, *, kernel: str | None = None) -> Declare:
     """A product with the Jacobian: ``f(p, v[, parameter], axis=-1, *, mask=None)``.
 
     `kernel` names another function's kernel that does the same.
     """
-    form = {"direction": "v", "sections": PRODUCT, "one_axis": one_axis, "kernel": kernel}
+    form = {"direction": "v", "sections": PRODUCT, "kernel": kernel}
     return _with(_derivative, parameter=parameter, results=("entries",), **form)
 
 
-def jacobian(
-    parameter: Parameter | None = None, *, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def jacobian(parameter: Parameter | None = None) -> Declare:
     """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
-    form = {"one_axis": one_axis, "kernels": False}
-    return _with(_derivative, parameter=parameter, results=("matrix",), **form)
+    return _with(_derivative, parameter=parameter, results=("matrix",), kernels=False)
 
 
-def elementwise_gradient(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def elementwise_gradient(parameter: Parameter) -> Declare:
     """A derivative of each entry: ``f(p, parameter, axis=-1)``."""
     return _with(_derivative, parameter=parameter, results=("entries",))
 
 
-def parameter_vjp(
-    parameter: Parameter, *, with_mask: bool = False, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def parameter_vjp(parameter: Parameter, *, with_mask: bool = False) -> Declare:
     """The gradient in a parameter: ``f(p, g, parameter[, z], axis=-1, *, mask=None)``.
 
     The body returns what each row gives (for a bound: each entry), and the caller gets their sums
     in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword.
     """
-    form = {"direction": "g", "sections": GRADIENT, "one_axis": one_axis, "with_mask": with_mask}
+    form = {"direction": "g", "sections": GRADIENT, "with_mask": with_mask}
     return _with(_derivative, parameter=parameter, results=("gradient",), **form)
 
 
-def vjps(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def vjps(parameter: Parameter) -> Declare:
     """The products with the Jacobian and the gradient in a parameter at once, as a pair.
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
@@ -146,11 +134,9 @@ def vjps(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     return _with(_derivative, parameter=parameter, results=("entries", "gradient"), **form)
 
 
-def regularizer(
-    parameter: Parameter | None = None, *, with_mask: bool = False, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def regularizer(parameter: Parameter | None = None, *, with_mask: bool = False) -> Declare:
     """Ω(p) of each row: ``f(p[, parameter], axis=-1[, *, mask=None])``."""
-    form = {"one_axis": one_axis, "with_mask": with_mask, "kernels": False}
+    form = {"with_mask": with_mask, "kernels": False}
     return _with(_derivative, parameter=parameter, results=("number",), **form)
 
 
@@ -199,8 +185,6 @@ def _score_function(
     body: Callable[P, R],
     parameter: Parameter | None,
     *,
-    shifted: bool = True,
-    one_axis: bool = False,
     dead: float = 0,
     kernels: bool = True,
 ) -> Accelerated[P, R]:
@@ -215,13 +199,11 @@ def _score_function(
                 if result is not NotImplemented:
                     return result
             rows = arrange_scores(z, axis, mask, out)
-            if one_axis:
-                check_one_axis(rows.axes, axis)
             if parameter is not None:
                 value = parameter.for_scores(value, rows)
             kernel = choice.kernel_for(rows.array, name) if use_kernels else None
             if kernel is None:
-                p = apply_to_scores(body, rows, parameter, value, shifted=shifted, dead=dead)
+                p = apply_to_scores(body, rows, parameter, value, dead=dead)
                 return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
             operands = rows.operands()
             if parameter is not None:
@@ -245,7 +227,6 @@ def _derivative(
     direction: str = "",
     sections: str = "",
     with_mask: bool = False,
-    one_axis: bool = False,
     kernel: str | None = None,
     kernels: bool = True,
 ) -> Accelerated[P, R]:
@@ -269,8 +250,6 @@ def _derivative(
                     return result
             rows, v = arrange_probabilities(p, v, axis, mask, direction)
             p = rows.array
-            if one_axis:
-                check_one_axis(rows.axes, axis)
             operands = [p, v] if direction else [p]
             if parameter is not None:
                 value = parameter.for_probabilities(value, rows, p_given)

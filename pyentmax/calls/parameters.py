@@ -15,7 +15,7 @@ import numpy as np
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.gufuncs import in_blocks
-from pyentmax.calls.rows import Rows, broadcasts, live_entries, reduce_to, to_rows
+from pyentmax.calls.rows import Rows, broadcasts, check_one_axis, live_entries, reduce_to, to_rows
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class PerRow:
         only whole numbers are valid
     in_product : bool
         whether the kernel of the Jacobian's product takes it, or p tells all
+    shifted : bool
+        bodies see each row's largest score at 0. Not where bounds may keep it from mattering, or
+        where rounded gaps may tie different scores
+    one_axis : bool
+        rows have an order, which the entries of several axes lack
     """
 
     name: str
@@ -40,14 +45,18 @@ class PerRow:
     strict: bool = False
     whole: bool = False
     in_product: bool = True
+    shifted: bool = True
+    one_axis: bool = False
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The values for scores, of a shape that broadcasts to the batch."""
+        if self.one_axis:
+            check_one_axis(rows.axes)
         return self.checked(value, rows.array)
 
     def for_probabilities(self, value: Any, rows: Rows, given: Any) -> Any:
         """The values for the probabilities of a derivative, that came as `given`."""
-        return self.checked(value, rows.array)
+        return PerRow.for_scores(self, value, rows)
 
     def checked(self, value: Any, like: Any, batch: tuple[int, ...] | None = None) -> Any:
         """A value for the rows `like` in float64, valid and of a shape that fits their batch.
@@ -126,6 +135,8 @@ class PerRow:
 class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 
+    shifted: bool = False
+
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The budgets per row, in the dtype of the scores."""
         z = rows.array
@@ -155,6 +166,7 @@ class UpperBounds:
 
     name: str
     in_product: bool = True
+    shifted: bool = False
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""

@@ -104,7 +104,6 @@ def apply_to_scores(
     parameter: Any = None,
     value: Any = None,
     *,
-    shifted: bool = True,
     dead: float = 0,
 ) -> Any:
     """The result of a body for arranged scores.
@@ -115,14 +114,13 @@ def apply_to_scores(
         of scores of shape (n, d), −∞ where masked, and the parameter as a column
     rows : Rows
     parameter, value : Parameter, optional, and what its `for_scores` returned
-    shifted : bool
-        whether the body sees each row's largest score at 0
     dead : float
         the result in a row with nothing left
 
     On a device, where an invalid value is not an error, its row becomes NaN.
     """
     z = rows.array
+    shifted = parameter is None or parameter.shifted
     scores, top = masked_scores(z, rows.mask, shifted=shifted)
     columns = () if parameter is None else (parameter.body_operand(value, rows.batch),)
     p = body(scores.reshape(-1, scores.shape[-1]), *columns).reshape(z.shape)
@@ -210,11 +208,11 @@ def check_same_shape(shape: tuple[int, ...], name: str, expected: tuple[int, ...
         raise ValueError(f"{name} must have the shape of p, {expected}, got {shape}")
 
 
-def check_one_axis(axes: Axes, axis: Any) -> None:
+def check_one_axis(axes: Axes) -> None:
     """Refuse the entries of several axes, which have no order."""
     if len(axes) > 1:
         raise ValueError(
-            f"axis must be one axis, since the scores of a row need an order here, got {axis}; "
+            f"axis must be one axis, since the scores of a row need an order here, got {axes}; "
             "move the entries of several axes into one in the order that is meant"
         )
 

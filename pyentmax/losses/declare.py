@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from pyentmax.backends import choice, threads
-from pyentmax.backends.declare import Accelerated, accelerated
+from pyentmax.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask
 from pyentmax.calls.documentation import LOSS, with_sections
@@ -36,13 +36,8 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
-def loss(
-    parameter: Parameter | None = None, *, shifted: bool = True
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`.
-
-    If not ``shifted``, its body sees the scores as they came, as the mapping's does.
-    """
+def loss(parameter: Parameter | None = None) -> Declare:
+    """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`."""
 
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
         with_sections(body, LOSS, (*parameter_names(body)[2:], *Options._fields))
@@ -78,6 +73,7 @@ def loss(
                         parts = threads.run(kernel, operands, None, workers)
                         return _reduced(parts, labels, weights, options, rows)
                 body_values = () if parameter is None else (value,)
+                shifted = parameter is None or parameter.shifted
                 return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
 
             return call

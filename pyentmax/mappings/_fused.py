@@ -33,7 +33,7 @@ import numpy as np
 from pyentmax.calls.parameters import PerRow
 from pyentmax.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
 
-STRENGTH = PerRow("strength", least=0)
+STRENGTH = PerRow("strength", least=0, shifted=False)
 
 
 def relative(z: Any, scale: float) -> Any:

@@ -69,7 +69,7 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 BUDGET = Budget("budget", least=0, in_product=False)
 
 
-@declare.mapping(BUDGET, shifted=False)
+@declare.mapping(BUDGET)
 def budget_sparsemax(
     z: Any, budget: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -107,7 +107,7 @@ def budget_sparsemax(
     return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, budget).p)
 
 
-@declare.support(BUDGET, shifted=False)
+@declare.support(BUDGET)
 def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where budget_sparsemax takes anything: z > τ.
 

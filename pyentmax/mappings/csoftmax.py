@@ -77,7 +77,7 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-@declare.mapping(UPPER, shifted=False)
+@declare.mapping(UPPER)
 def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
 
@@ -124,7 +124,7 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     return solve_shifted(z, upper, solve)
 
 
-@declare.support(UPPER, shifted=False)
+@declare.support(UPPER)
 def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
 

@@ -71,7 +71,7 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-@declare.mapping(UPPER, shifted=False)
+@declare.mapping(UPPER)
 def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
@@ -101,7 +101,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, 1).p)
 
 
-@declare.support(UPPER, shifted=False)
+@declare.support(UPPER)
 def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where csparsemax gives probability: z > τ and a bound that is not 0.
 

@@ -20,6 +20,7 @@ Each knot is added and removed at most once: O(d) per row.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _fused
 from pyentmax.mappings import sparsemax as _sparsemax
-from pyentmax.mappings._fused import STRENGTH
 from pyentmax.mappings.sparsemax import sparsemax_jvp
 
 __all__ = [
@@ -90,8 +90,10 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 # What follows is right for every input: exact, and of O(d) steps, by the dynamic program above;
 # scores far below the rest, huge strengths and masked entries, which split a row, cost no digits.
 
+STRENGTH = replace(_fused.STRENGTH, one_axis=True)
 
-@declare.mapping(STRENGTH, shifted=False, one_axis=True)
+
+@declare.mapping(STRENGTH)
 def fusedmax(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -138,7 +140,7 @@ def fusedmax(
     return _fused.project(_smoothed(z, strength))
 
 
-@declare.support(STRENGTH, shifted=False, one_axis=True)
+@declare.support(STRENGTH)
 def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where fusedmax gives probability: u > τ.
 
@@ -150,7 +152,7 @@ def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any =
     return _fused.support(_smoothed(z, strength))
 
 
-@declare.product(STRENGTH, one_axis=True)
+@declare.product(STRENGTH)
 def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = fusedmax(z): v's mean over each fused run, less that over the support.
 
@@ -173,7 +175,7 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
 fusedmax_vjp = renamed(fusedmax_jvp, "fusedmax_vjp")
 
 
-@declare.jacobian(STRENGTH, one_axis=True)
+@declare.jacobian(STRENGTH)
 def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """J at p = fusedmax(z), of shape batch + (d, d): 1/|G| within a fused run, less 1/|S|.
 
@@ -189,7 +191,7 @@ def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     return _fused.dense(p, run[..., :, None] == run[..., None, :])
 
 
-@declare.parameter_vjp(STRENGTH, with_mask=True, one_axis=True)
+@declare.parameter_vjp(STRENGTH, with_mask=True)
 def fusedmax_vjp_strength(
     p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -226,7 +228,7 @@ def fusedmax_vjp_strength(
     return _fused.vjp_strength(p, g, pull)
 
 
-@declare.regularizer(STRENGTH, with_mask=True, one_axis=True)
+@declare.regularizer(STRENGTH, with_mask=True)
 def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over pairs of unmasked neighbours; λ finite.
 

@@ -93,7 +93,7 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 # and huge strengths cost no digits.
 
 
-@declare.mapping(STRENGTH, shifted=False)
+@declare.mapping(STRENGTH)
 def oscarmax(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -132,7 +132,7 @@ def oscarmax(
     return _fused.project(_pooled(z, strength))
 
 
-@declare.support(STRENGTH, shifted=False)
+@declare.support(STRENGTH)
 def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where oscarmax gives probability: u > τ.
 

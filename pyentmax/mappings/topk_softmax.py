@@ -61,10 +61,10 @@ def textbook_jacobian(p: Any, k: int) -> np.ndarray:
 # What follows is right for every input: the exponentials are relative to the largest score, and k
 # may exceed the number of scores.
 
-K = PerRow("k", least=1, whole=True, in_product=False)
+K = PerRow("k", least=1, whole=True, in_product=False, shifted=False)
 
 
-@declare.mapping(K, shifted=False)  # rounded gaps to the largest may tie different scores
+@declare.mapping(K)
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
@@ -102,7 +102,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     return p / np.sum(p, axis=-1, keepdims=True)
 
 
-@declare.support(K, shifted=False)
+@declare.support(K)
 def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where top-k softmax gives probability: the scores kept, even if p underflows.
 

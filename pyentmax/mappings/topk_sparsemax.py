@@ -91,10 +91,10 @@ def textbook_loss(z: Any, y: int, k: int) -> float:
 # What follows is right for every input, since sparsemax's body is; k may exceed the number of
 # scores.
 
-K = PerRow("k", least=1, whole=True, in_product=False)
+K = PerRow("k", least=1, whole=True, in_product=False, shifted=False)
 
 
-@declare.mapping(K, shifted=False)  # rounded gaps to the largest may tie different scores
+@declare.mapping(K)
 def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros.
 
@@ -130,7 +130,7 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any
     return sparsemax.body(_gaps_kept(z, k))
 
 
-@declare.support(K, shifted=False)
+@declare.support(K)
 def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where top-k sparsemax gives probability: the scores kept that exceed their threshold.
 
@@ -187,7 +187,7 @@ def topk_sparsemax_omega(p: Any, k: Any, axis: Any = -1) -> Any:
     return np.where(too_many, np.inf, sparsemax_omega(p))
 
 
-@losses.loss(K, shifted=False)
+@losses.loss(K)
 def topk_sparsemax_loss(
     z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
@@ -205,7 +205,7 @@ def topk_sparsemax_loss(
     return fenchel_young(TOPK_SPARSEMAX, z, y, k)
 
 
-@losses.loss(K, shifted=False)
+@losses.loss(K)
 def topk_sparsemax_loss_and_grad(
     z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
