@@ -6,8 +6,40 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.special import xlogy
 
 from pyentmax import MAPPINGS, Mapping
+from pyentmax.mappings.regularized import separable_mapping
+
+# --- a user's own Ω -------------------------------------------------------------------------------
+
+BETA = 0.3
+SHANNON = separable_mapping(
+    "shannon", lambda p: xlogy(p, p), lambda t: np.exp(t - 1), lambda p: 1 / p, sparse=False
+)
+GINI = separable_mapping("gini", lambda p: p * p / 2, lambda t: t, np.ones_like)
+TSALLIS = separable_mapping(
+    "tsallis",
+    lambda p: p ** (1 + BETA) / (BETA * (1 + BETA)),
+    lambda t: np.maximum(BETA * t, 0) ** (1 / BETA),
+    lambda p: p ** (BETA - 1),
+)
+# New ones: growing slopes, a slope that is steep at 0, a tiny and a huge scale, one with its own
+# upper barrier (g'(1) = ∞: p log p + (1 − p) log(1 − p)).
+COSH = separable_mapping("cosh", np.cosh, np.arcsinh, np.cosh)
+CUBIC = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
+TINY = separable_mapping("tiny", lambda p: 1e-6 * p**2, lambda t: 5e5 * t, lambda p: 2e-6 + 0 * p)
+HUGE = separable_mapping("huge", lambda p: 1e6 * p**2, lambda t: 5e-7 * t, lambda p: 2e6 + 0 * p)
+FERMI = separable_mapping(
+    "fermi",
+    lambda p: xlogy(p, p) + xlogy(1 - p, 1 - p),
+    lambda t: 1 / (1 + np.exp(-t)),
+    lambda p: 1 / (p * (1 - p)),
+    sparse=False,
+)
+OWN = {r.name: r for r in (SHANNON, GINI, TSALLIS, COSH, CUBIC, TINY, HUGE, FERMI)}
+
+# --- cases ----------------------------------------------------------------------------------------
 
 
 class Case(NamedTuple):
@@ -19,7 +51,7 @@ class Case(NamedTuple):
 
     @property
     def record(self) -> Mapping:
-        return MAPPINGS[self.name]
+        return (MAPPINGS | OWN)[self.name]
 
     def function(self, part: str) -> Any:
         function: Any = getattr(self.record, part)
@@ -44,7 +76,7 @@ class Case(NamedTuple):
         return f"{self.name}{self.params or ''}{self.form and '.' + self.form}"
 
 
-def parametrized(cases: list[Case]) -> pytest.MarkDecorator:
+def parametrized(cases: list[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=str)
 
 
@@ -62,5 +94,5 @@ CASES = [Case(name, tuple(EXAMPLES[p] for p in record.parameters), form)
          for name, record in MAPPINGS.items() for form in ("", "reference")]  # fmt: skip
 CASES += [Case("entmax", (alpha,)) for alpha in (1, 1.001, 1.33, 2, 4, np.inf)]
 CASES += [Case("fusedmax", (0,)), Case("oscarmax", (0,)), Case("normmax", (np.inf,))]
-CASES += [Case("entmax", (1.33,), "reference")]
+CASES += [Case("entmax", (1.33,), "reference"), Case("shannon"), Case("gini"), Case("tsallis")]
 every_case = parametrized(CASES)
