@@ -12,13 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyentmax.decoding.hypotheses import Hypothesis
-from pyentmax.decoding.hypothesis_tree import CUT_OFF
+from pyentmax.decoding.hypothesis_tree import Symbol, spelled
 
-_Tokens = tuple[str, ...]
-# A token, and whether it is the end symbol: another token may have the same text.
-_Symbol = tuple[str, bool]
-_Symbols = tuple[_Symbol, ...]
-_Place = tuple[_Symbol, frozenset[_Symbols]]  # a symbol, and all that may follow it
+_Symbols = tuple[Symbol, ...]
+_Place = tuple[Symbol, frozenset[_Symbols]]  # a symbol, and all that may follow it
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class GraphNode:
         Numbers of the next nodes, with the probability of the strings that go there from here.
     """
 
-    tokens: _Tokens
+    tokens: tuple[str, ...]
     probability: float
     strings: tuple[int, ...]
     following: dict[int, float]
@@ -85,12 +82,7 @@ class HypothesisGraph:
         separator: str = "",
     ) -> HypothesisGraph:
         """Merge hypotheses into their graph; parameters as for `HypothesisTree.build`."""
-        listed: list[tuple[_Symbols, float]] = []
-        for h in hypotheses:
-            last = (end if h.finished else CUT_OFF, True)
-            listed.append(((*((decode(token), False) for token in h.tokens), last), h.probability))
-        if not listed:
-            raise ValueError("a graph needs at least one hypothesis, but the list is empty")
+        listed = spelled(hypotheses, decode, end)
         # A place is identified by its continuations: all ends of strings that begin with it.
         ends: dict[_Symbols, set[_Symbols]] = defaultdict(set)
         for string, _ in listed:

@@ -106,19 +106,8 @@ class HypothesisTree:
         end, separator : str
             Become the tree's.
         """
-        strings = [
-            ((*map(decode, h.tokens), end if h.finished else CUT_OFF), h.probability)
-            for h in hypotheses
-        ]
-        if not strings:
-            raise ValueError("a tree needs at least one hypothesis, but the list is empty")
-        # In sorted order, strings with a common prefix are neighbours. The flag distinguishes the
-        # end symbol from a token with the same text.
-        runs = sorted(
-            ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
-            for tokens, probability in strings
-        )
-        return cls(_merge(runs), end, separator)
+        # In sorted order, strings with a common prefix are neighbours.
+        return cls(_merge(sorted(spelled(hypotheses, decode, end))), end, separator)
 
     def string(self, node: HypothesisNode) -> str:
         """The string from the beginning to the end of ``node``, without the end symbol."""
@@ -158,11 +147,27 @@ class HypothesisTree:
     __str__ = text
 
 
-_Run = tuple[list[tuple[str, bool]], float]
-"""A string as tokens, each with whether it is the end symbol, and its probability."""
+Symbol = tuple[str, bool]
+"""A token, and whether it is the end symbol, which another token may be spelled like."""
+
+Spelled = tuple[tuple[Symbol, ...], float]
+"""A string and its probability."""
 
 
-def _merge(runs: Sequence[_Run], start: int = 0, above: float | None = None) -> HypothesisNode:
+def spelled(
+    hypotheses: Iterable[Hypothesis], decode: Callable[[int], str], end: str
+) -> list[Spelled]:
+    """Hypotheses as strings; a ValueError if there are none."""
+    strings: list[Spelled] = []
+    for h in hypotheses:
+        last = (end if h.finished else CUT_OFF, True)
+        strings.append(((*((decode(token), False) for token in h.tokens), last), h.probability))
+    if not strings:
+        raise ValueError("expected at least one hypothesis, got an empty list")
+    return strings
+
+
+def _merge(runs: Sequence[Spelled], start: int = 0, above: float | None = None) -> HypothesisNode:
     """The node of sorted strings that agree up to ``start``; ``above`` is the parent's mass."""
     first, last = runs[0][0], runs[-1][0]  # all others lie between these two in sorted order
     stop = start

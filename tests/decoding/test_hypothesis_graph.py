@@ -55,7 +55,7 @@ def test_a_string_without_a_branch_is_one_node():
 
 
 def test_a_graph_needs_a_hypothesis():
-    with pytest.raises(ValueError, match="a graph needs at least one hypothesis"):
+    with pytest.raises(ValueError, match="expected at least one hypothesis"):
         HypothesisGraph.build([], str)
 
 

@@ -72,7 +72,7 @@ def test_tokens_spelled_like_the_end_symbol():
 
 
 def test_a_tree_needs_a_hypothesis():
-    with pytest.raises(ValueError, match="needs at least one hypothesis"):
+    with pytest.raises(ValueError, match="expected at least one hypothesis"):
         HypothesisTree.build([], chr)
 
 
