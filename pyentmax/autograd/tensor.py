@@ -260,22 +260,18 @@ class Tensor:
     # --- reductions -------------------------------------------------------------------------------
     def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Sum over ``axis``, as ``numpy.sum``; each summand gets the gradient of the sum."""
-        total = self.data.sum(axis=axis, keepdims=True)
-
-        def vjp(g: Array) -> Array:
-            return self.xp.broadcast_to(g.reshape(total.shape), self.shape)
-
-        return Tensor(total if keepdims else total.squeeze(axis), (self, vjp))
+        return self._reduced(self.data.sum(axis=axis, keepdims=True), 1, axis, keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Mean over ``axis``, as ``numpy.mean``; each entry gets its share of the gradient."""
         mean = self.data.mean(axis=axis, keepdims=True)
-        share = mean.size / max(self.data.size, 1)
+        return self._reduced(mean, mean.size / max(self.data.size, 1), axis, keepdims)
 
+    def _reduced(self, value: Array, share: float, axis: Axes, keepdims: bool) -> Tensor:
         def vjp(g: Array) -> Array:
-            return self.xp.broadcast_to((g * share).reshape(mean.shape), self.shape)
+            return self.xp.broadcast_to((g * share).reshape(value.shape), self.shape)
 
-        return Tensor(mean if keepdims else mean.squeeze(axis), (self, vjp))
+        return Tensor(value if keepdims else value.squeeze(axis), (self, vjp))
 
 
 class _Operands:

@@ -38,11 +38,6 @@ def test_mapping(name, axis, mask):
     assert_gradients(lambda z: op(z, *params, axis=axis, mask=mask), Z, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
-def test_learned_alpha_gets_a_gradient(alpha):
-    assert_gradients(ag.entmax, Z[0], np.full(4, alpha), rtol=1e-5, atol=1e-7)
-
-
 def test_learned_alpha_at_one():
     # α can't be moved below 1, so the difference looks forward.
     a = Tensor(np.ones(4), requires_grad=True)
@@ -57,6 +52,7 @@ def test_learned_alpha_at_one():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("entmax", np.array([1.2, 1.5, 2.0, 1.01])),
         ("fusedmax", np.array(0.3)),
         ("oscarmax", np.array([0.1, 0.2, 0.1, 0.05])),
         ("csoftmax", np.full((4, 5), 0.4)),
@@ -74,36 +70,17 @@ def test_a_parameter_without_gradient_is_refused():
         ag.topk_softmax(Tensor(Z), k)
 
 
-def test_every_mapping_is_on_the_tape():
-    assert ag.MAPPING_OPS.keys() == pyentmax.MAPPINGS.keys()
-
-
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_loss(name, reduction):
-    params = {"alpha": PARAMETERS[name]} if name in PARAMETERS else {}
-    y = RNG.integers(5, size=(3, 4))
-    weight = RNG.random((3, 4))
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_loss(name, reduction, axis):
+    options = {"alpha": PARAMETERS[name]} if name in PARAMETERS else {}
+    batch = Z.sum(axis).shape
+    options |= {"reduction": reduction, "axis": axis, "weight": RNG.random(batch)}
+    y = RNG.integers(3, size=batch)
 
     def function(z):
-        return ag.fenchel_young_loss(z, y, name, reduction=reduction, weight=weight, **params)
+        return ag.fenchel_young_loss(z, y, name, **options)
 
-    assert function(Tensor(Z)).shape == ((3, 4) if reduction == "none" else ())
+    assert function(Tensor(Z)).shape == (batch if reduction == "none" else ())
     assert_gradients(function, Z, rtol=1e-5, atol=1e-8)
-
-
-def test_loss_along_another_axis():
-    y = RNG.integers(3, size=(4, 5))
-    assert_gradients(
-        lambda z: ag.fenchel_young_loss(z, y, "entmax15", axis=0, reduction="none"), Z, rtol=1e-5
-    )
-
-
-def test_backward_through_a_loss_twice():
-    z = Tensor(RNG.standard_normal((3, 5)), requires_grad=True)
-    loss = ag.fenchel_young_loss(z, np.array([0, 1, 2]), "entmax15")
-    loss.backward()
-    once = z.grad.copy()
-    z.grad *= 7  # the caller's own
-    (2 * loss).backward()
-    np.testing.assert_allclose(z.grad, 9 * once, rtol=1e-12)

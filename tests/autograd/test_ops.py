@@ -34,6 +34,7 @@ def test_arithmetic_broadcasts(op, shapes):
         lambda x: -x,
         lambda x: (x + 10) ** 3,
         lambda x: (x + 10) ** -0.5,
+        lambda x: (x - x) ** 0 + (x - x) ** np.float32(1),
         lambda x: 3 * x * np.arange(4.0),
         lambda x: np.ones((2, 3, 4)) * x,
         lambda x: np.ones((2, 3)) @ x,
@@ -70,14 +71,17 @@ def test_one_operand(function):
 
 @pytest.mark.parametrize(
     "shapes",
-    [((3, 4), (4, 2)), ((5, 3, 4), (4, 2)), ((1, 3, 4), (5, 4, 2)), ((4,), (4, 2)), ((3, 4), (4,))],
+    [
+        ((3, 4), (4, 2)),
+        ((5, 3, 4), (4, 2)),
+        ((1, 3, 4), (5, 4, 2)),
+        ((4,), (4, 2)),
+        ((3, 4), (4,)),
+        ((4,), (4,)),
+    ],
 )
 def test_matrix_product(shapes):
     assert_gradients(lambda a, b: a @ b, *(normal(*shape) for shape in shapes))
-
-
-def test_inner_product_of_vectors():
-    assert_gradients(lambda a, b: a @ b, normal(4), normal(4))
 
 
 @pytest.mark.parametrize("rows", [(3,), (2, 3), ()])
@@ -112,12 +116,6 @@ def test_numbers_keep_float32():
     assert x.grad.dtype == np.float32
 
 
-def test_zeroth_power_at_zero():
-    x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
-    (x**0).sum().backward()
-    np.testing.assert_array_equal(x.grad, [0, 0])
-
-
 @pytest.mark.parametrize("exponent", [np.array([2.0, -1.0]), Tensor(np.array(2.0)), [1, 2]])
 def test_exponents_that_are_not_numbers_are_refused(exponent):
     with pytest.raises(TypeError, match="exponent: expected a number, got"):
@@ -136,14 +134,9 @@ def test_indexing_with_an_array_is_refused(index):
         Tensor(np.ones((3, 2)), requires_grad=True)[index]
 
 
-def test_take_rows_refuses_other_than_integers():
-    with pytest.raises(TypeError, match="index: expected integers, got an array of bool"):
-        ag.take_rows(np.ones((3, 2)), [True, False, True])
-
-
-@pytest.mark.parametrize("index", [[-1, 2], [[0, -3], [2, -1]], np.array([1, 1], np.uint8), []])
+@pytest.mark.parametrize("index", [[-1, 2], [[0, -3], [2, -1]], np.array([1, 1], np.uint8), [[]]])
 def test_take_rows_sums_over_repeated_rows(index):
-    index = np.asarray(index, None if len(index) else int)
+    index = np.asarray(index, None if np.size(index) else int)
     table = Tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
     taken = ag.take_rows(table, index)
     gradient = np.arange(1.0, taken.data.size + 1).reshape(taken.shape)
@@ -151,3 +144,5 @@ def test_take_rows_sums_over_repeated_rows(index):
     expected = np.zeros((3, 2))
     np.add.at(expected, index, gradient)
     np.testing.assert_array_equal(table.grad, expected)
+    with pytest.raises(TypeError, match="index: expected integers, got an array of bool"):
+        ag.take_rows(table, [True, False, True])
