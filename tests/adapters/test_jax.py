@@ -12,7 +12,6 @@ jnp = pytest.importorskip("jax.numpy")
 from jax.test_util import check_grads  # noqa: E402
 
 import pyentmax.jax as pj  # noqa: E402
-from pyentmax.jax import powers  # noqa: E402
 
 RNG = np.random.default_rng(0)
 ALPHAS = [1, 1 + 1e-6, 1.001, 1.1, 4 / 3, 1.5, 1.9, 2, 2.5, 4]
@@ -36,8 +35,8 @@ def moved(z, alpha):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scale", [0.01, 1, 20])
-@pytest.mark.parametrize("alpha", [1, 1.001, 1.1, 4 / 3, 1.5, 1.9, 2])
+@pytest.mark.parametrize("scale", [0.01, 20])
+@pytest.mark.parametrize("alpha", [1, 1.001, 1.1, 1.5, 1.9, 2])
 def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha):
     alpha = dtype(alpha)  # the exact answer is that for the rounded input
     for d in (1, 300):
@@ -51,7 +50,7 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
         assert np.all(np.abs(sums - 1) <= 4 * np.finfo(dtype).eps * np.sqrt(d))
 
 
-@pytest.mark.parametrize("alpha", [2.5, 4, 6, 10, 50])
+@pytest.mark.parametrize("alpha", [2.5, 10, 50])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtype, alpha):
     """Its p^{2−α} is beyond all others: of a difference that rounds away it made any number."""
@@ -67,27 +66,7 @@ def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtyp
         assert (np.abs(found - exact) <= 32 * np.finfo(dtype).eps * (1 + most)).all()
 
 
-def test_powers_have_all_digits():
-    """A series was two terms short, and XLA's log1p has lost two digits around −0.4."""
-    mpmath = pytest.importorskip("mpmath")
-    a = np.concatenate([np.geomspace(1e-9, 0.4, 200), np.linspace(0.4, 0.499, 100)])
-    beta = 0.25
-    with mpmath.workdps(40):
-        exact = {
-            powers.decrease: [(1 - mpmath.exp(-x)) / x for x in map(mpmath.mpf, a.tolist())],
-            powers.curvature: [(mpmath.exp(x) - 1 - x) / x**2 for x in map(mpmath.mpf, a.tolist())],
-            partial(powers.exponential, beta=beta): [
-                (1 + beta * x) ** 4 for x in map(mpmath.mpf, (-4 * a).tolist())
-            ],
-        }
-    for function, expected in exact.items():
-        found = function(-4 * a if isinstance(function, partial) else a)
-        digits = [float(x) for x in expected]
-        # The fourth power has four times the error of its base.
-        np.testing.assert_allclose(found, digits, rtol=16 * 2.0**-52, atol=0)
-
-
-@pytest.mark.parametrize("alpha", [1.05, 1.2, 1.25, 4 / 3, 1.5, 1.7])
+@pytest.mark.parametrize("alpha", [1.05, 1.25, 1.7])
 def test_losses_in_double_precision_have_its_digits(alpha):
     for z in (np.zeros(7), np.linspace(0, 0.3, 7), RNG.normal(size=7)):
         found = pj.entmax_loss(z, 2, alpha)
@@ -109,18 +88,12 @@ def test_a_large_alpha_solves_for_scores_that_moved_by_rounding(alpha):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_named_mappings_agree_with_the_library(name, dtype):
     z = jnp.asarray(2 * RNG.normal(size=(3, 4, 5)), dtype)
-    for axis in (-1, 0, 1, (0, 2), None):
+    for axis in (-1, 0, np.int64(1), (0, 2), [2, 0], None):
         p = getattr(pj, name)(z, axis=axis)
         assert p.dtype == z.dtype
         expected = getattr(pe, name)(np.asarray(z, dtype=np.float64), axis=axis)
         atol = 4 * float(jnp.finfo(z.dtype).eps)
         np.testing.assert_allclose(np.asarray(p, dtype=np.float64), expected, rtol=0, atol=atol)
-
-
-def test_targets_in_bfloat16_sum_to_1_as_well_as_they_can():
-    for d in (7, 13, 43):
-        uniform = jnp.full(d, 1 / d, jnp.bfloat16)
-        assert jnp.isfinite(pj.softmax_loss(jnp.zeros(d), uniform))
 
 
 def test_a_mask_hides_whatever_it_covers():
@@ -138,17 +111,6 @@ def test_a_mask_hides_whatever_it_covers():
         gradient = back(jnp.asarray(RNG.normal(size=(3, 6))))[0]
         assert np.all(np.asarray(gradient)[~mask] == 0)
         assert np.isfinite(np.asarray(gradient)).all()
-
-
-def test_a_broken_row_breaks_no_other():
-    z = np.array([[1.0, 2.0], [np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0]])
-    for mapping in (pj.sparsemax, lambda z: pj.entmax(z, 1.7), pj.softmax):
-        p = np.asarray(mapping(z))
-        assert np.isnan(p[1:3]).all()
-        assert np.isfinite(p[[0, 3]]).all()
-        np.testing.assert_array_equal(p[3], [0, 1])
-    assert np.isnan(pj.entmax(z[0], 0.5)).all()
-    assert np.isnan(pj.topk_softmax(z[0], 0)).all()
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 5, 9])
@@ -169,19 +131,21 @@ def test_derivatives_by_scores_and_alpha_agree_with_the_library(alpha):
     np.testing.assert_allclose(by_alpha, pe.entmax_grad_alpha(p, alpha), rtol=1e-6, atol=1e-9)
 
 
+TWICE = {
+    "entmax": pj.entmax,
+    **{name: lambda z, a, name=name: getattr(pj, name)(z) for name in NAMED},
+    "topk_softmax": lambda z, a: pj.topk_softmax(z, 3),
+    "loss of a label": lambda z, a: pj.entmax_loss(z, 1, a),
+    "loss of a distribution": lambda z, a: pj.entmax_loss(z, jnp.full(5, 0.2), a),
+}
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("name", TWICE)
 @pytest.mark.parametrize("alpha", [1.001, 1.5, 2.5])
-def test_alpha_entmax_has_two_derivatives(alpha):
-    z = np.array([0.3, 0.1, -0.4, -3.0, 0.7])  # far from the threshold at every α tried
-    check_grads(jax.jit(pj.entmax), (jnp.asarray(z), float(alpha)), order=2, rtol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMED)
-def test_named_mappings_have_two_derivatives(name):
-    z = jnp.asarray([0.3, 0.1, -0.4, -3.0, 0.7])
-    check_grads(jax.jit(getattr(pj, name)), (z,), order=2, rtol=1e-3)
-    check_grads(jax.jit(lambda z: pj.topk_softmax(z, 3)), (z,), order=2, rtol=1e-3)
+def test_derivatives_of_second_order(name, alpha):
+    z = jnp.array([0.3, 0.1, -0.4, -3.0, 0.7])  # far from the threshold at every α tried
+    check_grads(jax.jit(TWICE[name]), (z, alpha), order=2, rtol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -199,7 +163,8 @@ def test_losses_agree_with_the_library(alpha):
         (q, {"weight": weight}),
         (y, {"ignore_index": 0}),
         (y, {"label_smoothing": 0.1}),
-        (y, {"mask": mask, "label_smoothing": 0.1}),
+        (y, {"mask": mask, "label_smoothing": 1.0}),
+        (y.astype(np.uint8), {"ignore_index": -100}),
     ]:
         expected = pe.entmax_loss(z, target, alpha, **options)
         found = pj.entmax_loss(z, target, alpha, **options)
@@ -219,26 +184,6 @@ def test_named_losses_agree_with_the_library(name):
     np.testing.assert_allclose(each, getattr(pe, f"{name}_loss")(z, y, reduction="none"), rtol=1e-7)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [1.001, 1.5])
-def test_losses_have_two_derivatives_by_scores_and_alpha(alpha):
-    z, y = np.array([[0.3, 0.1, -0.4, -3.0, 0.7]]), np.array([1])
-    check_grads(
-        jax.jit(lambda z, a: pj.entmax_loss(z, y, a)), (z, float(alpha)), order=2, rtol=1e-3
-    )
-    q = pe.softmax(RNG.normal(size=(1, 5)))
-    check_grads(
-        jax.jit(lambda z, a: pj.entmax_loss(z, q, a)), (z, float(alpha)), order=2, rtol=1e-3
-    )
-
-
-def test_beyond_the_margin_the_loss_is_exactly_nothing():
-    for loss, margin in ((pj.sparsemax_loss, 1.0), (pj.entmax15_loss, 2.0)):
-        value, gradient = jax.value_and_grad(loss)(jnp.array([margin, 0.0]), 0)
-        assert value == 0
-        assert np.all(np.asarray(gradient) == 0)
-
-
 def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_nothing():
     z = np.array([[1.0, 0.0], [0.5, 0.0]])
     assert np.isnan(pj.entmax15_loss(z, np.array([0, 2]), reduction="none")).tolist() == [
@@ -252,6 +197,15 @@ def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_noth
         pe.entmax15_loss(z[:1], np.array([1])),
         rtol=1e-7,
     )
+    for name in NAMED:  # a label at a masked score
+        assert getattr(pj, f"{name}_loss")(z, [1, 1], mask=[True, False]) == np.inf
+    z, mask = np.array([[1.0, 2.0, 3.0]]), np.array([True, True, False])
+    inside, outside = [[0.5, 0.5, np.nan]], np.array([[0.25, 0.25, 0.5]])
+    expected = pe.entmax15_loss(z, np.array(inside), mask=mask)
+    np.testing.assert_allclose(pj.entmax15_loss(z, inside, mask=mask), expected, rtol=1e-12)
+    assert np.isnan(pj.entmax15_loss(z, outside, mask=mask))
+    uniform = jnp.full(43, 1 / 43, jnp.bfloat16)  # sums to 1 as well as it can
+    assert jnp.isfinite(pj.softmax_loss(jnp.zeros(43), uniform))
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -267,6 +221,8 @@ def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
         cases += [("one_vs_all_loss", target, {"weight": rows})]
         cases += [("one_vs_all_loss", target, {"mask": mask, "reduction": "sum"})]
         cases += [("one_vs_all_loss", target, {"reduction": "none"})]
+    cases += [("one_vs_all_loss", labels.astype(np.uint8), {"label_smoothing": 1.0})]
+    cases += [("one_vs_all_loss", several, {"axis": None, "weight": 2.0, "reduction": "sum"})]
     for name, target, options in cases:
         function = getattr(pj, name)
         found = function(z, target, alpha, **options)
@@ -291,6 +247,25 @@ def test_edges_of_the_sigmoid():
         pj.entmax_sigmoid_loss(z, [1.0])
 
 
+def test_a_broken_row_breaks_no_other():
+    """In values and derivatives, whether its scores are wrong or its α."""
+    z = jnp.array([[1.0, 0.5, -2.0]] * 4 + [[np.nan, 0, 1], [0, np.inf, -1], [-np.inf, 0, -np.inf]])
+    alpha = jnp.array([0.5, 1, 1.5, jnp.inf, 1.5, 1.5, 1.5])
+    expected = [True, False, False, True, True, True, False]
+
+    def loss(z, alpha):
+        return pj.entmax_loss(z, np.ones(7, int), alpha, reduction="none")
+
+    for function in (pj.entmax, loss):
+        value, pull = jax.vjp(function, z, alpha)
+        for array in (value, *pull(jnp.ones_like(value))):
+            assert np.isnan(array).reshape(7, -1).all(axis=1).tolist() == expected
+            assert np.isnan(array).reshape(7, -1).any(axis=1).tolist() == expected
+    np.testing.assert_array_equal(pj.entmax(z, alpha)[-1], [0, 1, 0])
+    assert np.isnan(pj.topk_softmax(z[0], 0)).all()
+    assert np.isnan(pj.topk_softmax(z[0], 1.5)).all()
+
+
 BROKEN = np.array([[np.nan, 0.0, 1.0], [0.0, np.inf, -1.0], [0.5, 0.25, 1.0]])
 
 
@@ -308,16 +283,6 @@ def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name
         gradient = np.asarray(jax.grad(lambda z: loss(z, [2, 2, 1], **options))(z))  # noqa: B023
         assert np.isfinite(gradient).all()
         assert not gradient[:2].any()
-
-
-@pytest.mark.parametrize("name", ["one_vs_all_loss", "entmax15_loss"])
-def test_labels_may_be_bytes(name):
-    """Of 256 classes none was right, and 156 was taken for an ignore_index of −100."""
-    z = np.random.default_rng(0).normal(size=(3, 256)).astype(np.float32)
-    y = np.array([0, 156, 255], np.uint8)
-    options = {} if name == "one_vs_all_loss" else {"ignore_index": -100}
-    expected = getattr(pe, name)(z, y)
-    np.testing.assert_allclose(getattr(pj, name)(z, y, **options), expected, rtol=1e-5)
 
 
 def test_more_rows_than_float16_can_count_have_a_mean():
@@ -349,31 +314,6 @@ def test_a_row_of_weight_0_may_have_any_alpha():
             np.testing.assert_array_equal(gradient[1:], 0)
 
 
-def test_weights_of_one_against_all_go_with_every_axis():
-    """Over all axes at once a weight ended in a TypeError."""
-    z, y = RNG.normal(size=(2, 3, 4)), RNG.uniform(size=(2, 3, 4))
-    for axis in (None, (0, 2), 1):
-        expected = pe.one_vs_all_loss(z, y, axis=axis, weight=2.0, reduction="sum")
-        found = pj.one_vs_all_loss(z, y, axis=axis, weight=2.0, reduction="sum")
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_an_alpha_out_of_range_is_no_number_in_values_and_derivatives():
-    """The loss at an α below 1 was 0, and the derivative by such an α too."""
-    z, y = jnp.array([[1.0, 0.5, -2.0]] * 4), np.zeros(4, int)
-    alpha = jnp.array([0.5, 1, 1.5, jnp.inf])
-    expected = [True, False, False, True]
-
-    def loss(z, alpha):
-        return pj.entmax_loss(z, y, alpha, reduction="none")
-
-    for function in (pj.entmax, loss):
-        value, pull = jax.vjp(function, z, alpha)
-        for array in (value, *pull(jnp.ones_like(value))):
-            assert np.isnan(array).reshape(4, -1).all(axis=1).tolist() == expected
-            assert np.isnan(array).reshape(4, -1).any(axis=1).tolist() == expected
-
-
 def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
     """`jax_debug_nans` saw 0 · −∞ in every call outside `jit` with a mask."""
     z, mask = jnp.array([[1.0, 0.5, -2.0]]), jnp.array([[True, True, False]])
@@ -382,16 +322,6 @@ def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
         np.testing.assert_array_equal(pj.sparsemax(jnp.where(mask, z, -jnp.inf)), p)
         gradient = jax.grad(pj.sparsemax_loss)(z, jnp.array([0]), mask=mask)
     np.testing.assert_allclose(gradient, p - np.eye(3)[:1], rtol=1e-6)
-
-
-def test_a_broken_row_spoils_the_gradient_in_its_alpha_alone():
-    alpha = np.array([1.5, 1.5, 1.5])
-    by_alpha = jax.grad(lambda a: pj.entmax(BROKEN, a)[:, 0].sum())(alpha)
-    assert np.isnan(by_alpha[:2]).all()
-    assert np.isfinite(by_alpha[2])
-    by_alpha = jax.grad(lambda a: pj.entmax_loss(BROKEN, [0, 0, 0], a, reduction="sum"))(alpha)
-    assert np.isnan(by_alpha[:2]).all()
-    assert np.isfinite(by_alpha[2])
 
 
 def test_the_mean_of_losses_depends_on_the_ratios_of_weights_alone():
@@ -414,46 +344,12 @@ def test_a_negative_weight_makes_no_number(loss):
     assert np.isfinite(each[1])
 
 
-@pytest.mark.parametrize("name", [*NAMED, "entmax"])
-def test_a_target_at_a_masked_score_costs_without_end(name):
-    z, mask = np.array([[1.0, 2.0, 3.0]]), np.array([True, True, False])
-    assert getattr(pe, f"{name}_loss")(z, [2], mask=mask) == np.inf
-    assert getattr(pj, f"{name}_loss")(z, [2], mask=mask) == np.inf
-
-
-def test_distributions_are_those_of_the_scores_that_are_not_masked():
-    z, mask = np.array([[1.0, 2.0, 3.0]]), np.array([True, True, False])
-    inside = np.array([[0.5, 0.5, np.nan]])
-    expected = pe.entmax15_loss(z, inside, mask=mask)
-    np.testing.assert_allclose(pj.entmax15_loss(z, inside, mask=mask), expected, rtol=1e-12)
-    outside = np.array([[0.25, 0.25, 0.5]])
-    assert np.isnan(pj.entmax15_loss(z, outside, mask=mask))
-
-
-def test_all_of_a_target_may_be_spread():
-    z = RNG.normal(size=(2, 3))
-    for name in ("softmax_loss", "entmax_sigmoid_loss"):
-        y = [0, 1] if name == "softmax_loss" else np.eye(3)[:2]
-        expected = getattr(pe, name)(z, y, label_smoothing=1.0)
-        found = getattr(pj, name)(z, y, label_smoothing=1.0)
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("alpha", [1, 1.5, 2, 3])
 def test_the_loss_of_the_sigmoid_has_no_end_where_its_score_has_none(alpha):
     for z, y in ((np.inf, 0.0), (-np.inf, 0.5), (np.inf, 1.0), (-np.inf, 0.0)):
         expected, slope = pe.entmax_sigmoid_loss_and_grad(np.array(z), np.array(y), alpha)
         assert pj.entmax_sigmoid_loss(z, y, alpha) == expected
         assert jax.grad(pj.entmax_sigmoid_loss)(z, y, alpha) == slope
-
-
-def test_axes_are_given_as_in_the_library():
-    z = RNG.normal(size=(2, 3))
-    for axis in (-2, np.int64(1), [0, 1], (1, 0), None):
-        np.testing.assert_allclose(
-            pj.sparsemax(z, axis), pe.sparsemax(z, axis), rtol=1e-14, atol=1e-15
-        )
-    assert np.isnan(pj.topk_softmax(z, 1.5)).all()
 
 
 def test_compiled_and_vectorised_calls_are_the_same():
@@ -548,18 +444,6 @@ def test_exports_with_symbolic_axes(name):
         loss = jax.jit(jax.grad(lambda z, y: getattr(pj, f"{name}_loss")(z, y, *args)))
         found = export.export(loss)(shape, labels).call(z, y)
         np.testing.assert_allclose(found, loss(z, y), rtol=1e-5, atol=1e-7)
-
-
-def test_alpha_can_be_learned():
-    z, target = 2 * RNG.normal(size=(40, 6)), 1.7
-    goal = pe.entmax(z, target)
-    gradient = jax.jit(
-        jax.grad(lambda a: ((pj.entmax(z, 1 + jax.nn.sigmoid(a)) - goal) ** 2).sum())
-    )
-    a = 0.0
-    for _ in range(200):
-        a -= 0.5 * gradient(a)
-    assert 1 + jax.nn.sigmoid(a) == pytest.approx(target, abs=1e-3)
 
 
 @pytest.mark.parametrize(
