@@ -25,7 +25,7 @@ def picture(words, **kwargs):
     return f"\n{tree_of(words, **kwargs)}\n"
 
 
-def test_pictures():
+def test_trees_are_drawn_as_in_figure_1():
     nested = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
     assert (
         picture(nested)
