@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from pyentmax.data.errors import DataError
 
@@ -81,7 +80,16 @@ def fetch(
     ImportError
         If pooch or tqdm is not installed.
     """
-    pooch, tqdm = _tools(inside)
+    elsewhere = f"by {FOLDER_VARIABLE} or where it is asked for"
+    try:
+        import pooch
+        import requests
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            f"downloading data needs pooch and tqdm ({error}): pip install 'pyentmax[models]', or "
+            f"name a folder that holds {inside}/, {elsewhere}"
+        ) from error
     store = pooch.create(
         path=Path(pooch.os_cache("pyentmax"), inside), base_url=url, registry=dict(checksums)
     )
@@ -90,47 +98,25 @@ def fetch(
     if missing:
         print(f"downloading {missing} files to {store.abspath}", file=sys.stderr)
     shown = missing and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    download = pooch.HTTPDownloader(timeout=_TIMEOUT)
-    by_hand = (
-        f"put {source} under FOLDER/{PurePosixPath(inside).parent}/ and name FOLDER, by "
-        f"{FOLDER_VARIABLE} or where it is asked for"
-    )
-    return [
-        _fetch_one(store, name, download, by_hand)
-        for name in tqdm(names, unit="file", disable=not shown, leave=False)
-    ]
+    download, paths = pooch.HTTPDownloader(timeout=_TIMEOUT), []
+    for name in tqdm(names, unit="file", disable=not shown, leave=False):
+        try:
+            paths.append(Path(store.fetch(name, downloader=download)))
+        except requests.RequestException as error:
+            raise ConnectionError(
+                f"could not download {store.get_url(name)} ({_innermost(error)}). Without a "
+                f"connection, put {source} under FOLDER/{PurePosixPath(inside).parent}/ and name "
+                f"FOLDER, {elsewhere}"
+            ) from error
+        except ValueError as error:  # of a file without the known checksum, deleted again
+            raise DataError(
+                f"{store.get_url(name)}: {error} Try again; if it stays, the file was changed there"
+            ) from error
+    return paths
 
 
-def _fetch_one(store: Any, name: str, download: Any, by_hand: str) -> Path:
-    import requests
-
-    try:
-        return Path(store.fetch(name, downloader=download))
-    except requests.RequestException as error:
-        raise ConnectionError(
-            f"could not download {store.get_url(name)} ({_innermost(error)}). Without a "
-            f"connection, {by_hand}"
-        ) from error
-    except ValueError as error:  # of a file without the known checksum, which is deleted again
-        raise DataError(
-            f"{store.get_url(name)}: {error} Try again; if it stays, the file was changed there"
-        ) from error
-
-
-def _innermost(error: Exception) -> str:
+def _innermost(error: BaseException) -> str:
     """The innermost reason: what wraps it repeats the address."""
-    while isinstance(error.__context__, Exception):
+    while error.__context__ is not None:
         error = error.__context__
     return f"{type(error).__name__}: {error}"
-
-
-def _tools(inside: str) -> tuple[Any, Any]:
-    try:
-        import pooch
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            f"downloading data needs pooch and tqdm ({error}): pip install 'pyentmax[models]', or "
-            f"name a folder that holds {inside}/, by {FOLDER_VARIABLE} or where it is asked for"
-        ) from error
-    return pooch, tqdm
