@@ -189,11 +189,10 @@ def beam_search(
         total = candidates.total[others]
 
         at_limit = limit[source_index] == length
-        if candidates.hidden.size:  # all continuations of a prefix may be hidden
-            stuck = np.setdiff1d(candidates.hidden, candidates.rows)
-            unfinished.add(stuck[~at_limit[stuck]], source_index, score, length)
+        stuck = at_limit.copy()
+        stuck[np.setdiff1d(candidates.hidden, candidates.rows)] = True  # all of them are hidden
+        unfinished.add(np.flatnonzero(stuck), source_index, score, length)
         if at_limit.any():
-            unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
             too_long = at_limit[rows]
             omitted.add(_CUT, source_index[rows[too_long]], total[too_long])
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
