@@ -30,16 +30,13 @@ def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[Sentenc
     return [pair for pair in train if pair.source not in (AMBIGUOUS, CLEAR)], dev
 
 
-def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> None:
+def run_demo(out: Path, seed: int, device: str = "cpu") -> None:
     """Train, translate, print and draw."""
     require_matplotlib()  # rather an error now than after the training
     options = RunOptions(out, demonstration="demo-translation")
     options.check_directory()
     experiment = read_experiment(CONFIG, "transformer")
     train, dev = demo_pairs(experiment)
-    settings = experiment.training | {"seed": seed}
-    if updates is not None:
-        settings["updates"] = updates
     model = experiment.model
     print(
         f"""
@@ -55,7 +52,7 @@ so that most words get a probability of exactly zero.
         "transformer",
         train,
         dev,
-        TrainingConfig(**settings),
+        TrainingConfig(**experiment.training | {"seed": seed}),
         options,
         **experiment.batches(),
         device=device,

@@ -19,7 +19,8 @@ def test_no_verb_is_in_two_parts():
 
 @pytest.mark.slow
 def test_a_short_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(demo, "UPDATES", 250)
+    monkeypatch.setattr(demo, "UPDATES", 100)
+    monkeypatch.setattr(demo, "DEV_SHARE", 0.005)
     demo.run_demo(tmp_path, seed=0)
     text = capsys.readouterr().out
     assert "Held out: draw, outdraw" in text

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,10 +174,15 @@ def test_force_prints_and_draws(model, tmp_path, capsys):
 
 # --- the demonstration ----------------------------------------------------------------------------
 @pytest.mark.slow
-def test_short_demonstration(tmp_path, capsys):
-    demo.run_demo(tmp_path / "demo", seed=0, updates=40)
+def test_short_demonstration(tmp_path, capsys, monkeypatch):
+    experiment = read_experiment(demo.CONFIG, "transformer")
+    short = replace(experiment, training=experiment.training | {"updates": 40})
+    train, dev = demo.demo_pairs(experiment)
+    monkeypatch.setattr(demo, "read_experiment", lambda *_: short)
+    monkeypatch.setattr(demo, "demo_pairs", lambda _: (train, dev[:20]))
+    demo.run_demo(tmp_path / "demo", seed=0)
     text = capsys.readouterr().out
-    for expected in (demo.AMBIGUOUS, "total probability", "of 200 translated as in the corpus"):
+    for expected in (demo.AMBIGUOUS, "total probability", "of 20 translated as in the corpus"):
         assert expected in text
     pictures = {p.name for p in (tmp_path / "demo").glob("*.png")}
     assert len(pictures) == 7
