@@ -95,7 +95,6 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
 def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None) -> Tensor:
     """A mapping by its name along a dimension, its parameter a number, a tensor or None."""
     check_scores(z, "z")
-    check_dim(dim)
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
         return _apply_to_rows(name, z, value, mask)
@@ -103,9 +102,14 @@ def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = N
 
 
 def _apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
-    if torch.onnx.is_in_onnx_export():  # ONNX knows PyTorch's operations only
+    if in_onnx_export():
         return composed.mapping(z, name, value, mask)
     return operations.mapping(z, name, *split(name, value), mask)
+
+
+def in_onnx_export() -> bool:
+    """Whether a graph is traced for ONNX, which knows PyTorch's own operations only."""
+    return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()
 
 
 def apply_loss(
@@ -124,7 +128,6 @@ def apply_loss(
     """The loss of a mapping by its name, or the one-vs-all loss."""
     check_scores(z, "z")
     check_tensor(y, "y")
-    check_dim(dim)
     check_mask(mask, z)
     check_options(reduction, weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
@@ -204,7 +207,7 @@ def attention(
         check_scores(array, its_name)
     check_mask(mask)
     scale = None if scale is None else float(scale)
-    if has_kernels(query) and not torch.onnx.is_in_onnx_export():
+    if has_kernels(query) and not in_onnx_export():
         parameter, number = split(mapping, chosen_value)
         setting = (mapping, parameter, number, mask, causal, offset, scale)
         return operations.attention(query, key, value, *setting)
@@ -249,7 +252,8 @@ def _dense_attention(
         for x in (query, key, value)
     )
     if causal:
-        seen = operations.causal_mask(query, key, offset)
+        size = (query.shape[-2], key.shape[-2])
+        seen = torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
         mask = seen if mask is None else seen & mask
     parameter = parameter.unsqueeze(-1) if isinstance(parameter, Tensor) else parameter
     weights = _apply_to_rows(name, (scale * query) @ key.mT, parameter, mask)
@@ -305,6 +309,7 @@ def _dim_last(
     name: str, z: Tensor, value: Any, mask: Tensor | None, dim: int
 ) -> tuple[Tensor, Any, Tensor | None]:
     """Scores with the dimension last, and what belongs to each of them."""
+    check_dim(dim)
     if isinstance(value, Tensor) and operations.per_score(name):
         check_broadcast(value, z.shape, str(PARAMETERS[name]), "z")
         value = value.expand(z.shape).movedim(dim, -1)

@@ -65,6 +65,12 @@ def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
     return () if PARAMETERS[name] is None else (_value(parameter, number),)
 
 
+def _named(name: str, parameter: Any, number: Any) -> dict[str, Any]:
+    """The same by its name."""
+    own = PARAMETERS[name]
+    return {} if own is None else {own: _value(parameter, number)}
+
+
 def _like_first(first: Tensor, *rest: Any) -> Tensor:
     return first.new_empty(first.shape)
 
@@ -212,10 +218,10 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
     options = dict(zip(names, values, strict=True))
     if not has_kernels(z):
         return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
+    options |= _named(name, parameter, number)
     if name == "one_vs_all":
-        return on_arrays(one_vs_all_loss_and_grad, z, y, _value(parameter, number), **options)
-    own = zip(MAPPINGS[name].parameters, _values(name, parameter, number), strict=True)
-    return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options, **dict(own))
+        return on_arrays(one_vs_all_loss_and_grad, z, y, **options)
+    return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options)
 
 
 def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -295,32 +301,16 @@ def loss(*args: Any) -> Tensor:
 SETTING = f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale"
 
 
-def causal_mask(query: Tensor, key: Tensor, offset: int) -> Tensor:
-    """True where query t sees key s, s ≤ t + offset."""
-    size = (query.shape[-2], key.shape[-2])
-    return torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
-
-
-def _attention_options(
-    query: Tensor, key: Tensor, setting: tuple[Any, ...]
-) -> tuple[Tensor | float, dict[str, Any]]:
+def _attention_options(setting: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
     """α, or 1 where there is none, and the keywords of `pyentmax.attention`."""
     name, parameter, number, mask, causal, offset, scale = setting
-    if not query.is_cpu:  # arrays on the host do not go with these
-        if causal:
-            seen = causal_mask(query, key, offset)
-            mask, causal, offset = seen if mask is None else seen & mask, False, 0
-        if number is not None:
-            parameter = torch.tensor(number, device=query.device)
     options = {"mapping": name, "mask": mask, "scale": scale, "causal": causal, "offset": offset}
-    values = _values(name, parameter, number)
-    if "alpha" in MAPPINGS[name].parameters:
-        return values[0], options
-    return 1.0, {**options, **dict(zip(MAPPINGS[name].parameters, values, strict=True))}
+    own = _named(name, parameter, number)
+    return own.pop("alpha", 1.0), {**options, **own}
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    alpha, options = _attention_options(query, key, setting)
+    alpha, options = _attention_options(setting)
     return on_arrays(array_attention, query, key, value, alpha, **options)
 
 
@@ -369,7 +359,7 @@ def _attention_gradients(
 ) -> Any:
     """Gradients of query, key, value and α."""
     name, parameter, *_ = setting
-    alpha, options = _attention_options(query, key, setting)
+    alpha, options = _attention_options(setting)
     learned = name == "entmax" and parameter is not None
 
     def gradients(
