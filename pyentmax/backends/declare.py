@@ -275,11 +275,10 @@ def _derivative(
                     mask = np.ones_like(p, dtype=bool) if rows.mask is None else rows.mask
                     options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
                 each = body(*operands, **options)
-            parts = [
-                _in_callers_form(result, part, rows, parameter, value_given)
-                for result, part in zip(results, each if len(results) > 1 else (each,), strict=True)
-            ]
-            return parts[0] if len(parts) == 1 else tuple(parts)
+            finish = partial(_in_callers_form, rows, parameter, value_given)
+            return (
+                tuple(map(finish, results, each)) if len(results) > 1 else finish(results[0], each)
+            )
 
         return call
 
@@ -289,7 +288,7 @@ def _derivative(
 
 
 def _in_callers_form(
-    result: str, each: Any, rows: Rows, parameter: Parameter | None, value: Any
+    rows: Rows, parameter: Parameter | None, value: Any, result: str, each: Any
 ) -> Any:
     """What a derivative gives for each row, in the form that the caller expects."""
     if result == "entries":

@@ -66,7 +66,8 @@ def arrange_scores(z: Any, axis: Any, mask: Any = None, out: Any = None) -> Rows
     """The scores of a call in rows; all arguments are checked."""
     z, dtype = as_floating(z, "z")
     axes = check_axis(z.shape, axis, "z")
-    check_out(out, z, dtype)
+    if out is not None:
+        check_out(out, z, dtype)
     if mask is not None:
         mask = mask_in_rows(check_mask(mask, z, "z"), z.shape, axes)
     return Rows(to_rows(z, axes), mask, z.shape, axes, dtype)

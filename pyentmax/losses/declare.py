@@ -94,7 +94,7 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
         return np.array(weight, z.dtype)
     rounded = shares(weight, z.dtype, options)
     # What is lost compared with another counts if that one has no score left; the body looks first.
-    if options.weight is not None and ((rounded == 0) != (weight == 0)).any():
+    if options.weight is not None and np.count_nonzero(rounded) < np.count_nonzero(weight):
         return None
     if options.reduction == "mean":
         each = max(labels.size // max(rounded.size, 1), 1)  # labels that share a weight
