@@ -317,16 +317,17 @@ class LanguageModel(LayeredModel):
         """The state after the beginnings of some texts but for their last token, off the tape."""
         check_sources(source, source_mask, self.config.size)
         source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
-        lengths, rows = mask.sum(axis=1), len(source)
-        shape = self.config.layers, 2, rows, source.shape[1] - 1, self.config.width
-        past = self.xp.zeros(shape, self.params["embedding.weight"].dtype)
-        if past.size:
+        lengths, rows, read = mask.sum(axis=1), len(source), source.shape[1] - 1
+        empty = self.xp.zeros(
+            (rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype
+        )
+        arrays = [empty] * self.config.layers
+        if read:
             cache: list[tuple[Tensor, Tensor]] = []
             self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
-            for k, (keys, values) in enumerate(cache):
-                past[k, 0], past[k, 1] = keys.data, values.data
+            arrays = [self.xp.stack([x.data for x in pair], axis=1) for pair in cache]
         unread = source[np.arange(rows), lengths - 1]
-        return LanguageModelState(Past(past, lengths - 1), unread, mask)
+        return LanguageModelState(Past(arrays, lengths - 1, read), unread, mask)
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -345,8 +346,7 @@ class LanguageModel(LayeredModel):
             return past.with_last(k, run.keys_and_values(name, inside))
 
         def relative(name: str, q: Tensor) -> Tensor:
-            keys = np.arange(past.arrays.shape[3])
-            distances = np.maximum(past.lengths[:, None] - 1 - keys, 0)
+            distances = np.maximum(past.lengths[:, None] - 1 - np.arange(past.longest), 0)
             return relative_scores(run.params, name, q, distances, config.heads, self._scale)
 
         positions = self._added(past.lengths[:, None] - 1)

@@ -315,9 +315,10 @@ class Transformer(LayeredModel):
         hidden = self._encode(run, xp.asarray(source), mask)
         names = [f"decoder.{k}.context" for k in range(config.layers)]
         memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
-        past = xp.zeros((config.layers, 2, rows, 0, config.width), hidden.dtype)
+        empty = xp.zeros((rows, 2, 0, config.width), hidden.dtype)
+        past = Past([empty] * config.layers, np.zeros(rows, dtype=np.int64), 0)
         readers = Readers(np.arange(rows), [mask, *memory])
-        return TransformerState(Past(past, np.zeros(rows, dtype=np.int64)), readers)
+        return TransformerState(past, readers)
 
     def advance(
         self, state: TransformerState, tokens: Array

@@ -329,57 +329,62 @@ class Past:
 
     Parameters
     ----------
-    arrays : (layers, 2, rows, T, n) array
+    arrays : list of (rows, 2, T, n) arrays
+        Those of each layer.
     lengths : (rows,) int array
         How many of the T are a row's own, on the host; zeros follow.
+    longest : int
+        T.
     """
 
-    def __init__(self, arrays: Array, lengths: IntArray) -> None:
-        self.arrays, self.lengths = arrays, lengths
+    def __init__(self, arrays: list[Array], lengths: IntArray, longest: int) -> None:
+        self.arrays, self.lengths, self.longest = arrays, lengths, longest
+        self.xp = array_module(arrays[0])
 
     def longer(self) -> Past:
-        """The same with room for one more token, whose place is the last of each row."""
-        return Past(_lengthened(self.arrays, self.arrays.shape[3] + 1), self.lengths + 1)
+        """The same for one more token, the last of each row, once `with_last` has put it there."""
+        return Past(list(self.arrays), self.lengths + 1, self.longest + 1)
 
     @cached_property
     def own(self) -> Array | None:
         """Which keys are a row's own, (rows, 1, 1, T); None if all are."""
-        longest = self.arrays.shape[3]
-        if (self.lengths == longest).all():
+        if (self.lengths == self.longest).all():
             return None
-        own = np.arange(longest) < self.lengths[:, None]
-        return array_module(self.arrays).asarray(own)[:, None, None, :]
+        return self.xp.asarray(np.arange(self.longest) < self.lengths[:, None])[:, None, None, :]
 
     @cached_property
-    def _last(self) -> tuple[Array, Array]:
-        xp = array_module(self.arrays)
-        return xp.arange(len(self.lengths)), xp.asarray(self.lengths - 1)
+    def _last(self) -> Any:
+        """The index of each row's last token in a layer's keys or values."""
+        if self.own is None:
+            return np.s_[:, -1]
+        return self.xp.arange(len(self.lengths)), self.xp.asarray(self.lengths - 1)
 
     @property
     def positions(self) -> IntArray:
         """The position of each row's last token, (rows, 1), or (1,) if all are the same."""
-        if self.own is None:
-            return np.array([self.arrays.shape[3] - 1])
-        return self.lengths[:, None] - 1
+        return np.array([self.longest - 1]) if self.own is None else self.lengths[:, None] - 1
 
     def with_last(self, layer: int, pair: tuple[Tensor, Tensor]) -> Array:
-        """A layer's keys and values, after those of each row's last token are written."""
-        for past, new in zip(self.arrays[layer], pair, strict=True):
-            past[self._last] = new.data[:, 0]
-        return self.arrays[layer]
+        """A layer's keys and values with those of each row's last token."""
+        longer = self.arrays[layer] = _lengthened(self.arrays[layer], self.longest)
+        for k, new in enumerate(pair):
+            longer[:, k][self._last] = new.data[:, 0]
+        return longer.swapaxes(0, 1)
 
     def select(self, rows: IntArray) -> Past:
         """Those of the given rows."""
-        index = array_module(self.arrays).asarray(rows)
-        return Past(self.arrays.take(index, axis=2), self.lengths[rows])
+        index = self.xp.asarray(rows)
+        return Past([x[index] for x in self.arrays], self.lengths[rows], self.longest)
 
     @staticmethod
     def join(pasts: Sequence[Past]) -> Past:
         """Those of the rows of several decoders, one after the other."""
-        longest = max(past.arrays.shape[3] for past in pasts)
-        arrays = [_lengthened(past.arrays, longest) for past in pasts]
-        joined = array_module(arrays[0]).concatenate(arrays, axis=2)
-        return Past(joined, np.concatenate([past.lengths for past in pasts]))
+        longest = max(past.longest for past in pasts)
+        arrays = [
+            pasts[0].xp.concatenate([_lengthened(x, longest) for x in layer])
+            for layer in zip(*(past.arrays for past in pasts), strict=True)
+        ]
+        return Past(arrays, np.concatenate([past.lengths for past in pasts]), longest)
 
 
 def _lengthened(x: Array, length: int) -> Array:

@@ -191,7 +191,7 @@ def test_steps_leave_the_state_as_it_was():
     state = model.encode(SOURCE, SOURCE_MASK)
     first, after = model.step(state, np.array([1, 1, 1]))
     both = model.join([after, model.select(state, np.array([2, 0]))])
-    kept = both.past.arrays.copy()
+    kept = np.copy(both.past.arrays)
     model.step(both, np.array([3, 4, 5, 1, 1]))
     np.testing.assert_array_equal(both.past.arrays, kept)
     again, _ = model.step(state, np.array([1, 1, 1]))
@@ -331,7 +331,7 @@ def test_float32_stays_float32():
     loss.backward()
     assert {loss.dtype, *(x.grad.dtype for x in params.values())} <= {np.dtype(np.float32)}
     step, state = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
-    assert {step.log_prob.dtype, state.past.arrays.dtype} == {np.dtype(np.float32)}
+    assert {step.log_prob.dtype, state.past.arrays[0].dtype} == {np.dtype(np.float32)}
 
 
 # --- training -------------------------------------------------------------------------------------
