@@ -276,9 +276,9 @@ def _derivative(
                     options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
                 each = body(*operands, **options)
             finish = partial(_in_callers_form, rows, parameter, value_given)
-            return (
-                tuple(map(finish, results, each)) if len(results) > 1 else finish(results[0], each)
-            )
+            if len(results) > 1:
+                return tuple(map(finish, results, each))
+            return finish(results[0], each)
 
         return call
 
