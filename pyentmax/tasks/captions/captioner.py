@@ -146,8 +146,6 @@ class ImageBatches:
     unit = "images"
 
     def __init__(self, captioner: Captioner, pictures: Pictures, batch_size: int) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
         self.captioner, self.pictures, self.batch_size = captioner, pictures, batch_size
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:

@@ -53,7 +53,7 @@ def add_commands(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
-    add("--beginning", help="of the text; a new line, or what the model has, if not given")
+    add("--beginning", help="of the text; a new line or a space if not given")
     add("--length", type=int, default=500, help="characters to write")
     add("--samples", type=int, default=1, metavar="N", help="number of texts")
     add("--temperature", type=float, default=1.0, help="below 1: closer to the most probable")
