@@ -74,7 +74,8 @@ class TransformerConfig(LayersConfig):
         dropout): another k, or "softmax". Explicit Sparse Transformer, Table 5.
     alpha_per : {"head", "layer", "kind", "model"}
         What has an α of its own, if it is learned: each head of each layer of each kind, each layer
-        of each kind, each kind, or only the whole.
+        of each kind, each kind, or only the whole. (``rate_factors={"alpha_logit": 0.0}`` of a
+        `TrainingConfig` leaves each as it was drawn.)
     output : str
         The mapping of the output, trained with its own Fenchel-Young loss.
     label_smoothing : float
