@@ -67,9 +67,8 @@ class Readers:
         sources = self.source_index
         order = np.argsort(sources, kind="stable")
         rank = np.empty_like(sources)
-        rank[order] = (
-            np.arange(len(order)) - (np.cumsum(self._counts) - self._counts)[sources[order]]
-        )
+        starts = np.cumsum(self._counts) - self._counts
+        rank[order] = np.arange(len(order)) - starts[sources[order]]
         place = np.searchsorted(self.numbers, sources)
         places = np.stack([place, place * self.queries + rank])
         return array_module(self.encoded[0]).asarray(places)
