@@ -18,7 +18,6 @@ from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, spar
 from pyentmax.jax.powers import decrease
 from pyentmax.jax.rows import Rows, one_hot, promoted
 
-_REDUCTIONS = ("mean", "sum", "none")
 _LARGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
 _SUM_TOLERANCE = 4e-3  # of distributions: bfloat16 rounds them by up to 2⁻⁸ of themselves
 
@@ -115,8 +114,6 @@ def _loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> jax.Array:
-    if reduction not in _REDUCTIONS:
-        raise ValueError(f"reduction: expected one of {_REDUCTIONS}, got {reduction!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
     if ignore_index is not None and not _is_whole(ignore_index):
@@ -154,6 +151,8 @@ def checked_weight(weight: jax.Array) -> jax.Array:
 
 def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
     """Losses times their weights, reduced; those of weight 0 may be anything."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction: expected mean, sum or none, got {reduction!r}")
     if reduction == "mean":  # for which only the ratios count: no sum of them overflows
         largest = jnp.max(counts, initial=0)
         # Not divided by the largest, whose reciprocal XLA may take, and flush to 0 if it is tiny.

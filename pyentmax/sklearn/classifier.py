@@ -129,8 +129,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             If a setting is out of range, there is only one class, or shapes do not fit.
         """
         self._check_settings()
-        X, y = self._checked(X, y)
-        classes, targets = self._targets(y)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
+        y, classes, targets = _targets(y)
         weight = self._weights(X, y, classes, sample_weight)
         coef, intercept, n_iter = self._minimized(X, targets, weight, len(classes))
         # A calibration holds only for the coefficients that it was made with.
@@ -151,33 +151,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         max_iter: Any = self.max_iter
         if not isinstance(max_iter, Integral):
             raise ValueError(f"max_iter: expected a positive whole number, got {max_iter!r}")
-
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=False,
-        )
-        if issparse(y):  # as MultiLabelBinarizer may give the labels of each sample
-            y = y.toarray()
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        if y.ndim == 1:
-            check_classification_targets(y)
-        return X, y
-
-    def _targets(self, y: Any) -> tuple[Any, Any]:
-        """The classes, and labels 0 … K − 1 or the distributions."""
-        if y.ndim == 2:
-            return np.arange(y.shape[1]), y.astype(np.float64)
-        classes = _distinct(y)
-        if len(classes) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class: {classes}")
-        return classes, np.searchsorted(classes, y)
 
     def _weights(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Floats:
         weight = _check_sample_weight(
@@ -363,6 +336,20 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = self.loss == ONE_VS_ALL
         return tags
+
+
+def _targets(y: Any) -> tuple[Any, Any, Any]:
+    """The targets as an array, the classes, and labels 0 … K − 1 or the distributions."""
+    if issparse(y):  # as MultiLabelBinarizer may give the labels of each sample
+        y = y.toarray()
+    if y.ndim == 2 and y.shape[1] > 1:
+        return y, np.arange(y.shape[1]), y.astype(np.float64)
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    classes = _distinct(y)
+    if len(classes) < 2:
+        raise ValueError(f"y: expected at least two classes, got one class: {classes}")
+    return y, classes, np.searchsorted(classes, y)
 
 
 def _distinct(y: Any) -> Any:
