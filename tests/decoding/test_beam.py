@@ -95,6 +95,9 @@ def test_underflow_in_the_support_denies_the_certificate():
     assert not result.exact
     assert [h.tokens for h in result.hypotheses] == [()]
     assert "1 possible continuation was too improbable for the model's" in result.reason
+    model.log_prob[0, 2] = np.nan  # may hide anything
+    result = search(model, n_best=3)
+    assert (result.exact, result.bound, result.mass_bound) == (False, 1, 1)
 
 
 def test_pruned_continuations_of_zero_mass_count():
