@@ -22,7 +22,7 @@ if importlib.util.find_spec("hypothesis"):
     from hypothesis import settings
 
     settings.register_profile("explore", settings(deadline=None, max_examples=200, print_blob=True))
-    settings.register_profile("repeat", settings(deadline=None, max_examples=20, derandomize=True))
+    settings.register_profile("repeat", settings(deadline=None, max_examples=12, derandomize=True))
     settings.load_profile("repeat")
 
 

@@ -29,7 +29,9 @@ def test_positional_head_is_confident_at_its_offset_alone(offset):
 
 def test_heads_that_look_alike_have_no_diversity():
     one = random_weights(3, 1, 5, 6)
-    np.testing.assert_allclose(head_diversity(np.repeat(one, 4, axis=1)), np.zeros(3), atol=1e-12)
+    np.testing.assert_allclose(
+        head_diversity(np.repeat(one, 4, axis=1)), np.zeros(3), rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("heads", [2, 3, 5])
@@ -56,7 +58,9 @@ def test_causal_measures_count_the_past_alone():
     np.testing.assert_allclose(densities, [1, np.mean([1, 1 / 2, 1 / 3, 1 / 4])], rtol=1e-12)
     np.testing.assert_allclose(head_densities([past, own]), [10 / 16, 1 / 4], rtol=1e-12)
     expected = [head_diversity([past[None, t, : t + 1], own[None, t, : t + 1]]) for t in (1, 2, 3)]
-    assert head_diversity([past, own], causal=True) == pytest.approx(np.mean(expected), rel=1e-12)
+    assert head_diversity([past, own], causal=True) == pytest.approx(
+        np.mean(expected), rel=1e-12, abs=0
+    )
 
 
 def test_question_head_is_found():

@@ -45,7 +45,8 @@ def test_bits_are_the_loss_of_softmax():
         for part in writer.predictions(tokens, 16, counted=8)
     ]
     expected = -np.log2(np.concatenate(p).astype(float))[-24:].mean()
-    assert bits_of(writer, tokens, 16, counted=8, limit=24) == pytest.approx(expected, rel=1e-6)
+    found = bits_of(writer, tokens, 16, counted=8, limit=24)
+    assert found == pytest.approx(expected, rel=1e-6, abs=0)
 
 
 def test_captioner_attends_to_as_many_cells_as_its_mapping_keeps():
