@@ -85,7 +85,7 @@ class EncoderDecoder(ABC):
     def unproved_step(self, state: Any, tokens: Array) -> tuple[Step, Any]:
         """The same with the support as floats tell it, for a search that proves nothing."""
         scores, attention, state = self.advance(state, tokens)
-        log_prob, support = map(to_host, self.output.log_probabilities(scores))
+        log_prob, support = self.output.log_probabilities(scores)
         return Step(log_prob, support, attention), state
 
     @property

@@ -58,13 +58,13 @@ class ChosenMapping(NamedTuple):
         record = _RECORDS[self.name]
         return record.forward(z, *self.params), record.support(z, *self.params)
 
-    def log_probabilities(self, z: Array) -> tuple[Array, Array]:
-        """log p over the last axis of an array, −∞ where p is 0, and the support."""
+    def log_probabilities(self, z: Array) -> tuple[np.ndarray, np.ndarray]:
+        """log p over the last axis, −∞ where p is 0, and the support, both on the host."""
         log = _RECORDS[self.name].log
-        if log is not None:
-            log_p = log(z, *self.params)
+        if log is not None:  # it tells the support, which need not be copied from a GPU
+            log_p = to_host(log(z, *self.params))
             return log_p, log_p > -np.inf
-        p, support = self.probabilities(z)
+        p, support = map(to_host, self.probabilities(z))
         # Not p > 0: a NaN has to stay one.
         return np.where(p == 0, -np.inf, np.log(np.where(p == 0, 1, p))), support
 
@@ -81,13 +81,9 @@ class ChosenMapping(NamedTuple):
         >>> print(log_p, possible, most < -34)
         [[  0. -inf -inf]] [[ True  True False]] [ True]
         """
-        log, doubtful = _RECORDS[self.name].log, _RECORDS[self.name].doubtful
-        if log is None:
-            log_p, support = map(to_host, self.log_probabilities(z))
-            support = support | (log_p > -np.inf)  # the two may round the threshold differently
-        else:  # the support is told by log p, and need not be copied from a GPU
-            log_p = to_host(log(z, *self.params))
-            support = log_p > -np.inf
+        doubtful = _RECORDS[self.name].doubtful
+        log_p, support = self.log_probabilities(z)
+        support = support | (log_p > -np.inf)  # the two may round the threshold differently
         doubt = doubtful and doubtful(to_host(z), support, *self.params)
         if not doubt:
             return log_p, support, None
