@@ -53,12 +53,12 @@ def wrong_jacobians(right: np.ndarray, p: np.ndarray) -> Iterator[tuple[str, np.
     ("mapped", "dtype"),
     [
         *((mapped, np.float64) for mapped in MAPPED),
-        *((mapped, np.float32) for mapped in MAPPED[:5]),
+        *((mapped, np.float32) for mapped in MAPPED[:2]),
     ],
     ids=str,
 )
 def test_right_jacobians_pass_and_wrong_ones_fail(mapped: tuple[Any, ...], dtype: Any) -> None:
-    z = np.array([0.31, 0.14, -0.22, -0.17, -1.1])
+    z = np.array([0.31, 0.14, -0.22, -1.1])
     name, *params = mapped
     mapping = MAPPINGS[name]
 
@@ -187,7 +187,7 @@ def test_five_scores_take_at_most_320_evaluations() -> None:
 
 @pytest.mark.parametrize("make", DIFFERENTIABLE)
 def test_hard_functions_are_judged_right(make: Any) -> None:
-    for seed in range(5):
+    for seed in range(4):
         drawn = make(np.random.default_rng([seed, 35]))
         right = drawn.gradient(drawn.z)
         report = check_gradient(drawn.loss, drawn.z, lambda _, right=right: right)

@@ -198,6 +198,7 @@ for alpha in (1.0, 3.0):
 """
 
 
+@pytest.mark.slow
 def test_rows_that_see_a_part_of_the_keys_stay_within_their_memory() -> None:
     # In a process of its own: where they do not, it is the allocator that finds out.
     package = str(Path(str(pe.__file__)).parents[1])

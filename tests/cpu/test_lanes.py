@@ -51,6 +51,7 @@ def any_above(folder: Path, flags: list[str]) -> dict[Any, Callable[[np.ndarray,
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", list(_cpu.BUILDS))
 def test_a_nan_is_above_nothing_and_hides_no_other_lane(build, tmp_path):
     flags = next((flags for part, flags in FLAGS.items() if part in build), [])
