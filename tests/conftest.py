@@ -32,6 +32,7 @@ ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may b
 # Files whose tests take many seconds: begun last, they would leave the other workers without work.
 LONG = {
     "tests/adapters/test_jax.py",
+    "tests/adapters/test_sklearn.py",
     "tests/cuda/test_compile.py",
     "tests/cuda/test_emulated_fused.py",
     "tests/cuda/test_mutants.py",
