@@ -249,6 +249,9 @@ def test_normalized_search_stops_once_settled():
     model = Automaton.of(p, [[0, 0, i + 1] for i in range(5)] + [[0] * 3], output_is_sparse=False)
     lengths = [len(h.tokens) for h in search(model, n_best=1, normalize=True).hypotheses]
     assert lengths == [0, 5]
+    # log(0.55) lies between log(0.45) and its half.
+    model = Automaton.of([[0, 0.55, 0.45], [0, 1, 0]], [[0, 0, 1], [0] * 3])
+    assert len(search(model, n_best=1, normalize=True, max_length=1).hypotheses) == 2
     model = loop(0.9, output_is_sparse=False)
     search(model, beam=2, n_best=1, normalize=True, max_length=9)
     # "" has a mean of log(0.9), and strings through "2" of at most log(0.1) / 10.

@@ -191,6 +191,9 @@ def test_normalized_scores_are_proved_within_the_limit():
     assert result.proved == 4
     assert not result.exact
     assert "by mean log-probability among strings of at most 3 tokens" in result.reason
+    # log(0.55) lies between log(0.45) and its half, the mean of "2" and the end symbol.
+    model = Automaton.of([[0, 0.55, 0.45], [0, 1, 0]], [[0, 0, 1], [0] * 3])
+    assert search(model, width=1, max_length=1, normalize=True).best.tokens == (2,)
 
 
 def test_nearly_certain_prefixes_stay_open():
