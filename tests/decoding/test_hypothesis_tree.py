@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax.decoding import Hypothesis, HypothesisTree
-from pyentmax.decoding.hypothesis_tree import format_percent
 
 
 def tree_of(words, unfinished=(), **kwargs):
@@ -96,17 +95,3 @@ def test_nodes_hold_the_mass_below_them(words):
             assert masses == sorted(masses, reverse=True)
         assert all(child.prefix == node.prefix + node.tokens for child in node.children)
     assert len(tree.text().splitlines()) == len(nodes)
-
-
-@pytest.mark.parametrize(
-    ("probability", "text"),
-    [
-        (1.0, "100.0%"),
-        (1 - 1e-9, "100.0%"),
-        (0.9996, ">99.9%"),
-        (0.9994, "99.9%"),
-        (3e-7, "<0.001%"),
-    ],
-)
-def test_percentages_never_round_to_certainty(probability, text):
-    assert format_percent(probability) == text
