@@ -80,8 +80,9 @@ def module_class(
     module: str = __name__,
 ) -> type:
     """A module that calls the function."""
+    first = f"`{function.__name__}` as a module."
     namespace = {
-        "__doc__": f"`{function.__name__}` as a module, with its settings.",
+        "__doc__": f"{first}\n\nTensors come with each call, all other arguments are set here.",
         "__module__": module,  # where pickle looks for it
         "__signature__": inspect.Signature(settings),
         "function": staticmethod(function),

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stages import slow
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 
@@ -52,7 +53,7 @@ def test_names_and_signatures_are_theirs() -> None:
 
 
 @needs_entmax
-@pytest.mark.parametrize("part", ["losses", "mask", "root_finding", "topk"])
+@pytest.mark.parametrize("part", ["losses", "mask", *slow("root_finding", "topk")])
 def test_their_own_tests_pass(part: str, tmp_path: Path) -> None:
     assert THEIRS is not None
     assert THEIRS.origin is not None
