@@ -7,26 +7,31 @@ import numpy as np
 from pyentmax.autograd import Tensor
 
 
+def central_difference(function, at, weights, step=1e-6):
+    """The gradient of Σ weights · function(at), one entry of `at` after the other."""
+    at = np.array(at, dtype=np.float64)
+    gradient = np.empty_like(at)
+    for index in np.ndindex(at.shape):
+        up, down = at.copy(), at.copy()
+        up[index] += step
+        down[index] -= step
+        gradient[index] = np.sum(weights * (function(up) - function(down))) / (2 * step)
+    return gradient
+
+
 def assert_gradients(function, *arrays, rtol=1e-6, atol=1e-8, step=1e-6):
     """Check the tape's gradient of ``(function(*tensors) * weights).sum()`` against differences."""
     arrays = [np.array(a, dtype=np.float64) for a in arrays]
-    weights = np.random.default_rng(7).standard_normal(function(*(Tensor(a) for a in arrays)).shape)
-
-    def value():
-        return float((function(*(Tensor(a) for a in arrays)).data * weights).sum())
-
     tensors = [Tensor(a, requires_grad=True) for a in arrays]
-    function(*tensors).backward(weights)
+    result = function(*tensors)
+    weights = np.random.default_rng(7).standard_normal(result.shape)
+    result.backward(weights)
     for number, (array, tensor) in enumerate(zip(arrays, tensors, strict=True)):
-        expected = np.empty_like(array)
-        for index in np.ndindex(array.shape):
-            kept = array[index]
-            array[index] = kept + step
-            above = value()
-            array[index] = kept - step
-            below = value()
-            array[index] = kept
-            expected[index] = (above - below) / (2 * step)
+
+        def value(x, number=number):
+            return function(*(Tensor(x if i == number else a) for i, a in enumerate(arrays))).data
+
+        expected = central_difference(value, array, weights, step)
         assert tensor.grad is not None, f"operand {number} got no gradient"
         assert tensor.grad.shape == array.shape
         np.testing.assert_allclose(

@@ -59,19 +59,17 @@ def test_kernels_leave_the_gil_disabled():
     assert run.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_data_files_are_installed():
+    package = importlib.resources.files("pyentmax")
+    for path in (
         "py.typed",
         "tasks/inflection/english_verbs.tsv",
         "tasks/translation/toy_german.tsv",
         "tasks/translation/configs/toy-rnn.toml",
         "backends/cuda/softmax.cu",
         "backends/cuda/rows.cuh",
-    ],
-)
-def test_data_files_are_installed(path: str):
-    assert (importlib.resources.files("pyentmax") / path).is_file()
+    ):
+        assert (package / path).is_file(), path
 
 
 @pytest.fixture

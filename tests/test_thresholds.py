@@ -55,32 +55,6 @@ def rows(seed: int, d: int = 30) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize(("sort", "alpha"), [(sort_sparsemax, 2), (sort_entmax15, 1.5)])
-def test_sort_solves_the_equation(sort: Callable[..., Threshold], alpha: float) -> None:
-    x = rows(0)
-    tau, size, passes = sort(x)
-    np.testing.assert_allclose(
-        np.sum(np.maximum(x - tau, 0) ** (1 / (alpha - 1)), -1), 1, rtol=1e-14
-    )
-    np.testing.assert_array_equal(size, np.sum(x > tau, axis=-1, keepdims=True))
-    assert passes == 1
-    np.testing.assert_allclose(tau, bisection(x, alpha).tau, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("alpha", [2.5, 4, 10])
-def test_bisection_of_p_max_agrees_with_bisection(alpha: float) -> None:
-    y = rows(3, d=5)
-    y = y - y.max(axis=-1, keepdims=True)
-    beta = np.array([alpha - 1])
-    p, p_max, _ = bisect_p_max(y, beta)
-    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-15)
-    np.testing.assert_allclose(p.max(axis=-1, keepdims=True), p_max, rtol=1e-14)
-    x = beta * y
-    np.testing.assert_allclose(
-        p**beta, np.maximum(x - bisection(x, alpha).tau, 0), rtol=0, atol=1e-14
-    )
-
-
 def test_fewer_bisection_passes_give_fewer_bits() -> None:
     x = rows(4)
     for passes in (5, 20):

@@ -88,17 +88,3 @@ def exact_csoftmax(z: np.ndarray, upper: np.ndarray) -> list[mpmath.mpf]:
         return [min(mpmath.exp(x + t), u) for x, u in zip(scores, bounds, strict=True)]
 
     return exact_by_bisection(parts, -max(scores) - 50, 50 - min(scores), mpmath.mpf(1))
-
-
-def central_difference(
-    function: Callable[[np.ndarray], Any], at: np.ndarray, weights: np.ndarray, step: float = 1e-6
-) -> np.ndarray:
-    """The gradient of Σ weights · function(at), one entry of `at` after the other."""
-    at = np.array(at, dtype=np.float64)
-    gradient = np.empty_like(at)
-    for index in np.ndindex(at.shape):
-        up, down = at.copy(), at.copy()
-        up[index] += step
-        down[index] -= step
-        gradient[index] = np.sum(weights * (function(up) - function(down))) / (2 * step)
-    return gradient

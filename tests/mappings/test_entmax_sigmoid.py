@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from bounded_oracles import central_difference
+from finite_differences import central_difference
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit

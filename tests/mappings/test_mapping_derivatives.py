@@ -5,8 +5,8 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from bounded_oracles import central_difference
 from exact_rows import DIGITS, exact_row
+from finite_differences import central_difference
 from mapping_cases import Case, parametrized
 from stages import slow
 
