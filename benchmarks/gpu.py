@@ -1,6 +1,6 @@
 """The CUDA kernels compared with a copy of the same memory, torch.softmax and the peers.
 
-    python benchmarks/gpu.py [--folder experiments/measurements] [--seconds 540] [--rounds 20] [--quick]
+    python benchmarks/gpu.py [--folder FOLDER] [--seconds 540] [--rounds 20] [--quick]
 
 Every case, a row length in a type and a total size, is appended to ``gpu.csv`` as soon as it is
 measured, and ``gpu.md`` is written from all cases, with the targets that are met and those that are
