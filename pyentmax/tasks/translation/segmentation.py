@@ -85,7 +85,8 @@ class Subwords:
         """A joint model of all these sentences with a vocabulary of some size (Kudo 2018).
 
         The model keeps its ``normalization``, one of `NORMALIZATIONS`: with another than the
-        default, sentences come back normalised, such as "m2" for "m²".
+        default, sentences come back normalised, such as "m2" for "m²". Sentences with "▅", which
+        sentencepiece reserves, are not learned from.
 
         Raises
         ------
