@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
+from pyentmax.decoding._shared import as_source, length_limits, positive, refuse_lost
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 

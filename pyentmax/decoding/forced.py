@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, follow, refuse_lost
+from pyentmax.decoding._shared import as_source, follow, refuse_lost
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 

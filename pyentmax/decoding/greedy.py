@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, follow, length_limits, possible_continuations
+from pyentmax.decoding._shared import as_source, follow, length_limits, possible_continuations
 from pyentmax.models.protocol import BoolArray, Decodable, IntArray, Step
 
 State = TypeVar("State")

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import (
+from pyentmax.decoding._shared import (
     as_source,
     follow,
     length_limits,
