@@ -71,15 +71,12 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
         alpha = _column(value, x)
         broken = broken | ~(alpha >= 1)
         p = entmax_rows(x, torch.where(alpha >= 1, alpha, 2))
+    elif ALPHAS[name] == 1:
+        p = torch.softmax(x, -1)
     else:
-        p = {1.0: softmax_rows, 1.5: entmax15_rows, 2.0: sparsemax_rows}[ALPHAS[name]](x)
+        p = {1.5: entmax15_rows, 2.0: sparsemax_rows}[ALPHAS[name]](x)
     p = torch.where(broken, torch.nan, p)
     return torch.where(dead, 0, p).to(z.dtype)
-
-
-def softmax_rows(x: Tensor) -> Tensor:
-    """exp x / Σ exp x."""
-    return torch.softmax(x, -1)
 
 
 def sparsemax_rows(x: Tensor) -> Tensor:
@@ -131,7 +128,7 @@ def entmax_rows(x: Tensor, alpha: Tensor) -> Tensor:
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     p = _exponential(x - low, beta)
     # What the sum lacks goes to the entries as Newton's next step would send it.
-    s = _power(p, 1 - beta)
+    s = torch.where(p > 0, ((1 - beta) * torch.where(p > 0, p, 1).log()).exp(), 0)
     lacking = 1 - p.sum(-1, keepdim=True)
     p = torch.where(p > 0, (p + lacking * s / s.sum(-1, keepdim=True)).clamp(0, 1), 0)
     top = (x == 0).to(x.dtype)
@@ -373,11 +370,6 @@ def _exponential(t: Tensor, beta: Tensor) -> Tensor:
     inside = 1 + safe * t > 0
     power = (torch.where(inside, safe * t, 0).log1p() / safe).exp()
     return torch.where(near, t.exp(), torch.where(inside, power, 0))
-
-
-def _power(p: Tensor, power: Tensor) -> Tensor:
-    """p to a power on the support, 0 off it."""
-    return torch.where(p > 0, (power * torch.where(p > 0, p, 1).log()).exp(), 0)
 
 
 def _decrease(a: Tensor) -> Tensor:

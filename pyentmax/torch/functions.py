@@ -335,23 +335,25 @@ def _named(
     default: Any,
     run: Callable[..., Tensor],
 ) -> Callable[..., Tensor]:
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [inspect.Parameter(array, positional) for array in arrays]
-    if parameter is not None:
-        own.append(inspect.Parameter(parameter, positional, default=default))
-    own.append(inspect.Parameter("dim", positional, default=-1))
     function.__name__ = function.__qualname__ = name
-    signature = inspect.Signature([*own, *_options(run)])
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
+    defaults = [(array, MISSING) for array in arrays]
+    if parameter is not None:
+        defaults.append((parameter, default))
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [inspect.Parameter(k, positional, default=x) for k, x in [*defaults, ("dim", -1)]]
+    return _signed(function, own, run)
 
 
 def with_options(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Show the options of losses in the signature, in place of ``**options``."""
     *own, _ = inspect.signature(function).parameters.values()
-    names = [parameter.name for parameter in own]
-    options = [option for option in _options(apply_loss) if option.name not in names]
-    signature = inspect.Signature([*own, *options])
+    return _signed(function, own, apply_loss)
+
+
+def _signed(
+    function: Callable[..., Tensor], own: list[inspect.Parameter], run: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
+    signature = inspect.Signature([*own, *_options(run)])
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
