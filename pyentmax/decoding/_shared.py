@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
+from pyentmax.models.protocol import BoolArray, Decodable, IntArray, Step
 
 
 def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
@@ -89,31 +89,21 @@ def follow(
             state = model.select(state, np.flatnonzero(active))
 
 
-def possible_continuations(
-    step: Step, total: FloatArray, source_index: IntArray, length: int
-) -> BoolArray:
-    """Continuations in the support with a finite score in ``total``; every row must have one.
-
-    ``source_index`` is the source of each row, ``length`` the number of tokens so far.
-    """
-    possible: BoolArray = step.support & np.isfinite(total)
-    _refuse_stuck(np.any(possible, axis=1), source_index, length)
-    return possible
-
-
-def refuse_lost(
-    step: Step, possible: BoolArray, source_index: IntArray, length: int | IntArray
+def refuse_stuck(
+    step: Step,
+    possible: BoolArray,
+    source_index: IntArray,
+    length: int | IntArray,
+    *,
+    hidden: bool = True,
 ) -> None:
-    """Raise a ValueError unless every row has a possible continuation, or only hidden ones.
+    """Raise a ValueError unless every row has a possible continuation.
 
-    ``possible`` says of each row whether it has one with a finite log-probability.
+    ``possible`` says of each row whether it has one with a finite log-probability. Where ``hidden``
+    ones count, one of the support whose probability rounds to zero is enough.
     """
-    if not possible.all():
-        hidden = step.support & np.isneginf(step.log_prob)
-        _refuse_stuck(possible | hidden.any(axis=1), source_index, length)
-
-
-def _refuse_stuck(possible: BoolArray, source_index: IntArray, length: int | IntArray) -> None:
+    if hidden and not possible.all():
+        possible = possible | np.any(step.support & np.isneginf(step.log_prob), axis=1)
     if possible.all():
         return
     row = possible.argmin()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.decoding._shared import as_source, length_limits, positive, refuse_lost
+from pyentmax.decoding._shared import as_source, length_limits, positive, refuse_stuck
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
 from pyentmax.models.protocol import (
     BoolArray,
@@ -280,7 +280,7 @@ def _continuations(
         rows, tokens, total = rows[finite], tokens[finite], total[finite]
     possible = np.zeros(len(score), dtype=bool)
     possible[rows] = True
-    refuse_lost(step, possible, source_index, length)
+    refuse_stuck(step, possible, source_index, length)
     return _Continuations(rows, tokens, total, *hidden)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._shared import as_source, length_limits, positive, refuse_lost
+from pyentmax.decoding._shared import as_source, length_limits, positive, refuse_stuck
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
@@ -156,7 +156,7 @@ def exact_search(
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
         possible = step.support & np.isfinite(total)
-        refuse_lost(step, np.any(possible, axis=1), source_index, length)
+        refuse_stuck(step, np.any(possible, axis=1), source_index, length)
         hidden = step.support & ~possible
         if hidden.any():
             for row in np.flatnonzero(~possible.any(axis=1)).tolist():

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._shared import as_source, follow, refuse_lost
+from pyentmax.decoding._shared import as_source, follow, refuse_stuck
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
@@ -195,7 +195,7 @@ def forced_decoding(
 
     def choose(step: Step, rows: IntArray, length: int) -> tuple[IntArray, BoolArray]:
         possible = np.any(step.support & np.isfinite(step.log_prob), axis=1)
-        refuse_lost(step, possible, rows, length)
+        refuse_stuck(step, possible, rows, length)
         tokens = np.array([forced[i][length] for i in rows])
         vocabulary = step.log_prob.shape[1]
         for i in rows[tokens >= vocabulary]:

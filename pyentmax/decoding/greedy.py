@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._shared import as_source, follow, length_limits, possible_continuations
+from pyentmax.decoding._shared import as_source, follow, length_limits, refuse_stuck
 from pyentmax.models.protocol import BoolArray, Decodable, IntArray, Step
 
 State = TypeVar("State")
@@ -77,5 +77,6 @@ def _most_probable(step: Step, source_index: IntArray, length: int) -> IntArray:
     rows = np.arange(len(best))
     if step.support[rows, best].all() and np.isfinite(step.log_prob[rows, best]).all():
         return best  # the largest of all is possible, so no other possible one is larger
-    possible = possible_continuations(step, step.log_prob, source_index, length)
+    possible = step.support & np.isfinite(step.log_prob)
+    refuse_stuck(step, np.any(possible, axis=1), source_index, length, hidden=False)
     return np.where(possible, step.log_prob, -np.inf).argmax(axis=1)

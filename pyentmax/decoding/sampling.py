@@ -17,7 +17,7 @@ from pyentmax.decoding._shared import (
     follow,
     length_limits,
     positive,
-    possible_continuations,
+    refuse_stuck,
 )
 from pyentmax.decoding.hypotheses import Hypothesis
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
@@ -93,8 +93,8 @@ def ancestral_sampling(
     log_prob, finished = np.zeros(len(limit)), np.zeros(len(limit), bool)
 
     def choose(step: Step, rows: IntArray, length: int) -> tuple[IntArray, BoolArray]:
-        total = log_prob[rows, None] + step.log_prob
-        possible = possible_continuations(step, total, rows // samples, length)
+        possible = step.support & np.isfinite(log_prob[rows, None] + step.log_prob)
+        refuse_stuck(step, np.any(possible, axis=1), rows // samples, length, hidden=False)
         log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
         tokens = draw_tokens(log_p, rng, temperature, top_k, nucleus)
         ended = tokens == model.eos
