@@ -246,8 +246,7 @@ def above_threshold(z: Any) -> Any:
 
 
 def _curvature(p: Any) -> Any:
-    # 1 on the support, written so that a NaN stays a NaN.
-    return np.where(p > 0, 1, p)
+    return np.sign(p)  # 1 on the support; a NaN stays a NaN
 
 
 def _doubtful(z: Any, on: Any) -> Any:
