@@ -190,7 +190,8 @@ def beam_search(
 
         at_limit = limit[source_index] == length
         stuck = at_limit.copy()
-        stuck[np.setdiff1d(candidates.hidden, candidates.rows)] = True  # all of them are hidden
+        if candidates.hidden.size:  # all continuations of a prefix may be
+            stuck[np.setdiff1d(candidates.hidden, candidates.rows)] = True
         unfinished.add(np.flatnonzero(stuck), source_index, score, length)
         if at_limit.any():
             too_long = at_limit[rows]
