@@ -57,7 +57,7 @@ def registered(
         wrapped = False
         for arg in args:
             if isinstance(arg, Tensor):
-                if forward_ad.unpack_dual(arg).tangent is not None:
+                if _unpacked(arg)[1] is not None:
                     return _linearized(call, setup_context, jvp, args)
                 wrapped = wrapped or _is_wrapped(arg)
         return function.apply(*args) if wrapped else operation(*args)
@@ -91,6 +91,14 @@ def _is_wrapped(tensor: Tensor) -> bool:
     return False
 
 
+def _unpacked(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The tensor without its tangent, and the tangent, if there is one."""
+    try:
+        return forward_ad.unpack_dual(tensor)
+    except RuntimeError:  # `vmap` has wrapped it: its rule calls again with what is inside
+        return tensor, None
+
+
 class _Context:
     """What `setup_context` and `jvp` use of an `autograd.Function`'s."""
 
@@ -108,7 +116,7 @@ def _linearized(call: Rule, setup_context: Rule, jvp: Rule, args: tuple[Any, ...
     PyTorch switches forward mode off while it runs the `jvp` of a Function, so that one within
     another would lose its tangents. Here the derivative is an ordinary computation.
     """
-    unpacked = [forward_ad.unpack_dual(x) if isinstance(x, Tensor) else (x, None) for x in args]
+    unpacked = [_unpacked(x) if isinstance(x, Tensor) else (x, None) for x in args]
     primals = [primal for primal, _ in unpacked]
     changes = [
         None if tangent is None else x - primal

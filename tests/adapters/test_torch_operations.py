@@ -467,6 +467,9 @@ def test_transformations_agree(name: str) -> None:
     second = [func.jacrev(func.jacrev(f))(z)]
     if name != "target":  # with no derivative in forward mode
         others += [func.jacfwd(f)(z)]
+        tangent = tensor(1, 5, seed=1, grad=False)
+        _, along = func.jvp(func.vmap(f), (z[None],), (tangent,))
+        torch.testing.assert_close(along, tangent @ gradient, **DOUBLE)
         second += [func.hessian(f)(z), func.jacfwd(func.jacfwd(f))(z)]
         second += [func.jacrev(func.jacfwd(f))(z)]
     for found in others:
