@@ -27,6 +27,7 @@ OWN_CASES = [Case("tsallis"), Case("cosh"), Case("cubic")]
 every_case = parametrized(CASES + OWN_CASES)
 # A user's own Ω takes a bisection for each value.
 against_differences = parametrized([*CASES, *slow(*((case,) for case in OWN_CASES))])
+half_of_them = parametrized([*CASES[::2], *slow(*((case,) for case in [*CASES[1::2], *OWN_CASES]))])
 BETAS = [0, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 1, 3]
 
 
@@ -40,7 +41,7 @@ def test_jacobian_against_differences(case: Case) -> None:
     check_jacobian(case.forward, z, case.jacobian, rtol=1e-5).raise_if_failed()
 
 
-@against_differences
+@half_of_them
 def test_vjp_against_differences(case: Case) -> None:
     """deep-spin/entmax's arbitrary-axis gradient test differentiates a simplex of length one."""
     if has_bounds_per_entry(case):
