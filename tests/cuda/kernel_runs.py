@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from emulation import IN_ORDER, Library, compiled
 from kernel_arguments import SOURCES, Arguments
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, TYPES, NumberType
+from stages import deep
 
 LANES_THREADS = 128  # of a block of the kernels …_lanes
 
@@ -76,6 +77,11 @@ SHORT_CHECKED = [
     *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
     *((form, FLOAT16) for form in (STREAM, BOUNDED_LANES)),
 ]
+
+
+def one_of(names: Iterable[str], chosen: str) -> list[Any]:
+    """All of a family of kernels, whose code is common, those not chosen being marked as deep."""
+    return [chosen, *deep(*(name for name in names if name != chosen))]
 
 
 def form_and_type(forms: Sequence[Form], *, checked: bool = False) -> pytest.MarkDecorator:

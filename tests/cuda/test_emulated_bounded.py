@@ -16,6 +16,7 @@ from kernel_runs import (
     FORMS,
     Form,
     form_and_type,
+    one_of,
 )
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
@@ -160,7 +161,7 @@ def test_entries_at_their_bounds_do_not_move(
     np.testing.assert_allclose(number.exact(out), expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("name", one_of(BOUNDED, "csparsemax"))
 @form_and_type(BOUNDED_FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     z, upper, parameter = (

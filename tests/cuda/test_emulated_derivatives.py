@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import DERIVATIVES, FORMS, STREAM, Form, form_and_type
+from kernel_runs import DERIVATIVES, FORMS, STREAM, Form, form_and_type, one_of
 from number_types import BFLOAT16, FLOAT16, FLOAT32, NumberType
 from score_rows import score_rows
 
@@ -134,7 +134,7 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
     assert np.isnan(out).all(axis=1).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("name", one_of(DERIVATIVES, "entmax_jvp"))
 @form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     p, v = (x[..., :8, :] for x in case(name, number, form.lengths[-2]))

@@ -13,7 +13,7 @@ from crowded_rows import (
     entmax_in_long_doubles,
 )
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import BLOCK, FORMS, FORWARD, LANES, STREAM, Form, form_and_type
+from kernel_runs import BLOCK, FORMS, FORWARD, LANES, STREAM, Form, form_and_type, one_of
 from number_types import FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
 
@@ -281,7 +281,7 @@ def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
         np.testing.assert_array_equal(p, results[0])
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", one_of(FORWARD, "entmax"))
 @form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     n = form.lengths[-2]

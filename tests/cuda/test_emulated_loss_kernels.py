@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, Library, compiled, unavailable
 from kernel_arguments import SOURCES, Arguments
-from kernel_runs import LOSS_FORMS, LOSSES, Form, form_and_type
+from kernel_runs import LOSS_FORMS, LOSSES, Form, form_and_type, one_of
 from number_types import FLOAT32, FLOAT64, TYPES, NumberType
 from score_rows import score_rows
 
@@ -109,7 +109,7 @@ def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
     assert (np.isnan(case.gradient).any(axis=1) == wrong).all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", one_of(LOSSES, "entmax"))
 @form_and_type(LOSS_FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     for schedule in (REVERSED, 1):
