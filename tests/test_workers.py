@@ -101,7 +101,9 @@ def test_wrong_workers_are_refused(wrong: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(threads, "_cpus", lambda: 6)
     expected = rf"workers must be (a whole number|.* -1 \(all 6 CPUs\) to -6), got '?{wrong}"
     with pytest.raises((ValueError, TypeError), match=expected):
-        threads.run(Witness(), rows(1), workers=wrong)
+        pyentmax.sparsemax(np.ones(3), workers=wrong)
+    with pytest.raises((ValueError, TypeError), match=expected):
+        pyentmax.sparsemax_loss(np.ones(3), 0, workers=wrong)
     with pytest.raises((ValueError, TypeError), match=expected), pyentmax.set_workers(wrong):
         pass
 

@@ -201,6 +201,8 @@ def _score_function(
             rows = arrange_scores(z, axis, mask, out)
             if parameter is not None:
                 value = parameter.for_scores(value, rows)
+            if workers is not None:
+                workers = threads.counted(workers)
             kernel = choice.kernel_for(rows.array, name) if use_kernels else None
             if kernel is None:
                 p = apply_to_scores(body, rows, parameter, value, dead=dead)
@@ -256,6 +258,8 @@ def _derivative(
             if with_scores:
                 scores = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
                 check_same_shape(scores.shape, "z", rows.shape)
+            if workers is not None:
+                workers = threads.counted(workers)
             found = choice.kernel_for(p, name) if use_kernels else None
             if found is not None:
                 if parameter is not None and parameter.in_product:

@@ -75,6 +75,8 @@ def entrywise(
 def _run(
     use_kernels: bool, workers: Any, name: str, body: Callable[..., Any], z: Any, *operands: Any
 ) -> Any:
+    if workers is not None:
+        workers = threads.counted(workers)
     kernel = choice.kernels().get(name) if use_kernels else None
     if kernel is None or not isinstance(z, np.ndarray | np.generic):
         return body(z, *operands)

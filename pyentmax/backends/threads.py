@@ -125,10 +125,9 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
-    count = None if workers is None else counted(workers)
     pieces = operands[0].size // ENTRIES_PER_WORKER
     if pieces > 1:
-        count = min(pieces, count or get_workers())
+        count = min(pieces, get_workers() if workers is None else workers)
         if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
             batch = _Batch(kernel, operands)
             if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):

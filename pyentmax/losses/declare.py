@@ -62,6 +62,8 @@ def loss(parameter: Parameter | None = None) -> Declare:
                             return result
                 rows = arrange_scores(z, axis, mask)
                 checked = None if parameter is None else parameter.for_scores(value, rows)
+                if workers is not None:
+                    workers = threads.counted(workers)
                 kernel = choice.kernel_for(rows.array, name) if use_kernels else None
                 labels = None if kernel is None else labels_like(y, rows.batch, options)
                 if kernel is not None and labels is not None:
