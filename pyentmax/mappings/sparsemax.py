@@ -246,7 +246,8 @@ def above_threshold(z: Any) -> Any:
 
 
 def _curvature(p: Any) -> Any:
-    return np.sign(p)  # 1 on the support; a NaN stays a NaN
+    # 1 on the support, written so that a NaN stays a NaN.
+    return np.where(p > 0, 1, p)
 
 
 def _doubtful(z: Any, on: Any) -> Any:
