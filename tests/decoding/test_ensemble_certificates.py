@@ -162,8 +162,8 @@ def test_claims_about_an_ensemble_hold(output, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("output", ["1.5", *deep(*(x for x in OUTPUTS if x != "1.5"))])
+@pytest.mark.parametrize("dtype", [np.float32, *deep(np.float64)])
 def test_claims_about_many_ensembles_hold(output, dtype):
     assert cases(output, dtype, 40) > 5
 
