@@ -50,6 +50,7 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
         assert np.all(np.abs(sums - 1) <= 4 * np.finfo(dtype).eps * np.sqrt(d))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [2.5, 10, 50])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtype, alpha):
@@ -184,6 +185,7 @@ def test_named_losses_agree_with_the_library(name):
     np.testing.assert_allclose(each, getattr(pe, f"{name}_loss")(z, y, reduction="none"), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_nothing():
     z = np.array([[1.0, 0.0], [0.5, 0.0]])
     assert np.isnan(pj.entmax15_loss(z, np.array([0, 2]), reduction="none")).tolist() == [
@@ -234,6 +236,7 @@ def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
             np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_edges_of_the_sigmoid():
     np.testing.assert_array_equal(pj.entmax_sigmoid([-np.inf, 0.0, np.inf]), [0, 0.5, 1])
     assert np.isnan(pj.entmax_sigmoid(np.nan))
@@ -269,6 +272,7 @@ def test_a_broken_row_breaks_no_other():
 BROKEN = np.array([[np.nan, 0.0, 1.0], [0.0, np.inf, -1.0], [0.5, 0.25, 1.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMED, "entmax"])
 def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name):
     function, z = getattr(pj, name), BROKEN
@@ -285,6 +289,7 @@ def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name
         assert not gradient[:2].any()
 
 
+@pytest.mark.slow
 def test_more_rows_than_float16_can_count_have_a_mean():
     z = jnp.asarray(np.random.default_rng(0).normal(size=(70_000, 2)), jnp.float16)
     y = np.zeros(len(z), int)
@@ -292,6 +297,7 @@ def test_more_rows_than_float16_can_count_have_a_mean():
     np.testing.assert_allclose(pj.one_vs_all_loss(z, y), expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_row_of_weight_0_may_hold_anything():
     """The gradient of one against all was NaN in that row."""
     z = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -303,6 +309,7 @@ def test_a_row_of_weight_0_may_hold_anything():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_of_weight_0_may_have_any_alpha():
     """The derivative by an infinite α was NaN in rows that count nothing, or have nothing left."""
     z = jnp.array([[1.0, 0.5], [1.0, 0.5], [-jnp.inf, -jnp.inf]])
@@ -314,6 +321,7 @@ def test_a_row_of_weight_0_may_have_any_alpha():
             np.testing.assert_array_equal(gradient[1:], 0)
 
 
+@pytest.mark.slow
 def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
     """`jax_debug_nans` saw 0 · −∞ in every call outside `jit` with a mask."""
     z, mask = jnp.array([[1.0, 0.5, -2.0]]), jnp.array([[True, True, False]])
@@ -324,6 +332,7 @@ def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
     np.testing.assert_allclose(gradient, p - np.eye(3)[:1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_mean_of_losses_depends_on_the_ratios_of_weights_alone():
     z, labels = RNG.normal(size=(3, 4)).astype(np.float32), np.array([0, 1, 2])
     for weight in (3e38, np.float32([3e38, 3e38, 1]), 1e-37):
@@ -335,6 +344,7 @@ def test_the_mean_of_losses_depends_on_the_ratios_of_weights_alone():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [pj.softmax_loss, pj.entmax_loss, pj.one_vs_all_loss])
 def test_a_negative_weight_makes_no_number(loss):
     z, labels = np.zeros((2, 3)), np.array([0, 1])
@@ -344,6 +354,7 @@ def test_a_negative_weight_makes_no_number(loss):
     assert np.isfinite(each[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1, 1.5, 2, 3])
 def test_the_loss_of_the_sigmoid_has_no_end_where_its_score_has_none(alpha):
     for z, y in ((np.inf, 0.0), (-np.inf, 0.5), (np.inf, 1.0), (-np.inf, 0.0)):
