@@ -62,14 +62,8 @@ def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
         help="what trained models do: how sparse they are, what their heads look at",
         description=" ".join(analysis.description for analysis in analyses),
     )
+    parser.add_models("after the last one DATA, unless --examples has it")
     add = parser.add_argument
-    add(
-        "models",
-        nargs="+",
-        type=Path,
-        metavar="MODEL",
-        help="best.npz, or the folder of a run; after the last one DATA, unless --examples has it",
-    )
     add("--examples", nargs="+", type=Path, metavar="DATA", help="what to measure on, as for train")
     add(
         "--first",

@@ -40,6 +40,11 @@ class Parser(argparse.ArgumentParser):
         """Print what was wrong with the arguments, and exit."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    def add_models(self, more: str) -> None:
+        """Add the models that a command uses together, at least one."""
+        help = f"best.npz, or the folder of a run; {more}"
+        self.add_argument("models", nargs="+", type=Path, metavar="MODEL", help=help)
+
     def add_run(self, out: str) -> None:
         """Add the options of every training, with the default folder of its run."""
         add = self.add_argument

@@ -121,14 +121,8 @@ def add_commands(commands: Commands) -> None:
 
 def _add_word(parser: Parser) -> None:
     """Add the models, and the word whose form is asked for."""
+    parser.add_models("the probabilities of several are averaged")
     add = parser.add_argument
-    add(
-        "models",
-        nargs="+",
-        type=Path,
-        metavar="MODEL",
-        help="best.npz, or the folder of a run; the probabilities of several are averaged",
-    )
     add("lemma", help="the word")
     add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
     add("--language", help="of the word, for a model trained with --multilingual")
