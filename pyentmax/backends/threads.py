@@ -219,7 +219,7 @@ def _entangled(out: Any, operand: Any) -> bool:
 
 
 def _share(work: Callable[[], None], helpers: int, give_up: Callable[[], None]) -> None:
-    """Run `work` here and in so many new threads at the same time, until all have returned.
+    """Run `work` here and in `helpers` new threads at once, until all have returned.
 
     It has to be such that anyone who runs it alone gets everything done, for helpers may come late
     or never. An error in any of them, or an interrupt here, makes the others give up what is left.
