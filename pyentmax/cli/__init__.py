@@ -89,10 +89,9 @@ def build_parser() -> Parser:
     for add_commands in (add_inflection, add_translation, add_captions, add_language_model):
         add_commands(commands)
     add_analyse(commands, [SparsityAnalysis(), HeadAnalysis()])
-    reproduce = commands.add(
+    commands.add(
         "reproduce", run=_reproduce, help="where the papers' experiments are", computes=False
     )
-    reproduce.add_argument("experiment", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,20 +33,51 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose errors are one line and exit code 2.
 
-    Its methods add options that several commands have.
+    Where it expects a command and gets no argument it prints the help. Its methods add options that
+    several commands have.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=Formatter, **options)
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """Parse, but for no arguments, and for options that do not exist."""
+        words = list(sys.argv[1:] if args is None else args)
+        if self._subparsers is None:
+            # argparse would first complain that the option which is misspelt is missing.
+            for word in takewhile(lambda word: word != "--", words):
+                name = word.partition("=")[0]
+                if re.fullmatch(r"--\S+", word) and name not in self._option_string_actions:
+                    message = f"unrecognized arguments: {word}"
+                    self.error(message + suggestion(name, self._option_string_actions))
+        elif not words:
+            self.print_help()
+            self.exit()
+        return super().parse_known_args(words, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print what was wrong with the arguments, and exit."""
+        if wrong := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def add_models(self, more: str) -> None:
         """Add the models that a command uses together, at least one."""
         help = f"best.npz, or the folder of a run; {more}"
         self.add_argument("models", nargs="+", type=Path, metavar="MODEL", help=help)
+
+    def add_data(self, train: str, dev: str, *, required: bool = False) -> None:
+        """Add the files to learn from and those to validate on, of every training that reads any.
+
+        ``train`` and ``dev`` say which; ``required`` that the command cannot do without.
+        """
+        group = self.add_argument_group("data")
+        for name, help in (("--train", train), ("--dev", dev)):
+            group.add_argument(
+                name, nargs="+", type=Path, required=required, metavar="FILE", help=help
+            )
 
     def add_run(self, out: str) -> None:
         """Add the options of every training, with the default folder of its run."""
@@ -211,6 +245,17 @@ def option(name: str) -> str:
     '--top-k'
     """
     return "--" + name.replace("_", "-")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What may have been meant by a word that is not known, to end a message; or nothing.
+
+    Examples
+    --------
+    >>> suggestion("trian", ["train", "translate"])
+    ' (did you mean train?)'
+    """
+    return "".join(f" (did you mean {close}?)" for close in get_close_matches(word, known, n=1))
 
 
 # --- what is printed ------------------------------------------------------------------------------

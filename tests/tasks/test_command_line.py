@@ -67,8 +67,10 @@ def test_console_script_names_main():
     ("words", "message"),
     [
         (["nonsense"], "argument COMMAND: invalid choice: 'nonsense'"),
-        ([], "the following arguments are required: COMMAND"),
-        (["sample", "m", "--len", "9"], "unrecognized arguments: --len 9"),  # no abbreviations
+        (["trian"], "(did you mean train?)"),
+        (["train", "langauge-model"], "(did you mean language-model?)"),
+        (["train", "seq2seq", "--trian", "a"], "arguments: --trian (did you mean --train?)"),
+        (["sample", "m", "--len", "9"], "unrecognized arguments: --len"),  # no abbreviations
         (["inflect", "m", "draw", "V", "--beam", "x"], "argument --beam: invalid int value: 'x'"),
     ],
 )
@@ -79,6 +81,19 @@ def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
     assert stop.value.code == 2
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_no_arguments_print_help(capsys):
+    for words in ([], ["train"]):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 0
+        assert "language-model" in capsys.readouterr().out or not words
+
+
+def test_value_after_two_hyphens_is_not_an_option():
+    words = ["translate", "m", "--ensemble=--n", "--", "--lsit"]
+    assert build_parser().parse_args(words).sentences == ["--lsit"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +123,8 @@ def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
         ),
         (["translate", "m", "a", "--pictures", "p"], "--pictures: expected --list or --force"),
         (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
-        (["train", "language-model", "nowhere"], "nowhere: No such file or directory"),
+        (["train", "language-model", "--train", "nowhere"], "nowhere: No such file or directory"),
+        (["train", "language-model"], "--train: expected a file"),
         (["train", "captions", "--device", "cuda"], "device 'cuda' needs CuPy"),
         (["train", "captions", "--images", "2"], "count: expected at least 3 images"),
         (["demo", "--seed", "-1"], "seed: expected a number from 0 up, got -1"),

@@ -42,14 +42,13 @@ def add_commands(commands: Commands) -> None:
         "train seq2seq",
         run=_train,
         help="a recurrent model of inflection",
-        description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file has "
-        "one example per line: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, "
-        "the model with the best accuracy of greedy decoding on the development files, and "
-        "DIR/last.npz, from which --resume continues if all other options are the same.",
+        description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file of "
+        "data has one example per line: lemma TAB form TAB tags;joined;by;semicolons. Writes "
+        "DIR/best.npz, the model with the best accuracy of greedy decoding on the development "
+        "files, and DIR/last.npz, from which --resume continues if all other options are the same.",
     )
     add = parser.add_argument
-    add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="to learn from")
-    add("--dev", nargs="+", type=Path, required=True, metavar="FILE", help="to validate on")
+    parser.add_data("to learn from", "to validate on", required=True)
     add("--multilingual", action="store_true", help="mark examples with their file's language")
     add(
         "--hold-out",

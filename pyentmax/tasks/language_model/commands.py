@@ -20,12 +20,13 @@ def add_commands(commands: Commands) -> None:
         "train language-model",
         run=_train,
         help="a Transformer that writes, character by character",
-        description="Train a decoder-only Transformer on the characters of a text, whose last "
-        "tenth is held out. Writes DIR/best.npz, the model with the most characters right there, "
-        "and DIR/last.npz, from which --resume continues.",
+        description="Train a decoder-only Transformer on the characters of texts in UTF-8. Writes "
+        "DIR/best.npz, the model with the most held-out characters right, and DIR/last.npz, from "
+        "which --resume continues.",
     )
+    parser.add_data("texts, joined", "held-out texts; if not given, the last tenth of the others")
     add = parser.add_argument
-    add("text", type=Path, metavar="FILE", help="in UTF-8")
+    add("text", nargs="*", type=Path, help=argparse.SUPPRESS)  # FILE without --train
     add("--attention", default="1.5", help="α, a mapping such as topk_softmax:8, or learned")
     add("--output", default="1", help="α or a mapping, with its own loss; zeros from 1.5 on")
     add("--positions", choices=("sinusoidal", "relative"), default="sinusoidal", help="of tokens")
@@ -63,6 +64,9 @@ def add_commands(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
+    if not (files := args.train or args.text):
+        raise ValueError("--train: expected a file")
+    text = read_text(*files, held_out=args.dev or ())
     options = command_line.run_options(args)
     training = TrainingConfig(
         **command_line.fields_from(args, TrainingConfig),
@@ -72,7 +76,7 @@ def _train(args: argparse.Namespace) -> None:
         rate_factors=None if args.slow is None else {"query": args.slow, "key": args.slow},
     )
     _, history = train_writer(
-        read_text(args.text),
+        text,
         training,
         options,
         context=args.context,

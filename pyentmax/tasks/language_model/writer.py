@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,19 +25,19 @@ VALIDATED = 1 << 14
 
 
 class Text(NamedTuple):
-    """A text to learn from, and its last tenth, to measure on."""
+    """A text to learn from, and one to measure on, such as its last tenth."""
 
     train: str
     held_out: str
 
 
-def read_text(path: str | Path) -> Text:
-    """A text file, in UTF-8, in its two parts.
+def read_text(*paths: str | Path, held_out: Sequence[str | Path] = ()) -> Text:
+    """Text files, in UTF-8, joined: what to learn from, and the last tenth or ``held_out``.
 
     Raises
     ------
     DataError
-        If the file is empty or not UTF-8.
+        If a text is empty or not UTF-8.
     OSError
         If it cannot be opened.
 
@@ -50,11 +50,11 @@ def read_text(path: str | Path) -> Text:
     ...     [len(part) for part in read_text(path)]
     [108, 12]
     """
-    text = text_files.read_text(path)
+    text, other = ("".join(map(text_files.read_text, files)) for files in (paths, held_out))
     if len(text) < HELD_OUT:
-        raise DataError(f"{path}: expected a text, got {len(text)} characters")
+        raise DataError(f"{paths[0]}: expected a text, got {len(text)} characters")
     learned = len(text) - len(text) // HELD_OUT
-    return Text(text[:learned], text[learned:])
+    return Text(text, other) if held_out else Text(text[:learned], text[learned:])
 
 
 class Predictions(NamedTuple):

@@ -13,7 +13,12 @@ from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.text_files import decode
 from pyentmax.tasks.translation import head_pictures, heads
-from pyentmax.tasks.translation.configuration import BUNDLED, read_corpus, read_experiment
+from pyentmax.tasks.translation.configuration import (
+    BUNDLED,
+    read_config,
+    read_corpus,
+    read_experiment,
+)
 from pyentmax.tasks.translation.demo import run_demo
 from pyentmax.tasks.translation.parallel import SentencePair, read_multi30k
 from pyentmax.tasks.translation.translator import Translator, train_translator
@@ -39,15 +44,21 @@ def add_commands(commands: Commands) -> None:
             f"train {architecture}",
             run=_train,
             help=help,
-            description="Train a model of translation as a TOML file says. [data] has train and "
-            "dev, each two files of parallel text, or one with source TAB target, or 'toy-german', "
-            "which is bundled; subwords, a number or a sentencepiece model (words without it); "
-            f"tokens or batch_size. [model] and [training] hold the fields of {config} and "
-            "TrainingConfig. Writes DIR/best.npz, the model with the most tokens right on dev, and "
-            "DIR/last.npz, from which --resume continues.",
+            description="Train a model of translation with the settings of a TOML file. [data] has "
+            "train and dev, unless the options give them; subwords, a number or a sentencepiece "
+            "model (words without it); tokens or batch_size. [model] and [training] hold the "
+            f"fields of {config} and TrainingConfig. Writes DIR/best.npz, the model with the most "
+            "tokens right on dev, and DIR/last.npz, from which --resume continues.",
+        )
+        parser.add_data(
+            "two files of parallel text, or one with source TAB target, or 'toy-german', which is "
+            "bundled; instead of the configuration's",
+            "the same, to validate on",
         )
         add = parser.add_argument
-        add("--config", required=True, metavar="FILE", help=f"such as toy-{architecture}, bundled")
+        bundled = f"toy-{architecture}"
+        add("--config", default=bundled, metavar="FILE", help="settings: a file, or a bundled name")
+        add("--print-config", action="store_true", help="print the settings to edit, and stop")
         add("--seed", type=int, help="instead of the configuration's")
         add("--updates", type=int, help="instead of the configuration's")
         parser.add_run("runs/translation")
@@ -84,8 +95,13 @@ def add_commands(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
+    if args.print_config:
+        print(read_config(args.config)[0], end="")
+        return
+    command_line.expect(args, "train", args.dev is not None, "--dev with it")
+    command_line.expect(args, "dev", args.train is not None, "--train with it")
     options = command_line.run_options(args)
-    experiment = read_experiment(args.config, args.model)
+    experiment = read_experiment(args.config, args.model, train=args.train, dev=args.dev)
     given = {"seed": args.seed, "updates": args.updates}
     settings = experiment.training | {k: v for k, v in given.items() if v is not None}
     try:

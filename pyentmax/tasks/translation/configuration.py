@@ -142,8 +142,34 @@ def read_corpus(files: Sequence[str | Path], part: int) -> list[SentencePair]:
     return read_table(files[0])
 
 
-def read_experiment(config: str | Path, architecture: str) -> Experiment:
+def read_config(config: str | Path) -> tuple[str, Path]:
+    """The text of a configuration, by its file or its bundled name, and where its files are.
+
+    Raises
+    ------
+    DataError
+        If there is no such configuration.
+    """
+    path, bundled = Path(config), _bundled()
+    if not path.exists() and str(config) in bundled:
+        return bundled[str(config)].read_text("utf-8"), Path()
+    if path.is_file():
+        return read_text(path), path.parent
+    raise DataError(f"config: expected a file or one of {', '.join(sorted(bundled))}; got {config}")
+
+
+def read_experiment(
+    config: str | Path, architecture: str, **data: Sequence[str | Path] | None
+) -> Experiment:
     """Read a configuration, by its file or by its name if it comes with the library.
+
+    Parameters
+    ----------
+    config : str or Path
+    architecture : {"rnn", "transformer"}
+    **data
+        ``train`` and ``dev``, instead of the configuration's if given: files as of the working
+        directory, or bundled corpora.
 
     Raises
     ------
@@ -151,15 +177,7 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
         If there is no such configuration, it is not TOML, or it has a name or a value that is not
         expected; the message says which.
     """
-    path, bundled = Path(config), _bundled()
-    if not path.exists() and str(config) in bundled:
-        text, folder = bundled[str(config)].read_text("utf-8"), Path()
-    elif path.is_file():
-        text, folder = read_text(path), path.parent
-    else:
-        raise DataError(
-            f"config: expected a file or one of {', '.join(sorted(bundled))}; got {config}"
-        )
+    text, folder = read_config(config)
     try:
         tables = tomllib.loads(text)
     except ValueError as error:
@@ -183,11 +201,15 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
             if name != "training":  # which checks its values itself
                 where = f"{config}, [{name}] {entry}"
                 table[entry] = _typed(value, get_type_hints(shape)[entry], where)
+    for name, files in data.items():
+        if files:
+            found = [str(f) if str(f) in BUNDLED else str(Path(f).absolute()) for f in files]
+            tables["data"][name] = found[0] if len(found) == 1 else found
     try:
-        data = DataConfig(**tables["data"])
+        data_config = DataConfig(**tables["data"])
     except (TypeError, ValueError) as error:  # a TypeError of a missing entry
         raise DataError(f"{config}, [data] {error}") from error
-    return Experiment(data, tables["model"], tables["training"], folder)
+    return Experiment(data_config, tables["model"], tables["training"], folder)
 
 
 def _typed(value: Any, hint: Any, where: str) -> Any:

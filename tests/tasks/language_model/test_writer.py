@@ -26,11 +26,12 @@ def test_train_resume_and_sample(tmp_path, capsys):
     out = tmp_path / "run"
     sizes = ["--width", 8, "--layers", 1, "--heads", 2, "--inner", 8, "--context", 16]
     options = ["--updates", 4, "--warmup", 2, "--slow", 0.1, "--out", out, "--quiet", *sizes]
-    command = ("train", "language-model", tmp_path / "input.txt", *options)
+    command = ("train", "language-model", "--train", tmp_path / "input.txt", *options)
     assert run(*command) == 0
     assert "4 updates in" in capsys.readouterr().out
     assert run(*command) == 2
-    assert run(*command, "--resume") == 0
+    assert run("train", "language-model", tmp_path / "input.txt", *options, "--resume") == 0
+    assert run(*command, "--resume", "--dev", tmp_path / "input.txt") == 2  # other data
     capsys.readouterr()
     assert run("sample", out, "--beginning", "Who") == 2
     assert "unknown character 'W' in the text; known:" in capsys.readouterr().err
@@ -124,3 +125,4 @@ def test_short_or_damaged_text_is_named(tmp_path):
         read_text(path)
     path.write_text("\ufeff" + LINES, "utf-8")
     assert "".join(read_text(path)) == LINES
+    assert read_text(path, path, held_out=[path]) == (2 * LINES, LINES)

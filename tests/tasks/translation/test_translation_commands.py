@@ -98,6 +98,21 @@ def test_train_refuses_before_it_writes(folder, capsys, old, new, message):
     assert not (folder / "run").exists()
 
 
+def test_data_replace_those_of_the_printed_settings(folder, capsys, monkeypatch):
+    assert run("train", "rnn", "--print-config") == 0
+    printed = capsys.readouterr().out
+    assert printed.count('"toy-german"') == 2
+    (folder / "mine.toml").write_text(printed.replace("toy-german", "nowhere"), "utf-8")
+    command = ("train", "rnn", "--config", folder / "mine.toml", "--updates", 1, "--quiet")
+    monkeypatch.chdir(folder.parent)  # options name files from here, the configuration its own
+    files = [f"{folder.name}/train.de", f"{folder.name}/train.en"]
+    assert run(*command, "--train", *files) == 2
+    assert "--train: expected --dev with it" in capsys.readouterr().err
+    assert run(*command, "--train", *files, "--dev", f"{folder.name}/dev.tsv", "--out", "run") == 0
+    words = {word for pair in toy_german()[:100] for word in pair.source.split()}
+    assert set(Translator.load("run").source.tokens[4:]) == words
+
+
 def test_subwords_from_a_number_or_a_file(folder, capsys):
     path, text = folder / "transformer.toml", SMALL.replace("MODEL", MODELS["transformer"])
     command = ("train", "transformer", "--config", path, "--updates", 1, "--quiet", "--out")
