@@ -24,11 +24,11 @@ from pyentmax.torch import entmax as _entmax_package
 from pyentmax.torch.functions import (
     LOSS_FUNCTIONS,
     MAPPING_FUNCTIONS,
-    attention,
     fenchel_young_loss,
 )
 from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
+from pyentmax.torch.sparse_attention import attention
 
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the module's names, too.

@@ -87,6 +87,13 @@ def _is_real(number: Any) -> bool:
     return hasattr(number, "__float__")
 
 
+def check_number(number: Any, name: str) -> Any:
+    """The number; a TypeError unless it is a real one."""
+    if isinstance(number, Tensor) or not _is_real(number):
+        raise TypeError(f"{name} must be a number, got {number!r}")
+    return number
+
+
 def as_number(value: Any, name: str) -> float:
     """A parameter that is not a tensor as a float."""
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The mappings, losses and attention as functions of tensors, named as in `pyentmax`.
+"""The mappings and losses as functions of tensors, named as in `pyentmax`.
 
 They are made from `pyentmax.MAPPINGS`: for a mapping ``NAME``, ``NAME(z, …, dim=-1, *, mask=None)``
 and, where it has an Ω, ``NAME_loss(z, y, …, dim=-1, *, reduction="mean", …)``.
@@ -25,7 +25,6 @@ from pyentmax.torch.arguments import (
     check_tensor,
     scores_of_loss,
 )
-from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.operations import PARAMETERS
 
 MISSING = inspect.Parameter.empty
@@ -97,11 +96,12 @@ def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = N
     check_scores(z, "z")
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
-        return _apply_to_rows(name, z, value, mask)
-    return _apply_to_rows(name, *_dim_last(name, z, value, mask, dim)).movedim(-1, dim)
+        return apply_to_rows(name, z, value, mask)
+    return apply_to_rows(name, *_dim_last(name, z, value, mask, dim)).movedim(-1, dim)
 
 
-def _apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
+def apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
+    """A mapping along the last dimension, of arguments that are checked."""
     if in_onnx_export():
         return composed.mapping(z, name, value, mask)
     return operations.mapping(z, name, *split(name, value), mask)
@@ -171,93 +171,6 @@ def fenchel_young_loss(
     parameter, default = parameter_of(mapping)
     value = chosen("fenchel_young_loss()", parameter, default, MISSING, options, LOSS_OPTIONS)
     return apply_loss(mapping, z, y, value, dim, **options)
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    alpha: float | Tensor | None = None,
-    *,
-    mapping: str = "entmax",
-    mask: Tensor | None = None,
-    causal: bool = False,
-    offset: int = 0,
-    scale: float | None = None,
-    **parameters: Any,
-) -> Tensor:
-    """Attention with sparse weights, whose time and memory follow the support.
-
-    Parameters
-    ----------
-    query, key, value : Tensors of shape (…, T, d), (…, S, d), (…, S, dᵥ)
-    alpha : float or Tensor that broadcasts against the batch shape, default 1.5
-        of shape (H,) it is one for each head of (B, H, T, d), and gets a gradient
-    mapping, mask, causal, offset, scale, **parameters
-        as in `pyentmax.attention`, the mapping by its name
-
-    Returns
-    -------
-    Tensor of shape (…, T, dᵥ); zeros for a query that sees no key
-
-    On a device without kernels all weights are computed, by operations of PyTorch.
-    """
-    chosen_value = attention_parameter(mapping, alpha, scale, parameters)
-    for array, its_name in ((query, "query"), (key, "key"), (value, "value")):
-        check_scores(array, its_name)
-    check_mask(mask)
-    scale = None if scale is None else float(scale)
-    if has_kernels(query) and not in_onnx_export():
-        parameter, number = split(mapping, chosen_value)
-        setting = (mapping, parameter, number, mask, causal, offset, scale)
-        return operations.attention(query, key, value, *setting)
-    composed.check_composed(mapping, chosen_value, query.device)
-    return _dense_attention(query, key, value, mapping, chosen_value, mask, causal, offset, scale)
-
-
-def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[str, Any]) -> Any:
-    """The mapping's parameter; an error for keywords that nothing reads, or a learned scale."""
-    name, default = parameter_of(mapping)
-    for theirs, ours in (("is_causal", "causal"), ("attn_mask", "mask")):
-        if theirs in parameters:
-            raise TypeError(
-                f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
-                f"here it is {ours}"
-            )
-    if isinstance(scale, Tensor) and scale.requires_grad:
-        raise TypeError("attention has no gradient in scale: multiply the query by it instead")
-    if alpha is not None:
-        parameters = {**parameters, "alpha": alpha}
-    default = 1.5 if name == "alpha" else default
-    return chosen(f"attention(mapping={mapping!r})", name, default, MISSING, dict(parameters))
-
-
-def _dense_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    name: str,
-    parameter: Any,
-    mask: Tensor | None,
-    causal: bool,
-    offset: int,
-    scale: float | None,
-) -> Tensor:
-    dtype = query.dtype
-    query, key, value = map(composed.wide, (query, key, value))
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    heads = max((x.shape[-3] for x in (query, key, value) if x.ndim > 2), default=1)
-    query, key, value = (  # neighbouring heads of queries may share one of keys
-        x.repeat_interleave(heads // x.shape[-3], -3) if x.ndim > 2 and x.shape[-3] < heads else x
-        for x in (query, key, value)
-    )
-    if causal:
-        size = (query.shape[-2], key.shape[-2])
-        seen = torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
-        mask = seen if mask is None else seen & mask
-    parameter = parameter.unsqueeze(-1) if isinstance(parameter, Tensor) else parameter
-    weights = _apply_to_rows(name, (scale * query) @ key.mT, parameter, mask)
-    return (weights @ value).to(dtype)
 
 
 # --- parameters and dimensions --------------------------------------------------------------------

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from pyentmax.torch import functions, one_vs_all
-from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS, attention_parameter
+from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
+from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
 
 
 class Settings(nn.Module):
@@ -91,11 +92,11 @@ def module_class(
 
 
 class Attention(Settings):
-    """`attention` by a mapping, without projections.
+    """`attention` by a mapping, without projections; weights are dropped in training only.
 
     Parameters
     ----------
-    alpha, mapping, causal, scale, **parameters : as in `attention`
+    alpha, mapping, causal, scale, softcap, dropout, **parameters : as in `attention`
     """
 
     def __init__(
@@ -105,17 +106,32 @@ class Attention(Settings):
         mapping: str = "entmax",
         causal: bool = False,
         scale: float | None = None,
+        softcap: float | None = None,
+        dropout: float = 0.0,
         **parameters: Any,
     ) -> None:
         attention_parameter(mapping, alpha, scale, parameters)
+        check_settings(softcap, dropout)
         own = {"alpha": alpha, "mapping": mapping, "causal": causal, "scale": scale}
-        super().__init__({**own, **parameters})
+        super().__init__({**own, "softcap": softcap, "dropout": dropout, **parameters})
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
-        """The output of shape (…, T, dᵥ)."""
-        return functions.attention(query, key, value, mask=mask, **self.settings())
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        *,
+        offset: int = 0,
+        return_weights: bool = False,
+    ) -> Any:
+        """The output of shape (…, T, dᵥ), or that and the weights of shape (…, T, S)."""
+        settings = self.settings()
+        if not self.training:
+            settings["dropout"] = 0.0
+        settings |= {"mask": mask, "bias": bias, "offset": offset, "return_weights": return_weights}
+        return attention(query, key, value, **settings)
 
 
 class AlphaEntmax(nn.Module):

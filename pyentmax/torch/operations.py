@@ -314,13 +314,23 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
     return on_arrays(array_attention, query, key, value, alpha, **options)
 
 
-def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    def without_heads(shape: Any) -> Any:  # one head of keys may serve several of queries
-        return shape[:-2] if len(shape) < 3 else (*shape[:-3], 1)
+def attention_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
+    """The batch shape of attention, where a head of keys or values may serve several of queries."""
+    shapes = [x.shape[:-2] for x in (query, key, value)]
+    heads = max((shape[-1] for shape in shapes if shape), default=1)
+    spread = ((*s[:-1], heads) if s and s[-1] and heads % s[-1] == 0 else s for s in shapes)
+    try:
+        return tuple(torch.broadcast_shapes(*spread))
+    except RuntimeError:
+        q, k, v = map(tuple, shapes)
+        raise ValueError(
+            f"the batch shapes of query {q}, key {k} and value {v} must broadcast, or have a "
+            "number of query heads, the last of these axes, that is a multiple of the others'"
+        ) from None
 
-    batch = torch.broadcast_shapes(*(without_heads(x.shape) for x in (query, key, value)))
-    if batch:
-        batch = (*batch[:-1], max(x.shape[-3] for x in (query, key, value) if x.ndim > 2))
+
+def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
+    batch = attention_batch(query, key, value)
     return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
 
 

@@ -13,7 +13,7 @@ import pyentmax as pe
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 
 import pyentmax.torch as pt  # noqa: E402
-from pyentmax.torch import arrays, composed, functions, operations  # noqa: E402
+from pyentmax.torch import arrays, composed, operations, sparse_attention  # noqa: E402
 
 RNG = np.random.default_rng(0)
 SHAPE = (4, 7)
@@ -29,7 +29,7 @@ ROUNDING = {torch.float32: 2e-6, torch.float64: 4e-15}
 
 @pytest.fixture(autouse=True)
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (functions, operations):
+    for module in (operations, sparse_attention):
         monkeypatch.setattr(module, "has_kernels", lambda tensor: False)
 
 
@@ -143,7 +143,7 @@ def test_other_mappings_name_the_host() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("cupy", [True, False])
 def test_on_a_gpu(cupy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (functions, operations):
+    for module in (operations, sparse_attention):
         monkeypatch.setattr(module, "has_kernels", arrays.has_kernels)
     if cupy:
         pytest.importorskip("cupy")

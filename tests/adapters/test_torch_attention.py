@@ -1,0 +1,115 @@
+"""Attention of tensors: what changes scores and weights, the routes, and their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+
+import pyentmax.torch as pt  # noqa: E402
+
+EXACT = {"rtol": 1e-12, "atol": 1e-13}  # of float64
+DIFFERENCES = {"eps": 1e-6, "atol": 1e-6, "rtol": 1e-4}
+
+
+def tensor(*shape: int, seed: int = 0, **options: Any) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator, **options)
+
+
+def inputs(t: int = 5, s: int = 6, heads: int = 4, key_heads: int = 2) -> list[Any]:
+    query = tensor(2, heads, t, 3, seed=1)
+    return [query, tensor(2, key_heads, s, 3, seed=2), tensor(2, key_heads, s, 2, seed=3)]
+
+
+def scores(query: Any, key: Any, scale: float = 3**-0.5) -> Any:
+    """Of every query with every key; neighbouring heads of queries share a head of keys."""
+    key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    return scale * query @ key.mT
+
+
+def averages(weights: Any, value: Any) -> Any:
+    return weights @ value.repeat_interleave(weights.shape[-3] // value.shape[-3], -3)
+
+
+def test_bias_and_softcap_by_definition() -> None:
+    query, key, value = inputs()
+    bias, mask = tensor(4, 5, 6, seed=4), tensor(5, 6, seed=5) > -1
+    capped = 2 * torch.tanh(scores(query, key, scale=0.8) / 2) + bias
+    expected = torch.from_numpy(pe.entmax(capped.numpy(), 1.4, mask=mask.numpy()))
+    output, weights = pt.attention(
+        *inputs(), 1.4, scale=0.8, softcap=2.0, bias=bias, mask=mask, return_weights=True
+    )
+    torch.testing.assert_close(weights, expected, **EXACT)
+    torch.testing.assert_close(output, averages(expected, value), **EXACT)
+
+
+def test_bias_alone_hides_keys_as_a_mask() -> None:
+    mask = tensor(5, 6, seed=5) > -0.5
+    mask[2] = False
+    bias = torch.where(mask, 0.0, -torch.inf)
+    found = pt.attention(*inputs(), bias=bias)
+    torch.testing.assert_close(found, pt.attention(*inputs(), mask=mask), **EXACT)
+    assert (found[:, :, 2] == 0).all()
+
+
+def test_gradients_of_bias_and_all_inputs() -> None:
+    alpha, bias = torch.tensor([1.3, 1.7]).double(), tensor(2, 1, 6, seed=4)
+    arguments = [x.requires_grad_() for x in (*inputs(4, 6, 2, 1), alpha, bias)]
+
+    def attended(query: Any, key: Any, value: Any, alpha: Any, bias: Any) -> Any:
+        return pt.attention(query, key, value, alpha, bias=bias, softcap=3.0, causal=True, offset=2)
+
+    assert torch.autograd.gradcheck(attended, arguments, **DIFFERENCES)
+    assert torch.autograd.gradgradcheck(attended, arguments, atol=1e-4)
+
+
+def test_dropout_drops_weights_and_keeps_their_mean() -> None:
+    query, key, value = tensor(1, 1, 2, 3), tensor(1, 1, 5, 3), tensor(1, 1, 5, 2)
+    torch.manual_seed(0)
+    many = query.expand(1, 2000, 2, 3)
+    output, weights = pt.attention(many, key, value, dropout=0.25, return_weights=True)
+    _, whole = pt.attention(query, key, value, return_weights=True)
+    assert bool(((weights == 0) | torch.isclose(weights, whole / 0.75, **EXACT)).all())
+    torch.testing.assert_close(output, averages(weights, value), **EXACT)
+    # The mean of 2000 weights up to 4/3, each with a standard deviation of at most 0.58.
+    torch.testing.assert_close(weights.mean(1), whole[0], rtol=0, atol=5 * 0.58 / 2000**0.5)
+
+
+def test_the_module_drops_in_training_only() -> None:
+    arrays = inputs()
+    module = pt.Attention(1.4, dropout=0.5, softcap=2.0)
+    assert repr(module).startswith("Attention(alpha=1.4, mapping='entmax', causal=False")
+    assert not torch.equal(module(*arrays), module(*arrays))
+    expected = pt.attention(*arrays, 1.4, softcap=2.0, bias=tensor(5, 6), return_weights=True)
+    found = module.eval()(*arrays, bias=tensor(5, 6), return_weights=True)
+    for theirs, ours in zip(found, expected, strict=True):
+        torch.testing.assert_close(theirs, ours, **EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_keep_the_dtype_under_autocast(dtype: Any) -> None:
+    arrays = [x.to(dtype) for x in inputs()]
+    expected = pt.attention(*(x.double() for x in arrays))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, weights = pt.attention(*arrays, return_weights=True)
+    assert output.dtype == weights.dtype == dtype
+    rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(output.double(), expected, rtol=rounding, atol=4e-7)
+
+
+@pytest.mark.parametrize("mapping", ["fusedmax", "csoftmax", "topk_softmax"])
+def test_weights_of_any_mapping(mapping: str) -> None:
+    name = next(iter(pe.MAPPINGS[mapping].parameters))
+    number = {"strength": 0.2, "upper": torch.rand(6, generator=torch.Generator()) + 0.5, "k": 2}
+    options = {"mapping": mapping, name: number[name]}
+    output, weights = pt.attention(*inputs(), return_weights=True, **options)
+    torch.testing.assert_close(output, pt.attention(*inputs(), **options), **EXACT)
+    arrays = [x.numpy() if isinstance(x, torch.Tensor) else x for x in (number[name],)]
+    expected = pe.MAPPINGS[mapping].forward(scores(*inputs()[:2]).numpy(), *arrays)
+    np.testing.assert_allclose(weights, expected, **EXACT)
