@@ -586,6 +586,20 @@ def two_heads(alphas: Any, sizes: Any) -> Any:
     return figure
 
 
+def falls_and_returns(paths: Any, angles: Any) -> Any:
+    """α, and the angle between the query and the right direction: first query → values by update."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
+    styles = zip(paths, (BLUE, VERMILION, GREEN), ("-", "--", "-."), strict=True)
+    for start, colour, line in styles:
+        label = f"first query {start}".replace("-", "−")
+        left.plot(paths[start], color=colour, ls=line, label=label)
+        right.plot(angles[start], color=colour, ls=line, label=label)
+    left.set(xlabel="update", ylabel="α", ylim=(1, 2))
+    right.set(xlabel="update", ylabel="degrees off the right direction")
+    left.legend(loc="lower right")
+    return figure
+
+
 # --- 7a. Structure --------------------------------------------------------------------------------
 
 
