@@ -587,7 +587,7 @@ def two_heads(alphas: Any, sizes: Any) -> Any:
 
 
 def falls_and_returns(paths: Any, angles: Any) -> Any:
-    """α, and the angle between the query and the right direction: first query → values by update."""
+    """α and the angle of the query against updates: first query → values."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
     styles = zip(paths, (BLUE, VERMILION, GREEN), ("-", "--", "-."), strict=True)
     for start, colour, line in styles:
