@@ -5,7 +5,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pyentmax.backends.choice import show_config
 from pyentmax.backends.threads import get_workers, set_workers
 from pyentmax.calls.record import Mapping
-from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
+from pyentmax.checking import (
+    CheckReport,
+    MappingReport,
+    check_gradient,
+    check_jacobian,
+    check_mapping,
+    check_vjp,
+)
 from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 from pyentmax.mappings import MAPPINGS, functions
@@ -40,12 +47,14 @@ __all__ = [
     "KeyValueCache",
     "MAPPINGS",
     "Mapping",
+    "MappingReport",
     "attention",
     "attention_jvp",
     "attention_vjp",
     "attention_vjp_alpha",
     "check_gradient",
     "check_jacobian",
+    "check_mapping",
     "check_vjp",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",

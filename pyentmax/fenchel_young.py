@@ -125,7 +125,7 @@ def _loss(
     gradient: bool,
 ) -> Any:
     """The loss, or that and its gradient: the mapping's own function, else by definition."""
-    record, values = _record_and_parameters(mapping, params)
+    record, values = record_and_parameters(mapping, params)
     own = record.loss_and_grad if gradient else record.loss
     if own is not None:
         return own(z, y, *values, axis=axis, **options._asdict())
@@ -147,7 +147,7 @@ def _loss(
     return loss_by_body(partial(definition, record), rows, y, values, options)
 
 
-def _record_and_parameters(
+def record_and_parameters(
     mapping: str | Mapping, params: dict[str, Any]
 ) -> tuple[Mapping, tuple[Any, ...]]:
     """A mapping's record, by name or itself, and its parameters in order."""

@@ -1,4 +1,4 @@
-"""Finite-difference checks of derivatives: of the library's mappings, and of your own.
+"""Checks of derivatives by finite differences, and of anybody's implementation of a mapping.
 
 Central differences (f(z + hv) − f(z − hv)) / 2h have an error of O(h²) for smooth f, and one of
 O(ε/h) from rounding, so no single h suits every entry. Therefore they are computed for a decreasing
@@ -12,9 +12,20 @@ resolve it, because z is on a kink, for example, or the function is too noisy.
 
 The checks work on any function of arrays. If z is a device array (of CuPy, for example), the
 functions are called with device arrays, and only the comparison is made on the host.
+
+`check_mapping` takes a function from scores to probabilities, of any array library, and looks at one
+property after another: `_properties.py` lists them.
 """
 
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
+from pyentmax.checking._mapping import MappingReport, check_mapping
 from pyentmax.checking._report import CheckReport
 
-__all__ = ["CheckReport", "check_gradient", "check_jacobian", "check_vjp"]
+__all__ = [
+    "CheckReport",
+    "MappingReport",
+    "check_gradient",
+    "check_jacobian",
+    "check_mapping",
+    "check_vjp",
+]

@@ -101,6 +101,35 @@ def table(heading: str, picture: str, rows: list[tuple[str, str]], reason: str) 
     )
 
 
+def bars(units: dict[str, float], limit: float) -> str:
+    """The SVG element: a bar per name, on a logarithmic scale from 1/1000 to 10¹⁰ units.
+
+    Bars beyond the limit, which a line marks, are red-brown, the others blue.
+    """
+    left, width, step = 200.0, 380.0, 16
+
+    def x(value: float) -> float:
+        return left + width * float(np.log10(np.clip(value, 1e-3, 1e10)) + 3) / 13
+
+    height, parts = TOP + step * len(units), []
+    for k, (name, value) in enumerate(units.items()):
+        fill = 'fill="#{:02x}{:02x}{:02x}"'.format(*(RED if value > limit else BLUE))
+        bar = _rectangle(left, TOP + step * k, x(value) - left + 1, step - 4, fill)
+        text = f'<text y="{TOP + step * k + 10:g}">{escape(name)}</text>'
+        parts.append(f"<g><title>{escape(name)}: {value:.3g} units</title>{text}{bar}</g>")
+    for value, name in ((1, "1 unit"), (limit, f"{limit:g} units")):
+        line = _rectangle(x(value), TOP - 4, 1, height - TOP, 'fill="currentColor"')
+        anchor = "start" if value == limit else "end"
+        parts.append(f'{line}<text x="{x(value):.4g}" y="14" text-anchor="{anchor}">{name}</text>')
+    label = f"errors of {len(units)} properties, in units of the contract of accuracy"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
+        f'width="{left + width:g}" height="{height}" viewBox="0 0 {left + width:g} {height}" '
+        'font-family="sans-serif" font-size="12" fill="currentColor" '
+        f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
+    )
+
+
 def _window(
     shape: tuple[int, ...], where: tuple[int, ...]
 ) -> tuple[tuple[int, ...], slice, slice, str]:

@@ -1,0 +1,282 @@
+"""A function of any library's arrays, called with float64 on the host, beside what it should give.
+
+The library is recognised by what the function returns, or takes, among those that the caller has
+imported: nothing is imported here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.calls.record import Mapping
+from pyentmax.checking._differences import Array
+
+Function = Callable[..., Any]
+# Of each float type, the spacing at 1 and the smallest normal number.
+SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+
+
+class Library(NamedTuple):
+    """How to convert to and from a library's arrays, and its vector-Jacobian product if any."""
+
+    array: Callable[[Array, str], Any]
+    numbers: Callable[[Any], Array]
+    vjp: Callable[[Function, Any, Array], Any] | None = None
+
+
+def _numpy() -> Library:
+    return Library(lambda x, dtype: np.array(x, dtype), lambda p: np.array(p).astype(np.float64))
+
+
+def _torch() -> Library:
+    torch: Any = sys.modules["torch"]
+
+    def vjp(fn: Function, z: Any, v: Array) -> Any:
+        p = fn(z.requires_grad_())
+        return torch.autograd.grad(p, z, torch.tensor(v, dtype=p.dtype, device=p.device))[0]
+
+    return Library(
+        lambda x, dtype: torch.tensor(x, dtype=getattr(torch, dtype)),
+        lambda p: p.detach().cpu().double().numpy(),
+        vjp,
+    )
+
+
+def _jax() -> Library:
+    jax: Any = sys.modules["jax"]
+
+    def vjp(fn: Function, z: Any, v: Array) -> Any:
+        p, product = jax.vjp(fn, z)
+        return product(jax.numpy.asarray(v, p.dtype))[0]
+
+    return Library(jax.numpy.array, lambda p: np.asarray(p).astype(np.float64), vjp)
+
+
+def _tensorflow() -> Library:
+    tf: Any = sys.modules["tensorflow"]
+
+    def vjp(fn: Function, z: Any, v: Array) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            p = fn(z)
+        return tape.gradient(p, z, output_gradients=tf.constant(v, p.dtype))
+
+    return Library(tf.constant, lambda p: p.numpy().astype(np.float64), vjp)
+
+
+def _cupy() -> Library:
+    cupy: Any = sys.modules["cupy"]
+    return Library(cupy.array, lambda p: p.get().astype(np.float64))
+
+
+LIBRARIES = {
+    "numpy": _numpy, "torch": _torch, "jax": _jax, "tensorflow": _tensorflow, "cupy": _cupy,
+}  # fmt: skip
+"""Name of the module → `Library`; NumPy first, since others' functions may take its arrays."""
+
+
+def library_of(array: Any) -> str:
+    """The name of the library that an array belongs to; NumPy's if it is not a known one."""
+    name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
+    return name if name in LIBRARIES else "numpy"
+
+
+def dtype_name(array: Any) -> str:
+    """The name of an array's dtype, such as ``"float32"``, in any library."""
+    dtype = getattr(array, "dtype", None)
+    return str(getattr(dtype, "name", str(dtype).rpartition(".")[2]))
+
+
+class CallError(Exception):
+    """What the function raised, and for which scores."""
+
+    def __init__(self, z: Array, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.z = z
+
+
+@contextmanager
+def _blaming(z: Array) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # libraries have errors of their own
+        raise CallError(z, error) from error
+
+
+def once(method: Callable[..., Array]) -> Callable[..., Array]:
+    """A method of `Claim` that computes a result once for the same scores."""
+
+    @wraps(method)
+    def remembered(self: Claim, z: Array, axis: int = -1) -> Array:
+        key = method, z.shape, z.tobytes(), axis
+        if key not in self.results:
+            self.results[key] = method(self, z, *([] if axis == -1 else [axis]))
+        return self.results[key]
+
+    return remembered
+
+
+def _axis_names(fn: Function) -> tuple[str | None, ...]:
+    """What fn may call its axis: its parameter of that name, any if it has no signature."""
+    try:
+        names = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return "axis", "dim", None
+    return (next((name for name in ("axis", "dim") if name in names), None),)
+
+
+def _takes(fn: Function, name: str) -> bool:
+    try:
+        return name in inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def claims_of(
+    fn: Function, record: Mapping, parameters: dict[str, Any], vjp: Function | None
+) -> list[Claim]:
+    """The claim in every float type that fn takes; a TypeError if it takes no scores at all."""
+    passed = {name: value for name, value in parameters.items() if _takes(fn, name)}
+    first: Exception | None = None
+    for library in (name for name in LIBRARIES if name in sys.modules):
+        for axis_name in _axis_names(fn):
+            for rank in (1, 2):
+                claim = Claim(fn, record, parameters, passed, library, axis_name, rank, vjp)
+                try:
+                    library = library_of(claim.raw(claim.array(np.array([0.0, 0.5]))))
+                except Exception as error:  # libraries have errors of their own
+                    first = first or error
+                    continue
+                claim = replace(claim, library=library)
+                found = [replace(claim, dtype=dtype) for dtype in SPACINGS]
+                return [one for one in found if one.is_possible()]
+    assert first is not None
+    raise TypeError(
+        "fn must map an array of scores to probabilities; no array of the libraries that are "
+        f"imported fits: {type(first).__name__}: {first}"
+    ) from first
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """A function, the mapping that it claims to be, and the float type at hand.
+
+    Scores and results are float64 on the host; the scores have values that the float type can hold.
+    """
+
+    fn: Function
+    record: Mapping
+    parameters: dict[str, Any]
+    passed: dict[str, Any]  # those of the parameters that fn takes
+    library: str
+    axis_name: str | None
+    rank: int  # of the array that one row is passed as
+    own_vjp: Function | None
+    dtype: str = "float32"
+    results: dict[Any, Array] = field(default_factory=dict, init=False)
+
+    @property
+    def epsilon(self) -> float:
+        """The spacing of floats at 1."""
+        return SPACINGS[self.dtype]
+
+    @property
+    def half(self) -> bool:
+        """Whether it is one of the two half types."""
+        return self.epsilon > SPACINGS["float32"]
+
+    @cached_property
+    def functions(self) -> Library:
+        """How to use arrays of the library."""
+        return LIBRARIES[self.library]()
+
+    def array(self, z: Array) -> Any:
+        """Scores as the library's array, a single row as fn wants it."""
+        return self.functions.array(z[None] if z.ndim < self.rank else z, self.dtype)
+
+    def raw(self, z: Any, axis: int = -1) -> Any:
+        """What fn returns for an array of its library."""
+        return self.fn(z, **self.passed, **({self.axis_name: axis} if self.axis_name else {}))
+
+    def is_possible(self) -> bool:
+        """Whether the library has the float type, and fn takes it."""
+        try:
+            z = self.array(np.array([0.0, 0.5]))
+            self.raw(z)
+        except Exception:  # libraries have errors of their own
+            return False
+        return dtype_name(z) == self.dtype
+
+    def rounded(self, z: Any) -> Array:
+        """The scores that the float type can hold."""
+        return self.functions.numbers(self.functions.array(np.asarray(z, float), self.dtype))
+
+    def call(self, z: Array) -> tuple[Any, Any]:
+        """The scores after the call, and what fn gave, both arrays of its library."""
+        with _blaming(z):
+            array = self.array(z)
+            return array, self.raw(array)
+
+    @once
+    def __call__(self, z: Array, axis: int = -1) -> Array:
+        """What fn gives."""
+        with _blaming(z):
+            array = self.array(z)
+            p = self.functions.numbers(self.raw(array, axis))
+            if p.shape != tuple(array.shape):
+                raise ValueError(f"expected the shape {tuple(array.shape)}, got {p.shape}")
+            return p.reshape(z.shape)
+
+    def vjp(self, z: Array, v: Array) -> Array | None:
+        """Jᵀv by the function handed in, or by the library's own; None if there is neither."""
+        with _blaming(z):
+            array = self.array(z)
+            if self.own_vjp is not None:
+                product = self.own_vjp(self.raw(array), self.array(v))
+            elif self.functions.vjp is not None:
+                product = self.functions.vjp(self.raw, array, v.reshape(array.shape))
+            else:
+                return None
+            return self.functions.numbers(product).reshape(z.shape)
+
+    # --- what is right ----------------------------------------------------------------------------
+
+    @once
+    def exact(self, z: Array, axis: int = -1) -> Array:
+        """The mapping's own answer, in double precision."""
+        p: Array = self.record.forward(z, *self.parameters.values(), axis=axis)
+        return p
+
+    @once
+    def jacobian(self, z: Array) -> Array:
+        """The exact J of one row, or of each row of a batch."""
+        jacobian: Array = self.record.jacobian(self.exact(z), *self.parameters.values())
+        return jacobian
+
+    @once
+    def allowed(self, z: Array) -> Array:
+        """The contract of accuracy for a row: p may be off by so much.
+
+        4ε p of rounding, and what p changes by if scores move by 8ε max(1, their range over the
+        support): to first order, and by each score's own move of twice as much, for an entry that
+        is just entering the support. Equal scores move together.
+        """
+        p = self.exact(z)
+        y = z - np.max(z) if self.record.shift_invariant else z
+        on = p > 0
+        reach = max(1.0, float(np.ptp(y[on]))) if on.any() else 1.0
+        move = 8 * self.epsilon * reach
+        equal = y == y[:, None]
+        moved = self.exact(np.concatenate([y + 2 * move * equal, y - 2 * move * equal]))
+        own = np.abs(np.diagonal((moved - self.exact(y)).reshape(2, len(z), -1), 0, 1, 2)).max(0)
+        first_order = move * np.sum(np.abs(self.jacobian(z)), axis=-1)
+        return np.maximum(4 * self.epsilon * p + first_order + own, SMALLEST[self.dtype])

@@ -1,0 +1,299 @@
+"""What holds of a mapping, one property each: a function that tries inputs, the smallest first.
+
+A property yields a `Finding` for every input that it tries. ``units`` is how far off the function
+was, in units of the contract of accuracy: 0 is exact, 1 all that the library allows itself, and
+infinity an error, a NaN or a wrong shape. A property yields nothing if it does not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.checking._checks import check_vjp
+from pyentmax.checking._claims import Claim, dtype_name
+from pyentmax.checking._differences import Array
+from pyentmax.fenchel_young import fenchel_young_loss
+
+
+class Finding(NamedTuple):
+    """What came out for one input, and what should have.
+
+    Attributes
+    ----------
+    z : array
+        The scores, as float64.
+    observed, expected : array, number or str
+    units : float
+        How far off, in units of the contract.
+    v : array or None
+        The vector of a vector-Jacobian product.
+    """
+
+    z: Array
+    observed: Any
+    expected: Any
+    units: float
+    v: Array | None = None
+
+
+Property = Callable[[Claim], Iterator[Finding]]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+@cache
+def _all_rows() -> list[Array]:
+    rng = np.random.default_rng(0)
+    levels = np.array([0.0, 0.5, 1.0])
+    rows = [row for d in (1, 2, 3) for row in levels[np.indices([3] * d).reshape(d, -1)].T]
+    for d in (2, 3, 5, 40):
+        for scale in (1 / 8, 1.0, 8.0):
+            rows += [scale * np.round(rng.standard_normal(d), 2) for _ in range(2)]
+    return [*rows, *(np.round(rng.standard_normal(d), 4) for d in (40, 100, 100))]
+
+
+def _rows(claim: Claim, rows: Iterable[Any] | None = None, longest: int = 100) -> Iterator[Array]:
+    """Rows that the mapping takes, rounded to the float type, without ties where order decides."""
+    for row in _all_rows() if rows is None else rows:
+        z = claim.rounded(row)
+        ties = len(np.unique(z)) < z.size
+        if z.size > longest or (ties and not claim.record.permutation_equivariant):
+            continue
+        try:
+            claim.exact(z)
+        except ValueError:  # a budget of 2 for a row of one entry, for example
+            continue
+        yield z
+
+
+def _compare(claim: Claim, z: Array) -> Finding:
+    """The row against the library's own answer."""
+    p, exact = claim(z), claim.exact(z)
+    return Finding(z, p, exact, _units(p - exact, claim.allowed(z)))
+
+
+def _units(error: Any, allowed: Any) -> float:
+    units = np.max(np.abs(error) / allowed, initial=0)
+    return float(np.inf if np.isnan(units) else units)
+
+
+# --- the properties -------------------------------------------------------------------------------
+def exact_values(claim: Claim) -> Iterator[Finding]:
+    """Each probability is the library's own in double precision."""
+    for z in _rows(claim):
+        yield _compare(claim, z)
+
+
+def sum_of_a_row(claim: Claim) -> Iterator[Finding]:
+    """The probabilities of a row sum to 1, those of a mapping with a budget to that."""
+    for z in _rows(claim):
+        total, exact = np.sum(claim(z)), np.sum(claim.exact(z))
+        allowed = 4 * claim.epsilon * np.sqrt(z.size) * max(1, exact)
+        yield Finding(z, total, exact, _units(total - exact, allowed))
+
+
+def no_negative_values(claim: Claim) -> Iterator[Finding]:
+    """No probability is below 0."""
+    for z in _rows(claim):
+        p = claim(z)
+        yield Finding(z, np.min(p), "at least 0", _units(np.minimum(p, 0), claim.epsilon))
+
+
+def ties(claim: Claim) -> Iterator[Finding]:
+    """Equal scores get equal probabilities."""
+    for z in _rows(claim, longest=5):
+        p, tied = claim(z), z == z[:, None]
+        mean = np.sum(tied * p, axis=-1) / np.sum(tied, axis=-1)
+        if np.sum(tied) > z.size:
+            yield Finding(z, p, mean, _units(p - mean, claim.allowed(z)))
+
+
+def permutations(claim: Claim) -> Iterator[Finding]:
+    """If the scores change places, so do their probabilities."""
+    rng = np.random.default_rng(0)
+    for z in _rows(claim, longest=40) if claim.record.permutation_equivariant else ():
+        order = np.roll(np.arange(z.size), 1) if z.size < 5 else rng.permutation(z.size)
+        p, expected = claim(z[order]), claim(z)[order]
+        yield Finding(z[order], p, expected, _units(p - expected, claim.allowed(z[order])))
+
+
+def shifts(claim: Claim) -> Iterator[Finding]:
+    """A constant added to all scores changes nothing."""
+    for z in _rows(claim, [[0.0, 0.5], [0.0, 0.5, 1.0], [-0.25, 1.0, 0.5, -2.0, 0.0]]):
+        for constant in (1.0, -1.0, 1e2, -1e2, 1e3, -1e3):
+            if claim.record.shift_invariant:
+                yield _compare(claim, claim.rounded(z + constant))
+
+
+def optimality(claim: Claim) -> Iterator[Finding]:
+    """p maximises p·z − Ω(p): its duality gap Ω(p) + Ω*(z) − p·z is 0."""
+    for z in _rows(claim) if claim.record.omega and claim.record.on_simplex else ():
+        p = np.maximum(claim(z), 0)
+        p = p / np.sum(p)
+        gap = np.inf
+        if np.isfinite(p).all():
+            gap = float(fenchel_young_loss(z, p, claim.record, **claim.parameters))
+        # Of first order in the error of p, if p does not sum to 1 exactly or Ω has kinks.
+        allowed = np.sum(claim.allowed(z)) * max(1, np.ptp(z[claim.exact(z) > 0]))
+        yield Finding(z, gap, 0.0, _units(gap, allowed))
+
+
+def tiny_and_huge_scores(claim: Claim) -> Iterator[Finding]:
+    """Scores from 1e-30 to 1e30 are as exact as others."""
+    patterns = [[1.0], [-1.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.5, 1.0], [-3.0, 1, 0, -1, 0.5]]
+    for pattern in patterns:
+        for scale in (1e-30, 1e-8, 1e2, 1e4, 1e8, 1e30):
+            for z in _rows(claim, [scale * np.array(pattern)]):
+                yield _compare(claim, z)
+
+
+def masked_entries(claim: Claim) -> Iterator[Finding]:
+    """A score of −∞ gets nothing, and the others what they get without it."""
+    for i, z in enumerate(_rows(claim, longest=40)):
+        row = np.where(np.arange(z.size) % 3 == i % min(3, z.size), -np.inf, z)
+        if row.max() > -np.inf:
+            yield from (_compare(claim, row) for row in _rows(claim, [row]))
+
+
+def masked_rows(claim: Claim) -> Iterator[Finding]:
+    """A row of −∞ gives zeros, or NaN where zeros are not the convention."""
+    for d in (1, 2, 5):
+        z = np.full(d, -np.inf)
+        p = claim(z)
+        good = (p == 0).all() or np.isnan(p).all()
+        yield Finding(z, p, "zeros or NaN", 0.0 if good else np.inf)
+
+
+def single_entries(claim: Claim) -> Iterator[Finding]:
+    """A row of one entry gives all to it."""
+    for z in _rows(claim, [[0.0], [0.5], [-3.0], [10.0]]):
+        yield _compare(claim, z)
+
+
+def batches(claim: Claim) -> Iterator[Finding]:
+    """A row gives the same in a batch as alone, whatever the other rows hold."""
+    rows = [[0.0, 0.5, 1.0], [1.0, 1.5, -0.25], [3.0, -8.0, 2.5], [0.25, -0.5, 9.0]]
+    good = [*_rows(claim, rows)]
+    for n in (2, 4) if good else ():
+        for other in (9.0, 1e3, np.nan, -np.inf):
+            z = np.stack([*good[:n], np.full(3, other)])
+            p, alone = claim(z)[: len(good[:n])], np.stack([claim(row) for row in good[:n]])
+            allowed = np.stack([claim.allowed(row) for row in good[:n]])
+            yield Finding(z, p, alone, _units(p - alone, allowed))
+
+
+def axes(claim: Claim) -> Iterator[Finding]:
+    """Rows may lie along every axis."""
+    rng = np.random.default_rng(0)
+    for shape in ((2, 2), (3, 3, 4)) if claim.axis_name else ():
+        z = claim.rounded(np.round(rng.standard_normal(shape), 2))
+        for axis in range(-len(shape), len(shape)):
+            if [*_rows(claim, [np.zeros(shape[axis]) + np.arange(shape[axis])])]:
+                p, exact = claim(z, axis), claim.exact(z, axis)
+                allowed = np.apply_along_axis(claim.allowed, axis, z)
+                yield Finding(z, p, exact, _units(p - exact, allowed))
+
+
+def empty_batches(claim: Claim) -> Iterator[Finding]:
+    """A batch of no rows gives one of no rows."""
+    z = np.zeros((0, 3))
+    yield Finding(z, claim(z), z, 0.0)
+
+
+def float_type_and_shape(claim: Claim) -> Iterator[Finding]:
+    """The result has the float type and the shape of the scores."""
+    for z in _rows(claim, [[0.5], [0.0, 0.5]]):
+        array, p = claim.call(z)
+        observed, expected = ((dtype_name(x), tuple(np.shape(x))) for x in (p, array))
+        yield Finding(z, observed, expected, 0.0 if observed == expected else np.inf)
+
+
+def half_types(claim: Claim) -> Iterator[Finding]:
+    """float16 and bfloat16 are kept, and exact in values and sums, at larger scores too."""
+    yield from float_type_and_shape(claim)
+    rng = np.random.default_rng(0)
+    large = [16 + np.round(rng.standard_normal(d), 2) for d in (2, 3, 5, 40)]
+    for rows in (None, large):
+        for z in _rows(claim, rows, longest=40):
+            total, exact = np.sum(claim(z)), np.sum(claim.exact(z))
+            allowed = 4 * claim.epsilon * np.sqrt(z.size) * max(1, exact)
+            found = _compare(claim, z)
+            units = max(found.units, _units(total - exact, allowed))
+            yield found._replace(units=units)
+
+
+def scores_left_as_they_were(claim: Claim) -> Iterator[Finding]:
+    """The function does not write into its scores."""
+    for z in _rows(claim, [[0.5], [0.5, 1.0], [0.5, 1.0, 0.0]]):
+        after = claim.functions.numbers(claim.call(z)[0]).reshape(z.shape)
+        yield Finding(z, after, z, 0.0 if (after == z).all() else np.inf)
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+def _smooth_rows(claim: Claim) -> Iterator[Array]:
+    """Short rows at which the Jacobian has no jump nearby, and is not 0."""
+    for z in [*_rows(claim, longest=5)][1::2]:
+        steps = 1e-3 * np.eye(z.size)
+        here = claim.jacobian(z)
+        change = claim.jacobian(np.concatenate([z + steps, z - steps])) - here
+        if np.max(np.abs(change)) <= 0.01 * np.max(np.abs(here)) and here.any():
+            yield z
+
+
+def _compare_products(claim: Claim, z: Array) -> Iterator[Finding]:
+    """Jᵀv against the library's own, if there is a way to get it."""
+    jacobian, reach = claim.jacobian(z), max(1, np.ptp(z[claim.exact(z) > 0]))
+    for v in (np.eye(z.size)[0], np.resize([1.0, -0.5, 2.0], z.size)):
+        product, exact = claim.vjp(z, v), v @ jacobian
+        if product is not None:
+            allowed = claim.epsilon * max(1, 16 * reach * np.max(np.abs(v) @ np.abs(jacobian)))
+            yield Finding(z, product, exact, _units(product - exact, allowed), v)
+
+
+def derivative(claim: Claim) -> Iterator[Finding]:
+    """The vector-Jacobian product Jᵀv is the library's own."""
+    for z in _smooth_rows(claim):
+        yield from _compare_products(claim, z)
+
+
+def derivative_and_differences(claim: Claim) -> Iterator[Finding]:
+    """The vector-Jacobian product is the derivative of the function itself."""
+    z = next((z for z in _smooth_rows(claim) if z.size == 3), np.zeros(0))
+    if z.size and claim.vjp(z, z) is not None:
+        report = check_vjp(claim, z, lambda _, v: claim.vjp(z, v), epsilon=claim.epsilon)
+        units = np.inf if report.verdict == "failed" else 0.0
+        yield Finding(z, report.analytic_entries, report.numeric_entries, units)
+
+
+def derivative_at_masked_entries(claim: Claim) -> Iterator[Finding]:
+    """A score of −∞ gets no gradient, and spoils that of no other."""
+    for z in _smooth_rows(claim):
+        for row in _rows(claim, [np.append(z, -np.inf)], longest=3):
+            yield from _compare_products(claim, row)
+
+
+PROPERTIES: tuple[Property, ...] = (
+    exact_values,
+    sum_of_a_row,
+    no_negative_values,
+    ties,
+    permutations,
+    shifts,
+    optimality,
+    tiny_and_huge_scores,
+    masked_entries,
+    masked_rows,
+    single_entries,
+    batches,
+    axes,
+    empty_batches,
+    float_type_and_shape,
+    half_types,
+    scores_left_as_they_were,
+    derivative,
+    derivative_and_differences,
+    derivative_at_masked_entries,
+)
