@@ -20,10 +20,10 @@
 #define ROWS_DOTS_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real, real
 #define ROWS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, real
 #define COLUMNS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, NPY_INT64, real
-#define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, NPY_DOUBLE, real
+#define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real, real
 #define ROWS_VJP_OPERANDS(real) \
-    real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, NPY_DOUBLE, real, real
-#define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real
+    real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, real, real, real, real
+#define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real
 #define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
 
 /* An inner loop has no return value; NumPy looks for an exception. Called without the GIL. */
@@ -110,19 +110,19 @@ KERNEL_WITHOUT_RECORD("columns_product", "(c),(c),(m),(m),(m,e),()->(b,e)",
                       "Weights, columns, starts and ends of rows, x and a first column to the sums "
                       "w_ij x_i.",
                       6, 1, COLUMNS_PRODUCT_OPERANDS, columns_product_loop)
-KERNEL_WITHOUT_RECORD("rows_entmax_jvp", "(c),(c),(h,m),(h,m),(h),()->(c)",
-                      "Weights, v, starts and ends of rows, alpha and a factor to the products of "
-                      "entmax's Jacobian with v.",
-                      6, 1, ROWS_JVP_OPERANDS, rows_entmax_jvp_loop)
+KERNEL_WITHOUT_RECORD("rows_jvp", "(c),(c),(h,m),(h,m),(h),(h,m),(h)->(c)",
+                      "Weights, v, starts and ends of rows, alpha, weights and v of a sink to the "
+                      "products of entmax's Jacobian with v.",
+                      7, 1, ROWS_JVP_OPERANDS, rows_jvp_loop)
 KERNEL_WITHOUT_RECORD(
-    "rows_entmax_vjp", "(c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),()->(c),(h,m,d)",
-    "Weights, columns, starts and ends of rows, g, v, k, alpha and a factor to the "
-    "gradients of scores and queries.",
-    9, 2, ROWS_VJP_OPERANDS, rows_entmax_vjp_loop)
-KERNEL_WITHOUT_RECORD("rows_entmax_vjp_alpha", "(c),(c),(h,m),(h,m),(h)->(h,m)",
-                      "Weights, g, starts and ends of rows, and alpha to what each row contributes "
-                      "to the gradient of alpha.",
-                      5, 1, ROWS_VJP_ALPHA_OPERANDS, rows_entmax_vjp_alpha_loop)
+    "rows_vjp", "(c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),(h,m)->(c),(h,m,d),(h,m)",
+    "Weights, columns, starts and ends of rows, g, v, k, alpha and weights of a sink to the "
+    "gradients of scores, queries and sink.",
+    9, 3, ROWS_VJP_OPERANDS, rows_vjp_loop)
+KERNEL_WITHOUT_RECORD("rows_vjp_alpha", "(c),(c),(h,m),(h,m),(h),(h,m)->(h,m)",
+                      "Weights, g, starts and ends of rows, alpha and weights of a sink to what "
+                      "each row contributes to the gradient of alpha.",
+                      6, 1, ROWS_VJP_ALPHA_OPERANDS, rows_vjp_alpha_loop)
 KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
                       "Weights, columns, starts and ends of rows, and a first column to all "
                       "entries.",
@@ -340,10 +340,10 @@ static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, cons
     leave_no_float_flags();
 }
 
-/* J v of one row of n non-zeros, times a factor. */
+/* J v of one row of n non-zeros. */
 static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v,
                                   REAL *restrict out, ptrdiff_t n, double alpha,
-                                  TYPED(Curvature) *kept, REAL factor) {
+                                  TYPED(Curvature) *kept) {
     if (n == 0) return;
     if (alpha > 2) {
         TYPED(entmax_jvp_above_2_row)(p, v, out, n, alpha);
@@ -356,66 +356,104 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
         }
         TYPED(jacobian_product)(out, v, n, &all);
     }
-    for (ptrdiff_t i = 0; i < n; i++) out[i] *= factor;
 }
 
-/* (c),(c),(h,m),(h,m),(h),()->(c) */
-static void TYPED(rows_entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                        void *data) {
+/* The same of a row behind which lies a sink, with the weight p_sink; returns its entry of J v.
+ * room holds 3 (n + 1) values. */
+static REAL TYPED(sink_row_jvp)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
+                                ptrdiff_t n, double alpha, REAL p_sink, REAL v_sink,
+                                TYPED(Curvature) *kept, REAL *restrict room) {
+    if (p_sink == 0) {
+        TYPED(sparse_row_jvp)(p, v, out, n, alpha, kept);
+        return 0;
+    }
+    REAL *longer_p = room, *longer_v = room + n + 1, *longer_out = room + 2 * (n + 1);
+    const size_t size = (size_t)n * sizeof(REAL);
+    memcpy(longer_p, p, size);
+    memcpy(longer_v, v, size);
+    longer_p[n] = p_sink;
+    longer_v[n] = v_sink;
+    TYPED(sparse_row_jvp)(longer_p, longer_v, longer_out, n + 1, alpha, kept);
+    memcpy(out, longer_out, size);
+    return longer_out[n];
+}
+
+/* At least `count` values at `room`, which had *most; NULL with an error if there is no memory. */
+static REAL *TYPED(grown)(REAL *room, ptrdiff_t count, ptrdiff_t *most) {
+    if (room != NULL && count <= *most) return room;
+    free(room);
+    *most = count > 2 * *most ? count : 2 * *most;
+    return scratch_or_error(*most, sizeof(REAL));
+}
+
+/* (c),(c),(h,m),(h,m),(h),(h,m),(h)->(c) */
+static void TYPED(rows_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                 void *data) {
     (void)data;
     const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
-    const ptrdiff_t *own = steps + 7; /* c, c, h m, h m, h, c */
+    const ptrdiff_t *own = steps + 8; /* c, c, h m, h m, h, h m, h, c */
     if (!is_contiguous(own[0], entries, sizeof(REAL))
         || !is_contiguous(own[1], entries, sizeof(REAL))
-        || !is_contiguous(own[7], entries, sizeof(REAL))) {
-        value_error("rows_entmax_jvp: rows must be contiguous");
+        || !is_contiguous(own[10], entries, sizeof(REAL))) {
+        value_error("rows_jvp: rows must be contiguous");
         return;
     }
+    REAL *room = NULL;
+    ptrdiff_t most = 0;
     TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const REAL *v = (const REAL *)(args[1] + turn * steps[1]);
-        const REAL factor = (REAL) * (const double *)(args[5] + turn * steps[5]);
-        REAL *out = (REAL *)(args[6] + turn * steps[6]);
+        REAL *out = (REAL *)(args[7] + turn * steps[7]);
         for (ptrdiff_t h = 0; h < heads; h++) {
             const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
                                   args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
             const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
-            if (!rows_fit(&rows, m, entries, NULL, 0)) return;
-            for (ptrdiff_t r = 0; r < m; r++) {
+            const char *p_sink = args[5] + turn * steps[5] + h * own[7];
+            const REAL v_sink = *(const REAL *)(args[6] + turn * steps[6] + h * own[9]);
+            bool fits = rows_fit(&rows, m, entries, NULL, 0);
+            for (ptrdiff_t r = 0; fits && r < m; r++) {
                 const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                TYPED(sparse_row_jvp)(p + start, v + start, out + start, n, alpha, &kept, factor);
+                room = TYPED(grown)(room, 3 * (n + 1), &most);
+                if (room == NULL) return;
+                TYPED(sink_row_jvp)(p + start, v + start, out + start, n, alpha,
+                                    *(const REAL *)(p_sink + r * own[8]), v_sink, &kept, room);
+            }
+            if (!fits) {
+                free(room);
+                return;
             }
         }
     }
+    free(room);
     leave_no_float_flags();
 }
 
-/* (c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),()->(c),(h,m,d): rows_dots, rows_entmax_jvp and
+/* (c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),(h,m)->(c),(h,m,d),(h,m): rows_dots, rows_jvp and
  * rows_product in one, row after row, while a row's entries lie in the nearest cache. */
-static void TYPED(rows_entmax_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                        void *data) {
+static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                 void *data) {
     (void)data;
     const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], n = dims[5];
     const ptrdiff_t g_width = dims[4], width = dims[6];
-    const ptrdiff_t *own = steps + 11; /* c, c, h m, h m, h m e, h n e, h n d, h, c, h m d */
+    const ptrdiff_t *own = steps
+                           + 12; /* c, c, h m, h m, h m e, h n e, h n d, h, h m, c, h m d, h m */
     if (!is_contiguous(own[0], entries, sizeof(REAL))
         || !is_contiguous(own[1], entries, sizeof(int32_t))
         || !is_contiguous(own[8], g_width, sizeof(REAL))
         || !is_contiguous(own[11], g_width, sizeof(REAL))
         || !is_contiguous(own[14], width, sizeof(REAL))
-        || !is_contiguous(own[16], entries, sizeof(REAL))
-        || !is_contiguous(own[19], width, sizeof(REAL))) {
-        value_error("rows_entmax_vjp: rows must be contiguous");
+        || !is_contiguous(own[18], entries, sizeof(REAL))
+        || !is_contiguous(own[21], width, sizeof(REAL))) {
+        value_error("rows_vjp: rows must be contiguous");
         return;
     }
-    REAL *dots = NULL;
+    REAL *room = NULL;
     ptrdiff_t most = 0;
     TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
-        const REAL factor = (REAL) * (const double *)(args[8] + turn * steps[8]);
         REAL *g_scores = (REAL *)(args[9] + turn * steps[9]);
         for (ptrdiff_t h = 0; h < heads; h++) {
             const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
@@ -424,46 +462,45 @@ static void TYPED(rows_entmax_vjp_loop)(char **args, const ptrdiff_t *dims, cons
             const char *v = args[5] + turn * steps[5] + h * own[9];
             const char *k = args[6] + turn * steps[6] + h * own[12];
             const double alpha = *(const double *)(args[7] + turn * steps[7] + h * own[15]);
-            char *g_query = args[10] + turn * steps[10] + h * own[17];
+            const char *p_sink = args[8] + turn * steps[8] + h * own[16];
+            char *g_query = args[10] + turn * steps[10] + h * own[19];
+            char *g_sink = args[11] + turn * steps[11] + h * own[22];
             bool fits = rows_fit(&rows, m, entries, columns, n);
             for (ptrdiff_t r = 0; fits && r < m; r++) {
                 const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
-                if (size > most) {
-                    free(dots);
-                    most = size > 2 * most ? size : 2 * most;
-                    dots = scratch_or_error(most, sizeof(REAL));
-                    if (dots == NULL) return;
-                }
+                room = TYPED(grown)(room, size + 3 * (size + 1), &most);
+                if (room == NULL) return;
                 TYPED(row_dots)((const REAL *)(g + r * own[7]), columns + start, size, v, own[10],
-                                g_width, dots);
-                TYPED(sparse_row_jvp)(p + start, dots, g_scores + start, size, alpha, &kept,
-                                      factor);
+                                g_width, room);
+                *(REAL *)(g_sink + r * own[23]) = TYPED(sink_row_jvp)(
+                    p + start, room, g_scores + start, size, alpha,
+                    *(const REAL *)(p_sink + r * own[17]), 0, &kept, room + size);
                 TYPED(combine)(g_scores + start, columns + start, size, k, own[13], width,
-                               (REAL *)(g_query + r * own[18]));
+                               (REAL *)(g_query + r * own[20]));
             }
             if (!fits) {
-                free(dots);
+                free(room);
                 return;
             }
         }
     }
-    free(dots);
+    free(room);
     leave_no_float_flags();
 }
 
-/* (c),(c),(h,m),(h,m),(h)->(h,m) */
-static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims,
-                                              const ptrdiff_t *steps, void *data) {
+/* (c),(c),(h,m),(h,m),(h),(h,m)->(h,m) */
+static void TYPED(rows_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                       void *data) {
     (void)data;
     const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
-    const ptrdiff_t *own = steps + 6; /* c, c, h m, h m, h, h m */
+    const ptrdiff_t *own = steps + 7; /* c, c, h m, h m, h, h m, h m */
     if (!is_contiguous(own[0], entries, sizeof(REAL))
         || !is_contiguous(own[1], entries, sizeof(REAL))) {
-        value_error("rows_entmax_vjp_alpha: rows must be contiguous");
+        value_error("rows_vjp_alpha: rows must be contiguous");
         return;
     }
     REAL *room = NULL;
-    ptrdiff_t most = -1;
+    ptrdiff_t most = 0;
     TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
@@ -472,21 +509,28 @@ static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims
             const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
                                   args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
             const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
-            if (!rows_fit(&rows, m, entries, NULL, 0)) {
+            bool fits = rows_fit(&rows, m, entries, NULL, 0);
+            for (ptrdiff_t r = 0; fits && r < m; r++) {
+                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
+                const REAL p_sink = *(const REAL *)(args[5] + turn * steps[5] + h * own[7]
+                                                    + r * own[8]);
+                const ptrdiff_t length = n + (p_sink != 0);
+                room = TYPED(grown)(room, 4 * (n + 1), &most);
+                if (room == NULL) return;
+                const REAL *all = p + start;
+                if (p_sink != 0) {
+                    memcpy(room, all, (size_t)n * sizeof(REAL));
+                    room[n] = p_sink;
+                    all = room;
+                }
+                REAL *slope = room + length;
+                if (n > 0) TYPED(grad_alpha_row)(all, slope, length, alpha, &kept, slope + length);
+                *(REAL *)(args[6] + turn * steps[6] + h * own[9]
+                          + r * own[10]) = n > 0 ? TYPED(dot)(slope, g + start, n) : (REAL)0;
+            }
+            if (!fits) {
                 free(room);
                 return;
-            }
-            for (ptrdiff_t r = 0; r < m; r++) {
-                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                if (n > most) {
-                    free(room);
-                    room = scratch_or_error(3 * n, sizeof(REAL));
-                    if (room == NULL) return;
-                    most = n;
-                }
-                if (n > 0) TYPED(grad_alpha_row)(p + start, room, n, alpha, &kept, room + n);
-                *(REAL *)(args[5] + turn * steps[5] + h * own[7]
-                          + r * own[8]) = n > 0 ? TYPED(dot)(room, g + start, n) : (REAL)0;
             }
         }
     }

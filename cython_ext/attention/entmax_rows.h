@@ -1,9 +1,10 @@
 /* Scores of attention to the non-zeros of α-entmax, row by row: a template. The NumPy twin is
- * `entmax_rows` in pyentmax/sparse_attention/compressed_rows.py.
+ * `rows_entmax` in pyentmax/sparse_attention/compressed_rows.py.
  *
  * As in thresholds/search.h, the maxima of a row's chunks bound the threshold, and the few entries
  * within that bound are gathered, here with their columns. What is not among them is never looked
- * at again, and no zero is written.
+ * at again, and no zero is written. A sink is one more score at the end of a row, whose probability
+ * is taken from the others.
  */
 #ifndef PYENTMAX_ATTENTION_ENTMAX_ROWS_H
 #define PYENTMAX_ATTENTION_ENTMAX_ROWS_H
@@ -15,7 +16,8 @@
 #include "gufunc/operands.h"
 #include "mappings/entmax.h"
 
-#define ENTMAX_ROWS_OPERANDS(real) real, NPY_BOOL, NPY_INT64, NPY_DOUBLE, real, NPY_INT32, NPY_INT64
+#define ROWS_ENTMAX_OPERANDS(real) \
+    real, NPY_BOOL, NPY_INT64, NPY_DOUBLE, real, real, NPY_INT32, NPY_INT64, real
 
 #define TEMPLATE "attention/entmax_rows.h"
 #include "float_and_double.h"
@@ -23,17 +25,17 @@
 #elif defined(KERNEL_TABLE)
 
 KERNEL_WITHOUT_RECORD(
-    "entmax_rows", "(h,m,n),(h,m,n),(m),(h)->(c),(c),(h,m)",
-    "Scores, mask, columns to look at and alpha to the non-zeros of entmax, their "
-    "columns, and where each row ends.",
-    4, 3, ENTMAX_ROWS_OPERANDS, entmax_rows_loop)
+    "rows_entmax", "(h,m,n),(h,m,n),(m),(h),(h)->(c),(c),(h,m),(h,m)",
+    "Scores, mask, columns to look at, alpha and sink to the non-zeros of entmax, "
+    "their columns, where each row ends, and the sink's probability.",
+    5, 4, ROWS_ENTMAX_OPERANDS, rows_entmax_loop)
 
 #elif defined(REAL)
 
-/* Memory to find the non-zeros of a row of up to n scores in. */
+/* Memory to find the non-zeros of a row of up to n scores in: n in whole lanes and PAIR more. */
 typedef struct {
-    REAL *scratch; /* largest_scratch_size(n), since a query may see fewer keys */
-    REAL *masked;  /* n; and for what is found, n in whole lanes and PAIR more: */
+    REAL *scratch; /* but largest_scratch_size(n), since a query may see fewer keys */
+    REAL *masked;  /* n; and for what is found: */
     REAL *x, *p;
     int32_t *columns, *every; /* every column */
 } TYPED(RowRoom);
@@ -155,18 +157,26 @@ static TYPED(Candidates) *TYPED(candidates_for)(double alpha) {
     return alpha > 1 && alpha < 2 ? TYPED(entmax_below_2_candidates) : TYPED(whole_row);
 }
 
-/* The non-zeros of a row of n scores, at least one: NaN in every column that the mask lets through,
- * if there is a NaN. */
+/* The non-zeros of a row of n scores, behind which lies a sink's unless it is −∞: NaN in every
+ * column that the mask lets through, if there is a NaN. */
 static ptrdiff_t TYPED(entmax_row_nonzeros)(const REAL *z, const char *mask, ptrdiff_t mask_stride,
-                                            ptrdiff_t n, double alpha,
+                                            ptrdiff_t n, double alpha, REAL *sink,
                                             TYPED(Candidates) *candidates,
                                             const TYPED(RowRoom) *room, REAL *to,
                                             int32_t *columns_to) {
+    const ptrdiff_t length = n + (*sink != -(REAL)INFINITY);
+    *sink = 0;
+    if (length == 0) return 0;
     REAL largest;
-    const ptrdiff_t size = candidates(z, n, alpha, room, &largest);
-    if (size >= 0) return TYPED(keep_positive)(room->p, room->columns, size, to, columns_to);
-    if (largest == -(REAL)INFINITY) return 0;
+    const ptrdiff_t size = candidates(z, length, alpha, room, &largest);
     ptrdiff_t count = 0;
+    if (size >= 0) {
+        count = TYPED(keep_positive)(room->p, room->columns, size, to, columns_to);
+        if (count > 0 && columns_to[count - 1] == n) *sink = to[--count];
+        return count;
+    }
+    if (largest == -(REAL)INFINITY) return 0;
+    if (length > n) *sink = (REAL)NAN;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (!mask[i * mask_stride]) continue;
         to[count] = (REAL)NAN;
@@ -175,23 +185,24 @@ static ptrdiff_t TYPED(entmax_row_nonzeros)(const REAL *z, const char *mask, ptr
     return count;
 }
 
-/* (h,m,n),(h,m,n),(m),(h)->(c),(c),(h,m): scores, mask, how many columns of a row there are to look
- * at, and each head's α, to values, columns and the end of each row. There has to be room for all
- * entries and LANES more. */
-static void TYPED(entmax_rows_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+/* (h,m,n),(h,m,n),(m),(h),(h)->(c),(c),(h,m),(h,m): scores, mask, how many columns of a row there
+ * are to look at, each head's α and sink, to values, columns, the end of each row, and its sink's
+ * value. There has to be room for all entries, a sink and LANES more. */
+static void TYPED(rows_entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     (void)data;
     const ptrdiff_t heads = dims[1], rows = dims[2], n = dims[3], most = dims[4];
-    const ptrdiff_t *z_steps = steps + 7, *mask_steps = steps + 10, *end_steps = steps + 17;
-    const ptrdiff_t padded = whole_lanes(n) + PAIR;
-    const bool contiguous = is_contiguous(steps[15], most, sizeof(REAL))
-                            && is_contiguous(steps[16], most, sizeof(int32_t));
-    if (!contiguous || most < heads * rows * n + LANES) {
-        value_error("entmax_rows: results must be contiguous, with room for all entries");
+    const ptrdiff_t *own = steps + 9; /* h m n, h m n, m, h, h, c, c, h m, h m */
+    const ptrdiff_t padded = whole_lanes(n + 1) + PAIR;
+    const bool contiguous = is_contiguous(own[9], most, sizeof(REAL))
+                            && is_contiguous(own[10], most, sizeof(int32_t));
+    if (!contiguous || most < heads * rows * n + 1 + LANES) {
+        value_error("rows_entmax: results must be contiguous, with room for all entries");
         return;
     }
-    const ptrdiff_t of_rows = largest_scratch_size(n) + padded; /* which take n more as scratch */
-    REAL *scratch = scratch_or_error(of_rows + n + 2 * padded, sizeof(REAL));
+    const ptrdiff_t of_rows = largest_scratch_size(n + 1)
+                              + padded; /* rows take n more as scratch */
+    REAL *scratch = scratch_or_error(of_rows + 3 * padded, sizeof(REAL));
     int32_t *numbers = scratch_or_error(2 * padded, sizeof(int32_t));
     if (scratch == NULL || numbers == NULL) {
         free(scratch);
@@ -199,32 +210,36 @@ static void TYPED(entmax_rows_loop)(char **args, const ptrdiff_t *dims, const pt
         return;
     }
     REAL *after = scratch + of_rows;
-    const TYPED(RowRoom) room = {scratch, after,           after + n, after + n + padded,
+    const TYPED(RowRoom) room = {scratch, after,           after + padded, after + 2 * padded,
                                  numbers, numbers + padded};
     for (ptrdiff_t i = 0; i < padded; i++) room.every[i] = (int32_t)i;
 
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        REAL *to = (REAL *)(args[4] + turn * steps[4]);
-        int32_t *columns_to = (int32_t *)(args[5] + turn * steps[5]);
+        REAL *to = (REAL *)(args[5] + turn * steps[5]);
+        int32_t *columns_to = (int32_t *)(args[6] + turn * steps[6]);
         ptrdiff_t count = 0;
         for (ptrdiff_t h = 0; h < heads; h++) {
-            const double alpha = *(const double *)(args[3] + turn * steps[3] + h * steps[14]);
+            const double alpha = *(const double *)(args[3] + turn * steps[3] + h * own[7]);
+            const REAL sink = *(const REAL *)(args[4] + turn * steps[4] + h * own[8]);
             TYPED(Candidates) *candidates = TYPED(candidates_for)(alpha);
             for (ptrdiff_t r = 0; r < rows; r++) {
-                const char *z = args[0] + turn * steps[0] + h * z_steps[0] + r * z_steps[1];
-                const char *mask = args[1] + turn * steps[1] + h * mask_steps[0]
-                                   + r * mask_steps[1];
-                int64_t visible = *(const int64_t *)(args[2] + turn * steps[2] + r * steps[13]);
-                visible = visible < n ? visible : n;
-                if (visible > 0) {
-                    const REAL *row = TYPED(masked)(z, z_steps[2], mask, mask_steps[2],
-                                                    (ptrdiff_t)visible, room.masked);
-                    count += TYPED(entmax_row_nonzeros)(row, mask, mask_steps[2],
-                                                        (ptrdiff_t)visible, alpha, candidates,
-                                                        &room, to + count, columns_to + count);
+                const char *z = args[0] + turn * steps[0] + h * own[0] + r * own[1];
+                const char *mask = args[1] + turn * steps[1] + h * own[3] + r * own[4];
+                int64_t visible = *(const int64_t *)(args[2] + turn * steps[2] + r * own[6]);
+                visible = visible > n ? n : visible > 0 ? visible : 0;
+                const REAL *row = TYPED(masked)(z, own[2], mask, own[5], (ptrdiff_t)visible,
+                                                room.masked);
+                REAL last = sink;
+                if (sink != -(REAL)INFINITY) {
+                    if (row != room.masked) memcpy(room.masked, row, (size_t)visible * sizeof *row);
+                    room.masked[visible] = sink;
+                    row = room.masked;
                 }
-                *(int64_t *)(args[6] + turn * steps[6] + h * end_steps[0]
-                             + r * end_steps[1]) = count;
+                count += TYPED(entmax_row_nonzeros)(row, mask, own[5], (ptrdiff_t)visible, alpha,
+                                                    &last, candidates, &room, to + count,
+                                                    columns_to + count);
+                *(int64_t *)(args[7] + turn * steps[7] + h * own[11] + r * own[12]) = count;
+                *(REAL *)(args[8] + turn * steps[8] + h * own[13] + r * own[14]) = last;
             }
         }
     }

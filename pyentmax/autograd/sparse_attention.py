@@ -8,6 +8,7 @@ from pyentmax import sparse_attention
 from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
+from pyentmax.sparse_attention.arguments import has_gradient
 
 
 def attention(
@@ -18,6 +19,8 @@ def attention(
     *,
     mapping: str | Mapping | None = None,
     mask: Array | None = None,
+    scale: Any = None,
+    sink: Any = None,
     workers: int | None = None,
     **options: Any,
 ) -> Tensor:
@@ -31,8 +34,10 @@ def attention(
     alpha : Tensor, array or float
         of α-entmax; broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
         A tensor gets its gradient
+    scale, sink : Tensor, array or float, optional
+        as in :func:`pyentmax.attention`. A tensor gets its gradient
     mapping, mask, workers, **options
-        as in :func:`pyentmax.attention`: causal, offset, scale, and the mapping's parameters
+        as in :func:`pyentmax.attention`: causal, offset, and the mapping's parameters
 
     Returns
     -------
@@ -62,17 +67,23 @@ def attention(
         name = getattr(mapping, "name", mapping)
         raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
     number = alpha.data if learned else alpha
-    parents = (*tensors, alpha) if learned else tuple(tensors)
+    named = {"scale": scale, "sink": sink}
+    moving = {name: x for name, x in named.items() if isinstance(x, Tensor)}
+    parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
     options |= {"mapping": mapping, "mask": mask, "workers": workers}
+    options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
     if not any(parent.requires_grad for parent in parents):
         return Tensor(sparse_attention.attention(q, k, v, number, **options))
     output, weights = sparse_attention.attention(q, k, v, number, return_weights=True, **options)
 
     def vjp(g: Array) -> tuple[Array, ...]:
-        gradients = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
-        if not (learned and alpha.requires_grad):
-            return gradients
-        g_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
-        return *gradients, alpha.xp.asarray(g_alpha, number.dtype)
+        found = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
+        arrays = [name for name in named if has_gradient(options[name])]
+        more = dict(zip(arrays, found[3:], strict=True))
+        gradients = [*found[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
+        if learned and alpha.requires_grad:
+            g_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
+            gradients.append(alpha.xp.asarray(g_alpha, number.dtype))
+        return tuple(gradients)
 
     return Tensor(output, (parents, vjp))

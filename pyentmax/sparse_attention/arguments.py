@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,12 @@ from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
 from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.mappings.sparsemax import SPARSEMAX
+from pyentmax.mappings.topk_softmax import TOPK_SOFTMAX
+from pyentmax.mappings.topk_sparsemax import TOPK_SPARSEMAX
 from pyentmax.sparse_attention.weights import AttentionWeights, check_parts, check_places
 
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
+TOP_K = TOPK_SOFTMAX, TOPK_SPARSEMAX
 BOUNDS = ("upper",)  # parameters with a number for each score
 
 
@@ -102,6 +105,16 @@ class Inputs:
         """A parameter that broadcasts against the batch shape, with its heads split."""
         return self._split_outer(_fitting(value, self.outer, name, "the batch shape"), 0)
 
+    def per_query(self, value: Any, name: str) -> Any:
+        """An array that broadcasts against the queries, batch + (T,), in the dtype to compute in.
+
+        It has a last axis of length 1.
+        """
+        value, _ = as_floating(value, name)
+        value = beside(value, self.query, name).astype(self.dtype, copy=False)
+        value = _fitting(value, self.outer_shape[:-1], name, "the queries, of shape")
+        return self._split_outer(value, 1)[..., None]
+
     def per_score(self, value: Any, name: str) -> Any:
         """An array that broadcasts against the scores, of shape (…, 1 or T, 1 or S)."""
         value = _fitting(value, self.outer_shape, name, "the scores, of shape")
@@ -126,6 +139,11 @@ class Inputs:
         """A gradient of query, key or value as the caller's: summed where it was broadcast."""
         gradient = reduce_to(gradient, self._arranged()[which].shape)
         return gradient.reshape(self._shapes[which]).astype(self.answer, copy=False)
+
+    def parameter_gradient(self, each: Any, like: Any) -> Any:
+        """What heads, or queries, contribute to the gradient of a parameter, in its shape."""
+        each = each.reshape((*self.outer, *each.shape[len(self.batch) :]))
+        return reduce_to(each, np.shape(like)).astype(self.answer, copy=False)[()]
 
     def output(self, output: Any) -> Any:
         """The output in the caller's shape and dtype."""
@@ -152,9 +170,11 @@ class Inputs:
             (self.dtype, np.int32, np.int64),
             strict=True,
         )
-        return AttentionWeights(
-            self.shape, *(xp.asarray(x, dtype, order="C") for x, dtype in parts)
-        )
+        data, indices, indptr = (xp.asarray(x, dtype, order="C") for x, dtype in parts)
+        sink = weights.sink
+        if sink is not None:
+            sink = self.per_query(sink, "weights.sink").reshape(self.shape[:-1])
+        return AttentionWeights(self.shape, data, indices, indptr, sink)
 
     def _arranged(self) -> tuple[Any, Any, Any]:
         return self.query, self.key, self.value
@@ -192,19 +212,40 @@ class RowMapping:
         the parameters, of shapes that broadcast against batch + (T,), or to the scores for bounds
     bounds : tuple of bool
         which of them are bounds, a number for each score
+    sink : array that broadcasts against batch + (T,), or None
+        one more score, which rows of weights and what the derivatives take have as the last
     """
 
     record: Mapping
     values: tuple[Any, ...]
     bounds: tuple[bool, ...]
+    sink: Any = None
 
     def forward(self, scores: Any, mask: Any) -> Any:
         """Weights; none in a row without keys."""
+        if self.sink is not None:
+            return self._with_sink(scores, self.chosen(scores, mask))
         if scores.shape[-1] == 0:
             return np.zeros_like(scores)
         weights = self.record.forward(scores, *self.values, mask=mask)
         # The mapping makes all of a row with a NaN NaN; here what is masked stays 0.
         return weights if mask is None else np.where(mask, weights, 0)
+
+    def chosen(self, scores: Any, mask: Any) -> Any:
+        """The mask of the scores that compete with a sink: for top-k, of those that it keeps."""
+        if self.record.parameters != ("k",) or scores.shape[-1] == 0:
+            return mask
+        return replace(self, sink=None).forward(scores, mask) != 0
+
+    def _with_sink(self, scores: Any, mask: Any) -> Any:
+        last = np.zeros_like(scores, shape=(*scores.shape[:-1], 1))
+        longer = np.concatenate([scores, last + self.sink[..., None]], axis=-1)
+        if mask is not None:
+            mask = np.concatenate([mask, last == 0], axis=-1)
+        record, values = self.record, self.values
+        if record.parameters == ("k",):
+            record, values = (SOFTMAX if record.support_alpha == 1 else SPARSEMAX), ()
+        return replace(self, record=record, values=values, sink=None).forward(longer, mask)
 
     def vjp(self, weights: Any, g: Any, mask: Any) -> Any:
         """Jᵀ g, row by row."""
@@ -240,8 +281,10 @@ class Setting:
     mask : bool array that broadcasts to batch + (T, S), or None
     reach : int or None
         query t sees keys 0 … t + reach at most
-    scale : float
+    scale : float, or array that broadcasts against batch + (T, 1)
         of the queries
+    sink : array that broadcasts against batch + (1,), or None
+        the score of a sink
     workers : int
         threads to use at most
     """
@@ -255,7 +298,8 @@ class Setting:
         mask: Any = None,
         causal: bool = False,
         offset: int = 0,
-        scale: float | None = None,
+        scale: Any = None,
+        sink: Any = None,
         workers: int | None = None,
     ) -> None:
         record = _record(mapping)
@@ -278,7 +322,18 @@ class Setting:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = inputs.per_score(beside(mask, inputs.query, "mask"), "mask")
         self.reach = _reach(causal, offset, inputs.shape)
-        self.scale = _scale(scale, inputs.query.shape[-1])
+        self.scale = _scale(scale, inputs)
+        self.sink = None
+        if sink is not None:
+            if not self.is_entmax and record not in TOP_K:
+                raise ValueError(
+                    "sink: expected α-entmax, softmax, entmax15, sparsemax, topk_softmax or "
+                    f"topk_sparsemax as mapping, got {record.name}"
+                )
+            sink, _ = as_floating(sink, "sink")
+            sink = inputs.per_head(beside(sink, inputs.query, "sink"), "sink")
+            self.sink = sink.astype(inputs.dtype, copy=False)[..., None]
+            self.mapping = replace(self.mapping, sink=self.sink)
         self.workers = threads.get_workers() if workers is None else threads.counted(workers)
 
 
@@ -340,11 +395,18 @@ def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
     return max(-shape[-2], min(offset, shape[-1])) if causal else None
 
 
-def _scale(scale: float | None, d: int) -> float:
+def has_gradient(value: Any) -> bool:
+    """Whether the scale or the sink is an array, which has a gradient, and not a number."""
+    return not (value is None or np.isscalar(value))
+
+
+def _scale(scale: Any, inputs: Inputs) -> Any:
     if scale is None:
-        return 1 / math.sqrt(max(d, 1))
-    if not hasattr(scale, "__float__") or np.ndim(scale):
-        raise TypeError(f"scale must be a number, got {scale!r}")
+        return 1 / math.sqrt(max(inputs.query.shape[-1], 1))
+    if has_gradient(scale):
+        return inputs.per_query(scale, "scale")
+    if not hasattr(scale, "__float__"):
+        raise TypeError(f"scale must be a number or an array, got {scale!r}")
     number = float(scale)
     if not math.isfinite(number):
         raise ValueError(f"scale must be finite, got {number}")

@@ -4,7 +4,7 @@ A query needs to visit only pages of keys that may get weight. The keys lie in p
 their scores (`pages`), and a key whose score lies below the threshold of any other scores gets no
 weight (`row_thresholds`). So pages are visited from the highest bound on, and once the next bound
 lies below the threshold of the scores seen so far, the rest is skipped. This is exact: the skipped
-keys have weight 0.
+keys have weight 0. A sink is one more score, seen from the start, so that more pages are skipped.
 
 Skipping changes no bit of the result. A score is a dot product of its own, independent of other
 scores; larger scores alone decide which scores are above the threshold; and weights and output are
@@ -30,7 +30,8 @@ from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
 from pyentmax.sparse_attention.functions import attention
 from pyentmax.sparse_attention.pages import Pages
-from pyentmax.sparse_attention.row_thresholds import threshold
+from pyentmax.sparse_attention.row_thresholds import EntmaxThreshold, threshold
+from pyentmax.sparse_attention.tiles import scaled
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 # The number of pages that a query visits in the first rounds; then it visits all that may matter.
@@ -200,7 +201,8 @@ class KeyValueCache:
         *,
         mapping: str | Mapping | None = None,
         causal: bool = False,
-        scale: float | None = None,
+        scale: Any = None,
+        sink: Any = None,
         **parameters: Any,
     ) -> tuple[Any, CacheReport]:
         """Output of `attention` to all keys and values, and a report of the pages visited for it.
@@ -209,7 +211,7 @@ class KeyValueCache:
         ----------
         query : array of shape (…, T, d)
             a few queries: one for each head, or several positions at once
-        alpha, mapping, scale, **parameters : as in `attention`
+        alpha, mapping, scale, sink, **parameters : as in `attention`
         causal : bool, default False
             the queries belong to the last T positions, and none sees a later one
 
@@ -238,7 +240,7 @@ class KeyValueCache:
             "causal": causal,
             "offset": len(self) - given.shape[-2] if causal else 0,
         }
-        setting = Setting(inputs, alpha, mapping, parameters, scale=scale, **offset)
+        setting = Setting(inputs, alpha, mapping, parameters, scale=scale, sink=sink, **offset)
         if "k" in setting.mapping.record.parameters:
             # The mapping checks k, with one score for each.
             [k] = setting.mapping.values
@@ -251,10 +253,12 @@ class KeyValueCache:
         if results is not None:
             output, weights = results
             weights = replace(weights, shape=inputs.outer_shape)
+            if weights.sink is not None:
+                weights = replace(weights, sink=weights.sink.reshape(weights.shape[:-1]))
             visited = search.visited.reshape(weights.shape[:-1])
             return inputs.output(output), CacheReport(held.count, visited, "", weights)
         output, weights = attention(
-            given, self.key, self.value, alpha, mapping=mapping, scale=scale,
+            given, self.key, self.value, alpha, mapping=mapping, scale=scale, sink=sink,
             return_weights=True, **offset, **parameters,
         )  # fmt: skip
         visited = np.full(weights.shape[:-1], held.count)
@@ -288,7 +292,7 @@ class _Search:
     """
 
     def __init__(self, pages: Pages, inputs: Inputs, setting: Setting) -> None:
-        self._pages, self._inputs, self._mapping = pages, inputs, setting.mapping
+        self._pages, self._inputs = pages, inputs
         batch, (t, s) = inputs.batch, inputs.shape[-2:]
         own = math.prod(inputs.key.shape[:-2])
         number = np.arange(own).reshape(inputs.key.shape[:-2])
@@ -296,11 +300,18 @@ class _Search:
         # The queries of each head of the cache, of shape (own, r).
         heads = np.argsort(number, kind="stable").reshape(own, -1)
         self._order = (heads[..., None] * t + np.arange(t)).reshape(own, -1)
-        query = inputs.query * inputs.dtype.type(setting.scale)
+        query = scaled(inputs.query, setting.scale)
         query = np.broadcast_to(query, (*batch, *query.shape[-2:]))
         self._query = query.reshape(-1, query.shape[-1])[self._order]
-        values = (np.broadcast_to(value, (*batch, t)) for value in setting.mapping.values)
-        self._values = tuple(value.ravel()[self._order].ravel() for value in values)
+
+        def by_row(value: Any) -> Any:
+            return np.broadcast_to(value, (*batch, t)).ravel()[self._order].ravel()
+
+        self._mapping = replace(
+            setting.mapping,
+            values=tuple(map(by_row, setting.mapping.values)),
+            sink=None if setting.sink is None else by_row(setting.sink),
+        )
         reach = s if setting.reach is None else setting.reach + 1
         visible = np.arange(t) + reach if setting.reach is not None else np.full(t, s)
         self._visible = np.clip(visible, 0, s)[self._order.ravel() % t]
@@ -312,9 +323,9 @@ class _Search:
         kept = self._candidates()
         if kept is None:
             return None
-        weights = RowMapping(self._mapping.record, self._values, self._mapping.bounds).forward(
-            kept.scores, kept.columns >= 0
-        )
+        weights, sink = self._mapping.forward(kept.scores, kept.columns >= 0), None
+        if self._mapping.sink is not None:
+            weights, sink = weights[:, :-1], weights[:, -1]
         on_support = weights != 0
         data, indices = weights[on_support], kept.columns[on_support]
         counts = np.count_nonzero(on_support, axis=1)
@@ -328,21 +339,26 @@ class _Search:
             to = _ends(counts[back])
             entries = np.repeat(indptr[back] - to[:-1], counts[back]) + np.arange(to[-1])
             data, indices, indptr, output = data[entries], indices[entries], to, output[back]
+            sink = None if sink is None else sink[back]
         return (
             output.reshape(*self.visited.shape, -1),
-            AttentionWeights(inputs.shape, data, indices, indptr),
+            AttentionWeights(inputs.shape, data, indices, indptr, sink),
         )
 
     def _candidates(self) -> _Scores | None:
         """For each query the scores that get weight; None if a visible score is not finite."""
-        pages = self._pages
-        rule = threshold(RowMapping(self._mapping.record, self._values, self._mapping.bounds))
+        pages, sink = self._pages, self._mapping.sink
+        if sink is not None and not (sink < np.inf).all():
+            return None
+        rule = threshold(self._mapping)
         assert rule is not None
         bounds = np.full((self._order.size, pages.count), np.inf)
         bounds[:, : pages.full] = pages.bounds(self._query).reshape(len(bounds), pages.full)
         seen = np.zeros(bounds.shape, bool)
         kept = _Scores.none(len(bounds), pages.dtype)
         least = most = np.full(len(bounds), -np.inf)
+        if isinstance(rule, EntmaxThreshold) and rule.sink is not None:
+            least, most = rule.find(kept.scores)
         for n_pages in (*ROUNDS, pages.count):
             todo = ~seen & ~(bounds < least[:, None])
             remaining = int(np.count_nonzero(todo, axis=1).max())

@@ -5,6 +5,9 @@ runs without kernels. All take plain arrays and write to ``out``.
 
 Rows stand in the order of heads and queries, one after the other: row (h, r) has the entries
 ``starts[h, r]`` up to ``ends[h, r]`` of the arrays of weights and columns.
+
+A sink is one more score of each row, behind the others, which has no column: its weight stands in
+an array of its own, (h, r). It is 0 where there is no sink.
 """
 
 from __future__ import annotations
@@ -16,26 +19,28 @@ import numpy as np
 from pyentmax.backends.choice import writes_out
 from pyentmax.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
 
-# A kernel writes whole vectors, so that the last may end beyond the last entry.
-OVERHANG = 16
+# A kernel writes whole vectors, so that the last may end beyond the last entry and the sink.
+OVERHANG = 32
 
 
 @writes_out
-def entmax_rows(
-    scores: Any, mask: Any, visible: Any, alpha: Any, *, out: tuple[Any, Any, Any]
+def rows_entmax(
+    scores: Any, mask: Any, visible: Any, alpha: Any, sink: Any, *, out: tuple[Any, Any, Any, Any]
 ) -> None:
-    """The non-zeros of α-entmax of scores (h, m, n), their columns, and the ends of rows (h, m).
+    """The non-zeros of α-entmax of scores (h, m, n), their columns, the ends of rows (h, m), and
+    the weights of sinks (h, m).
 
-    Row r sees its first ``visible[r]`` columns where the mask is True. Each head has an α. ``out``
-    has room for all entries and `OVERHANG` more. A row with a NaN gets NaN in every column that it
-    sees.
+    Row r sees its first ``visible[r]`` columns where the mask is True. Each head has an α, and the
+    score of a sink, −∞ for none. ``out`` has room for all entries and `OVERHANG` more. A row with a
+    NaN gets NaN in every column that it sees.
     """
-    values, columns, ends = out
-    if not scores.shape[-1]:
-        ends[...] = 0
-        return
+    values, columns, ends, sinks = out
     seen = mask & (np.arange(scores.shape[-1]) < visible[:, None])
+    last = np.broadcast_to(sink[:, None, None], (*scores.shape[:-1], 1))
+    seen = np.concatenate([seen, last != -np.inf], axis=-1)
+    scores = np.concatenate([scores, last], axis=-1)
     weights = np.where(seen, entmax.reference(scores, alpha[:, None], mask=seen), 0)
+    sinks[...], weights = weights[..., -1], weights[..., :-1]
     found = np.nonzero(weights)
     count = len(found[-1])
     values[:count], columns[:count] = weights[found], found[-1]
@@ -75,19 +80,28 @@ def columns_product(
 
 
 @writes_out
-def rows_entmax_jvp(
-    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, factor: Any, *, out: Any
+def rows_jvp(
+    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, v_sink: Any, *, out: Any
 ) -> None:
-    """J v of α-entmax for each row, p and v being its non-zeros, times a factor."""
-    for h, head in enumerate(zip(starts, ends, strict=True)):
-        for start, end in zip(*head, strict=True):
-            if start < end:
-                row = entmax_jvp.reference(p[start:end], v[start:end], alpha[h])
-                out[start:end] = row * factor
+    """J v of α-entmax for each row, of the non-zeros p and v, with those of sinks, v_sink (h)."""
+    _rows_jvp(p, v, starts, ends, alpha, p_sink, v_sink, out)
+
+
+def _rows_jvp(
+    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, v_sink: Any, out: Any
+) -> Any:
+    """The same; returns the entries of sinks, (h, m)."""
+    sinks = np.zeros_like(p, shape=starts.shape)
+    for h, r in np.ndindex(starts.shape):
+        row = slice(int(starts[h, r]), int(ends[h, r]))
+        longer_p, longer_v = np.append(p[row], p_sink[h, r]), np.append(v[row], v_sink[h])
+        product = entmax_jvp.reference(longer_p, longer_v, alpha[h])
+        out[row], sinks[h, r] = product[:-1], product[-1]
+    return sinks
 
 
 @writes_out
-def rows_entmax_vjp(
+def rows_vjp(
     p: Any,
     columns: Any,
     starts: Any,
@@ -96,27 +110,30 @@ def rows_entmax_vjp(
     v: Any,
     k: Any,
     alpha: Any,
-    factor: Any,
+    p_sink: Any,
     *,
-    out: tuple[Any, Any],
+    out: tuple[Any, Any, Any],
 ) -> None:
-    """Gradients of the scores, factor · J d with d_ij = g_i · v_j, and of queries, by `rows_dots`,
-    `rows_entmax_jvp` and `rows_product`.
+    """Gradients of the scores, J d with d_ij = g_i · v_j and 0 for sinks, of queries, and of sinks,
+    by `rows_dots`, `rows_jvp` and `rows_product`.
     """
-    g_scores, g_query = out
+    g_scores, g_query, g_sink = out
     dots = np.empty_like(p)
     rows_dots.reference(columns, starts, ends, g, v, out=dots)
-    rows_entmax_jvp.reference(p, dots, starts, ends, alpha, factor, out=g_scores)
+    zeros = np.zeros_like(alpha)
+    g_sink[...] = _rows_jvp(p, dots, starts, ends, alpha, p_sink, zeros, g_scores)
     rows_product.reference(g_scores, columns, starts, ends, k, out=g_query)
 
 
 @writes_out
-def rows_entmax_vjp_alpha(p: Any, g: Any, starts: Any, ends: Any, alpha: Any, *, out: Any) -> None:
-    """Σ g ∘ ∂p/∂α over each row, p and g being its non-zeros."""
-    for h, head in enumerate(zip(starts, ends, strict=True)):
-        for r, (start, end) in enumerate(zip(*head, strict=True)):
-            slope = entmax_grad_alpha.reference(p[start:end], alpha[h]) if start < end else 0
-            out[h, r] = np.sum(slope * g[start:end])
+def rows_vjp_alpha(
+    p: Any, g: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, *, out: Any
+) -> None:
+    """Σ g ∘ ∂p/∂α over each row, p and g being its non-zeros, and g 0 for sinks."""
+    for h, r in np.ndindex(starts.shape):
+        row = slice(int(starts[h, r]), int(ends[h, r]))
+        slope = entmax_grad_alpha.reference(np.append(p[row], p_sink[h, r]), alpha[h])
+        out[h, r] = np.sum(slope[:-1] * g[row])
 
 
 @writes_out

@@ -21,9 +21,14 @@ products g_i · v_j with p_ij > 0 are needed, and every other product has P or �
 The same holds for all mappings here: a score off the support does not matter until it reaches the
 threshold. For the same reason ∂L/∂α = Σ_ij (g_i · v_j) ∂p_ij/∂α is a sum over the support.
 
+A sink is one more score s in every row, with no value behind it: P = π([S, s]), without its last
+column for O. All derivatives are those of the longer rows, with a last key and a last value of
+zeros, and ∂L/∂s is the sum of the last column of ∂L/∂[S, s].
+
 In the functions the queries are scaled already, batch shapes broadcast, and `mapping` is a
-`pyentmax.sparse_attention.arguments.RowMapping`. `tiles` calls them with one tile of queries after
-the other, where few weights are zero, and sums over the support where many are.
+`pyentmax.sparse_attention.arguments.RowMapping`. With a sink, weights have the last column, and the
+derivatives take keys and values with the last row, and no mask. `tiles` calls them with one tile of
+queries after the other, where few weights are zero, and sums over the support where many are.
 """
 
 from __future__ import annotations
@@ -36,21 +41,22 @@ from pyentmax.sparse_attention.products import matmul
 
 
 def attention(query: Any, key: Any, value: Any, mapping: Any, mask: Any) -> tuple[Any, Any]:
-    """The output and all weights."""
+    """The output and all weights, those of a sink last."""
     weights = mapping.forward(matmul(query, _transposed(key)), mask)
-    return on_support(weights, value), weights
+    return on_support(weights[..., : value.shape[-2]], value), weights
 
 
 def attention_vjp(
     weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any
-) -> tuple[Any, Any, Any]:
-    """Gradients of query, key and value, of the full batch shape, given the output's."""
+) -> tuple[Any, Any, Any, Any]:
+    """Gradients of query, key, value and scores, of the full batch shape, given the output's."""
     g_weights = np.where(weights != 0, matmul(g, _transposed(value)), 0)
     g_scores = mapping.vjp(weights, g_weights, mask)
     return (
         on_support(g_scores, key),
         on_support(_transposed(g_scores), query),
         on_support(_transposed(weights), g),
+        g_scores,
     )
 
 
@@ -62,10 +68,13 @@ def attention_jvp(
     tangents: tuple[Any, Any, Any],
     mapping: Any,
     mask: Any,
+    d_sink: Any = None,
 ) -> Any:
     """The change of the output in the direction `tangents` of query, key and value."""
     d_query, d_key, d_value = tangents
     d_scores = matmul(d_query, _transposed(key)) + matmul(query, _transposed(d_key))
+    if d_sink is not None:
+        d_scores[..., -1] = d_sink
     d_weights = mapping.jvp(weights, np.where(weights != 0, d_scores, 0), mask)
     return on_support(d_weights, value) + on_support(weights, d_value)
 

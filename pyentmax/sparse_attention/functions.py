@@ -8,11 +8,11 @@ import numpy as np
 
 from pyentmax.calls.dask_arrays import plan
 from pyentmax.calls.devices import is_dask
+from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
 from pyentmax.sparse_attention import tiles
-from pyentmax.sparse_attention.arguments import BOUNDS, Inputs, Setting
+from pyentmax.sparse_attention.arguments import BOUNDS, Inputs, Setting, has_gradient
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 # Keys that no query sees may hold infinities and NaN, whose products warn.
@@ -29,12 +29,15 @@ def attention(
     mask: Any = None,
     causal: bool = False,
     offset: int = 0,
-    scale: float | None = None,
+    scale: Any = None,
+    sink: Any = None,
     return_weights: bool = False,
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
     """Output O = π(scale · Q Kᵀ) V of attention with sparse weights, α-entmax by default.
+
+    With a sink, π sees one more score in each row, whose weight goes to no value.
 
     Batch shapes broadcast. If the last batch axis has fewer key heads than query heads,
     neighbouring query heads share one.
@@ -56,8 +59,12 @@ def attention(
         query t sees only the keys 0 … t + offset
     offset : int, default 0
         number of keys before the first query: for new queries behind a cache, its length
-    scale : float, optional
-        of the scores, 1/√d if not given
+    scale : float or array that broadcasts against (…, T), optional
+        of the scores, 1/√d if not given: of shape (H, 1) one for each head, of shape (T,) one for
+        each query
+    sink : float or array that broadcasts against the batch shape, optional
+        the score of a sink, for α-entmax and top-k mappings: of shape (H,) one for each head. It
+        takes none of the k places. Softmax with sink 0 is e^{z_i}/(1 + Σ_j e^{z_j})
     return_weights : bool, default False
         also return the weights, which the derivatives take
     workers : int, optional
@@ -68,12 +75,13 @@ def attention(
     Returns
     -------
     array of shape (…, T, dᵥ), or that and `AttentionWeights`
-        zeros for a query that sees no key, NaN for one with a NaN among its scores
+        zeros for a query that sees no key, NaN for one with a NaN among its scores. The weights are
+        those of the keys, which sum to 1 minus their `sink`
 
     Raises
     ------
     ValueError
-        if shapes do not fit, or a parameter is out of its range
+        if shapes do not fit, a parameter is out of its range, or the mapping takes no sink
     TypeError
         if an array is not of real numbers, a parameter is missing or unknown, or the weights of
         Dask arrays are requested
@@ -87,6 +95,9 @@ def attention(
     >>> output, weights = attention(query, key, value, 2, return_weights=True)
     >>> print(output.round(4), weights.to_dense().round(4))
     [[1.4393]] [[0.8536 0.     0.1464]]
+    >>> output, weights = attention(query, key, value, 2, sink=2.5, return_weights=True)
+    >>> print(output.round(4), weights.to_dense().round(4), weights.sink.round(4))
+    [[0.6642]] [[0.6642 0.     0.    ]] [0.3358]
     """
     if any(map(is_dask, (query, key, value))):
         if return_weights:
@@ -94,11 +105,13 @@ def attention(
                 "return_weights=True: expected arrays in memory, got Dask arrays, whose weights "
                 "have no size before they are computed; call attention on computed blocks"
             )
-        options = {"causal": causal, "offset": offset, "scale": scale, "workers": workers}
-        operands = {"mask": mask, "alpha": alpha, **parameters}
+        options = {"causal": causal, "offset": offset, "workers": workers}
+        operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         return _plan(query, key, value, operands, mapping=mapping, **options)
     inputs = Inputs(query, key, value)
-    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
+    setting = Setting(
+        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
+    )
     with np.errstate(**QUIET):
         output, weights = tiles.attention(inputs, setting, return_weights)
     output = inputs.output(output)
@@ -117,25 +130,29 @@ def attention_vjp(
     mask: Any = None,
     causal: bool = False,
     offset: int = 0,
-    scale: float | None = None,
+    scale: Any = None,
+    sink: Any = None,
     workers: int | None = None,
     **parameters: Any,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, ...]:
     """Gradients of query, key and value, for the gradient g of `attention`'s output.
+
+    Those of scale and sink follow if these are arrays.
 
     Parameters
     ----------
     weights : AttentionWeights
         as `attention` returned for these arrays
     g : array of the output's shape
-    query, key, value, alpha, mapping, scale, workers, **parameters : as in `attention`
+    query, key, value, alpha, mapping, scale, sink, workers, **parameters : as in `attention`
     mask, causal, offset : as in `attention`
         needed if they were passed there and the mapping's derivative depends on the mask, as that
         of fusedmax, for which keys on two sides of a masked one are not neighbours
 
     Returns
     -------
-    three arrays of the shapes of query, key and value
+    arrays of the shapes of query, key and value
+        and of scale, if that is an array, and of sink, if that is one
 
     Raises
     ------
@@ -149,15 +166,26 @@ def attention_vjp(
     >>> g_query, g_key, g_value = attention_vjp(weights, query, key, key, [[1.0, 0.0]], 2)
     >>> print(g_query.round(4), g_value[:, 0].round(4))
     [[ 0.0884 -0.1768]] [0.8536 0.     0.1464]
+    >>> scale, sink = np.array(0.5), np.array(1.5)
+    >>> output, weights = attention(query, key, key, 2, scale=scale, sink=sink, return_weights=True)
+    >>> options = {"scale": scale, "sink": sink}
+    >>> *_, g_scale, g_sink = attention_vjp(weights, query, key, key, [[1.0, 0.0]], 2, **options)
+    >>> print(g_scale, g_sink)
+    4.0 -1.0
     """
     inputs = Inputs(query, key, value)
     weights = inputs.check_weights(weights)
     g = inputs.output_like(g, "g")
-    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
+    setting = Setting(
+        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
+    )
     with np.errstate(**QUIET):
-        gradients = tiles.attention_vjp(inputs, setting, weights, g)
-    g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(gradients))
-    return g_query, g_key, g_value
+        *gradients, g_scale, g_sink = tiles.attention_vjp(inputs, setting, weights, g)
+    more = [(g_scale, scale), (g_sink, sink)]
+    return (
+        *(inputs.gradient(x, i) for i, x in enumerate(gradients)),
+        *(inputs.parameter_gradient(each, like) for each, like in more if has_gradient(like)),
+    )
 
 
 def attention_jvp(
@@ -174,7 +202,10 @@ def attention_jvp(
     mask: Any = None,
     causal: bool = False,
     offset: int = 0,
-    scale: float | None = None,
+    scale: Any = None,
+    sink: Any = None,
+    d_scale: Any = None,
+    d_sink: Any = None,
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
@@ -184,8 +215,10 @@ def attention_jvp(
     ----------
     d_query, d_key, d_value : arrays of the shapes of query, key and value, or None
         the direction; None means zeros
-    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, workers, **parameters :
-        as in `attention_vjp`
+    d_scale, d_sink : as scale and sink, optional
+        the direction of these
+    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, workers, \
+**parameters : as in `attention_vjp`
 
     Returns
     -------
@@ -206,9 +239,16 @@ def attention_jvp(
     inputs = Inputs(query, key, value)
     weights = inputs.check_weights(weights)
     tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
-    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
+    setting = Setting(
+        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
+    )
+    if d_scale is not None:
+        d_scale = inputs.per_query(d_scale, "d_scale")
+    if d_sink is not None:
+        d_sink = inputs.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(inputs.dtype)
     with np.errstate(**QUIET):
-        return inputs.output(tiles.attention_jvp(inputs, setting, weights, tangents))
+        output = tiles.attention_jvp(inputs, setting, weights, tangents, d_scale, d_sink)
+    return inputs.output(output)
 
 
 def attention_vjp_alpha(
@@ -248,8 +288,7 @@ def attention_vjp_alpha(
     setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
     with np.errstate(**QUIET):
         each = tiles.attention_vjp_alpha(inputs, setting, weights, g)
-    gradient = reduce_to(each.reshape(inputs.outer), np.shape(alpha))
-    return gradient.astype(inputs.answer, copy=False)[()]
+    return inputs.parameter_gradient(each, alpha)
 
 
 def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options: Any) -> Any:
@@ -265,9 +304,9 @@ def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options:
         if not np.ndim(operand):
             options[name] = operand
             continue
-        if name in ("mask", *BOUNDS):
-            operand = np.broadcast_to(operand, np.broadcast_shapes(np.shape(operand), (t, s)))
-        signature += ",(t,s)" if name in ("mask", *BOUNDS) else ",()"
+        core = {"mask": (t, s), "scale": (t,), **dict.fromkeys(BOUNDS, (t, s))}.get(name, ())
+        operand = np.broadcast_to(operand, np.broadcast_shapes(np.shape(operand), core))
+        signature += ",({})".format(",".join("ts"[: len(core)]))
         names.append(name)
         arrays.append(operand)
 

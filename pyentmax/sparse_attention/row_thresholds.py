@@ -6,6 +6,8 @@ the threshold of some scores of its row is below that of all, and has weight 0.
     α-entmax            τ of Σ_i ((α−1)(z_i − τ))₊^{1/(α−1)} = 1
     the k largest       the k-th largest score
 
+A sink is one more score of α-entmax; it takes none of the k places.
+
 α-entmax's is read from its largest weight p, since p^{α−1} = (α−1)(max z − τ).
 
 Which scores are above it must not depend on the number of known scores below it. With rounding it
@@ -39,9 +41,9 @@ def threshold(mapping: RowMapping) -> EntmaxThreshold | LargestScores | None:
     record = mapping.record
     if record is ENTMAX:
         alpha = np.asarray(mapping.values[0], np.float64)
-        return None if (alpha == 1).all() else EntmaxThreshold(alpha)
+        return None if (alpha == 1).all() else EntmaxThreshold(alpha, mapping.sink)
     if record is ENTMAX15 or record is SPARSEMAX:
-        return EntmaxThreshold(np.float64(1.5 if record is ENTMAX15 else 2))
+        return EntmaxThreshold(np.float64(1.5 if record is ENTMAX15 else 2), mapping.sink)
     if record.parameters == ("k",):  # keeps the k largest scores
         return LargestScores(mapping.values[0])
     return None
@@ -49,9 +51,18 @@ def threshold(mapping: RowMapping) -> EntmaxThreshold | LargestScores | None:
 
 @dataclass(frozen=True)
 class EntmaxThreshold:
-    """The rule of α-entmax, with an α for each row or for all; α = 1, softmax, keeps all scores."""
+    """The rule of α-entmax, with an α for each row or for all; α = 1, softmax, keeps all scores.
+
+    `sink` is the score of each row's sink, or None.
+    """
 
     alpha: Any
+    sink: Any = None
+
+    def _with_sink(self, scores: Any) -> Any:
+        if self.sink is None:
+            return scores
+        return np.concatenate([scores, self.sink[:, None]], axis=1)
 
     def find(self, scores: Any) -> tuple[Any, Any]:
         """Bounds of the thresholds of rows of scores (r, n).
@@ -59,6 +70,7 @@ class EntmaxThreshold:
         Scores below the first get no weight, even if further scores join. Scores above the second
         get weight if none join; between the two rounding decides.
         """
+        scores = self._with_sink(scores)
         eps = float(np.finfo(scores.dtype).eps)
         p = ENTMAX.forward(scores, self.alpha).max(axis=-1).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -70,9 +82,10 @@ class EntmaxThreshold:
     def above(self, scores: Any, least: Any, most: Any) -> Any:
         """Which scores get weight, given these bounds, if the other scores are below `least`."""
         above = scores > most[:, None]
+        known = self._with_sink(scores)
         doubtful = ~above & (scores >= least[:, None]) & (scores > -np.inf)
         for row, column in zip(*np.nonzero(doubtful), strict=True):
-            z = scores[row].astype(np.float64)
+            z = known[row].astype(np.float64)
             larger = z[z > z[column]] - z[column]
             scale = np.broadcast_to(self.alpha, least.shape)[row] - 1
             with np.errstate(over="ignore"):

@@ -120,6 +120,7 @@ class Call:
         whether compiled kernels take these arrays
     query, key, value, mask : Heads
         the queries times the scale
+    has_sink : bool
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Call:
             and inputs.dtype in (np.float32, np.float64)
             and bool(choice.kernels())
         )
-        self.query = self.heads(inputs.query * inputs.dtype.type(setting.scale))
+        self.query = self.heads(scaled(inputs.query, setting.scale))
         self.key, self.value = self.heads(inputs.key), self.heads(inputs.value)
         self.mask = None if setting.mask is None else self._per_score(setting.mask)
         self._parameters = [
@@ -148,8 +149,18 @@ class Call:
             alpha = np.empty(inputs.batch)
             alpha[...] = setting.support_alpha
             self._alpha = alpha.reshape(self.n_heads)
+        self.has_sink = setting.sink is not None
         if weights is not None:
             self.weights, self._indptr = weights, to_host(weights.indptr)
+            if self.has_sink and weights.sink is None:
+                raise ValueError(
+                    "sink: expected weights of attention with a sink, got weights without"
+                )
+            self.has_sink = weights.sink is not None
+            if self.has_sink:
+                self._sink_weights = weights.sink.reshape(self.n_heads, self.t)
+        if setting.sink is not None:
+            self._sinks = np.broadcast_to(setting.sink[..., 0], inputs.batch).reshape(self.n_heads)
 
     def heads(self, array: Any) -> Heads:
         """An array of shape (…, n, features) as its matrices."""
@@ -224,11 +235,24 @@ class Call:
             x.scores(tile) if isinstance(x, Heads) else x[some] if getattr(x, "ndim", 0) else x
             for x in self._parameters
         )
-        return RowMapping(self.setting.mapping.record, values, self.setting.mapping.bounds)
+        sink = self._sinks[some, None] if self.setting.sink is not None else None
+        return replace(self.setting.mapping, values=values, sink=sink)
 
     def alpha(self, tile: Tile) -> Any:
         """The α of each of a tile's heads, for the kernels."""
         return self._alpha[tile.start : tile.stop]
+
+    def sink(self, tile: Tile) -> Any:
+        """The score of each head's sink, for the kernels; −∞ for none."""
+        if self.setting.sink is not None:
+            return self._sinks[tile.start : tile.stop]
+        return np.full(tile.shape[0], -np.inf, self.inputs.dtype)
+
+    def sink_weights(self, tile: Tile) -> Any:
+        """The weights of a tile's sinks; 0 for none."""
+        if self.has_sink:
+            return self._sink_weights[tile.start : tile.stop, tile.top : tile.bottom]
+        return self.zeros(*tile.shape[:2])
 
     def entries(self, start: int, stop: int) -> tuple[slice, Any]:
         """The entries of the rows from start to stop, and where the rows begin among them."""
@@ -243,15 +267,32 @@ class Call:
         if on_device(self.weights.indptr):
             indptr = self.weights.indptr[first : stop + 1] - entries.start
         data, indices = self.weights.data[entries], self.weights.indices[entries]
-        return AttentionWeights(tile.shape, data, indices, indptr), entries
+        sink = self.sink_weights(tile) if self.has_sink else None
+        return AttentionWeights(tile.shape, data, indices, indptr, sink), entries
 
     def spread(self, part: AttentionWeights) -> Any:
-        """All weights of a tile, zeros included."""
+        """All weights of a tile, zeros included, and those of sinks last."""
+        *shape, keys = part.shape
+        out = np.empty_like(part.data, shape=(*shape, keys + self.has_sink))
+        if self.has_sink:
+            out[..., keys] = part.sink
         if not self.has_kernels:
-            return part.to_dense()
-        out = np.empty(part.shape, part.data.dtype)
-        rows.rows_spread(part.data, part.indices, *edges(part), np.int64(0), out=out)
+            out[..., :keys] = part.to_dense()
+        else:
+            operands = part.data, part.indices, *edges(part), np.int64(0)
+            rows.rows_spread(*operands, out=out[..., :keys])
         return out
+
+    def dense_operands(self, tile: Tile, *more: Heads) -> tuple[Any, ...]:
+        """Key, value and further rows of keys; with a sink, they end with its row of zeros."""
+        arrays = tuple(x.keys(tile) for x in (self.key, self.value, *more))
+        if not self.has_sink:
+            return arrays
+        return tuple(np.concatenate([x, np.zeros_like(x[:, :1])], axis=1) for x in arrays)
+
+    def dense_mask(self, tile: Tile) -> Any:
+        """The mask that derivatives take."""
+        return None if self.has_sink else self.seen(tile)
 
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
         """First and last of the heads that make a tile, and whether few of their weights are zero.
@@ -282,6 +323,11 @@ class Call:
         threads.each(pieces, start, self._workers if self.has_kernels else 1)
 
 
+def scaled(query: Any, scale: Any) -> Any:
+    """Queries times a number or an array, in the dtype of the queries."""
+    return query * (scale if np.ndim(scale) else query.dtype.type(scale))
+
+
 def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
     call = Call(inputs, setting)
@@ -302,7 +348,9 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
             out[...], all_weights = dense.attention(*arrays, call.mapping(tile), call.seen(tile))
-            parts[i] = AttentionWeights.from_dense(all_weights) if keep else None
+            if keep:
+                sink = all_weights[..., -1] if call.has_sink else None
+                parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
 
         return run
 
@@ -310,7 +358,9 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
     output = output.reshape((*inputs.batch, *output.shape[1:]))
     if not keep:
         return output, None
-    parts = parts or [AttentionWeights.from_dense(call.zeros(0, call.s))]
+    if not parts:
+        sink = call.zeros(0) if call.has_sink else None
+        parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
     return output, AttentionWeights.joined(inputs.outer_shape, parts)
 
 
@@ -338,20 +388,26 @@ class _Kernels:
         columns = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
         all_weights = None
-        if call.setting.is_entmax and not (call.alpha(tile) == 1).all():
-            if call.mask is None:
+        sinks = None
+        if (call.setting.is_entmax or call.has_sink) and not (call.alpha(tile) == 1).all():
+            mask = None if call.mask is None else call.mask.scores(tile)
+            if not call.setting.is_entmax:
+                mask = call.mapping(tile).chosen(scores, call.seen(tile))
+            if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
-            else:
-                mask = call.mask.scores(tile)
-            ends = indptr[1:].reshape(heads, queries)
-            operands = scores, mask, call.visible(tile), call.alpha(tile)
-            rows.entmax_rows(*operands, out=(values, columns, ends))
+            ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
+            operands = scores, mask, call.visible(tile), call.alpha(tile), call.sink(tile)
+            rows.rows_entmax(*operands, out=(values, columns, ends, sinks))
         else:
-            all_weights = call.mapping(tile).forward(scores, call.seen(tile))
+            mapping = replace(call.mapping(tile), sink=None)
+            all_weights = mapping.forward(scores, call.seen(tile))
+            if call.has_sink:
+                sinks = _take_softmax_sink(all_weights, scores, call.sink(tile))
             flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
             pack(flat, values, columns, indptr[1:], 0)
         count = int(indptr[-1])
-        weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr)
+        sinks = sinks if call.has_sink else None
+        weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr, sinks)
         value, places = call.value.keys(tile), edges(weights)
         if weights.density <= DENSE:
             rows.rows_product(weights.data, weights.indices, *places, value, out=out)
@@ -363,24 +419,43 @@ class _Kernels:
         return weights
 
 
+def _take_softmax_sink(weights: Any, scores: Any, sink: Any) -> Any:
+    """Take a sink's weight from softmax of (h, m, n) scores, or of some of them, in place.
+
+    It is σ(s − log Σe^z), and log Σe^z = z_j − log p_j, read from the largest p_j.
+    """
+    at = weights.argmax(axis=-1)[..., None]
+    p, z = (np.take_along_axis(x, at, axis=-1) for x in (weights, scores))
+    with np.errstate(divide="ignore"):
+        total = np.where(p == 0, np.finfo(z.dtype).min, z - np.log(p))  # p is 0 without a key
+    above = sink[:, None, None] - total
+    weights *= 1 / (1 + np.exp(above))
+    return 1 / (1 + np.exp(-above[..., 0]))
+
+
 def attention_vjp(
     inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any
-) -> tuple[Any, Any, Any]:
-    """Gradients of query, key and value, of their shapes or of the full batch shape."""
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Gradients of query, key and value, of their shapes or of the full batch shape.
+
+    Then that of scale, of shape batch + (T,), or None for a number, and that of the sink, of the
+    batch shape, or None without one.
+    """
     call = Call(inputs, setting, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
     t, s, owners = call.t, call.s, call.n_heads // each
     g_query = call.zeros(call.n_heads, t, inputs.query.shape[-1])
     g_key = call.zeros(owners, s, inputs.key.shape[-1])
     g_value = call.zeros(owners, s, inputs.value.shape[-1])
-    g_scores = np.empty_like(weights.data)
+    g_scores, g_sink = np.empty_like(weights.data), call.zeros(call.n_heads, t)
 
     def sparse_tile(tile: Tile) -> None:
         part, entries = call.part(tile)
-        out = g_scores[entries], g_query[tile.start : tile.stop, tile.top : tile.bottom]
+        queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
+        out = g_scores[entries], g_query[queries], g_sink[queries]
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
-        factors = call.alpha(tile), np.float64(1)
-        rows.rows_entmax_vjp(part.data, part.indices, *edges(part), *arrays, *factors, out=out)
+        parameters = call.alpha(tile), call.sink_weights(tile)
+        rows.rows_vjp(part.data, part.indices, *edges(part), *arrays, *parameters, out=out)
 
     def sum_columns(first: int, stop: int, top: int, w: Any, x: Heads, out: Any) -> None:
         entries, indptr = call.entries(first * each * t, stop * each * t)
@@ -393,14 +468,17 @@ def attention_vjp(
 
     def dense_tiles(tiles: list[Tile]) -> None:
         for tile in tiles:
-            arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-            operands = *arrays, heads_g.queries(tile), call.mapping(tile), call.seen(tile)
+            arrays = call.query.queries(tile), *call.dense_operands(tile), heads_g.queries(tile)
+            operands = *arrays, call.mapping(tile), call.dense_mask(tile)
             part, _ = call.part(tile)
             gradients = dense.attention_vjp(call.spread(part), *operands)
-            g_query[tile.start : tile.stop, tile.top : tile.bottom] = gradients[0]
+            queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
+            g_query[queries] = gradients[0]
+            if call.has_sink:
+                g_sink[queries] = gradients[3][..., -1]
             for i in range(tile.start, tile.stop):
-                g_key[i // each, : tile.keys] += gradients[1][i - tile.start]
-                g_value[i // each, : tile.keys] += gradients[2][i - tile.start]
+                g_key[i // each, : tile.keys] += gradients[1][i - tile.start, : tile.keys]
+                g_value[i // each, : tile.keys] += gradients[2][i - tile.start, : tile.keys]
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
@@ -417,12 +495,19 @@ def attention_vjp(
         ]
     call.share(by_queries)
     call.share(by_keys)
-    g_query *= inputs.dtype.type(setting.scale)
-    full = (*inputs.batch, t, inputs.query.shape[-1])
+    g_query = g_query.reshape((*inputs.batch, t, inputs.query.shape[-1]))
+    g_scale = None
+    if np.ndim(setting.scale):
+        g_scale = np.einsum("...td,...td->...t", g_query, inputs.query)
+        g_query *= setting.scale
+    else:
+        g_query *= inputs.dtype.type(setting.scale)
     return (
-        g_query.reshape(full),
+        g_query,
         _shaped(g_key, inputs, inputs.key),
         _shaped(g_value, inputs, inputs.value),
+        g_scale,
+        g_sink.sum(axis=1).reshape(inputs.batch) if call.has_sink else None,
     )
 
 
@@ -441,30 +526,48 @@ def _heads_per_key(call: Call) -> int:
 
 
 def attention_jvp(
-    inputs: Inputs, setting: Setting, weights: AttentionWeights, tangents: tuple[Any, Any, Any]
+    inputs: Inputs,
+    setting: Setting,
+    weights: AttentionWeights,
+    tangents: tuple[Any, Any, Any],
+    d_scale: Any = None,
+    d_sink: Any = None,
 ) -> Any:
-    """The change of the output in a direction of query, key and value."""
+    """The change of the output in a direction of query, key, value, scale and sink.
+
+    That of the sink is of the batch shape.
+    """
     call = Call(inputs, setting, weights)
-    scale = inputs.dtype.type(setting.scale)
-    d_query, d_key, d_value = map(call.heads, (tangents[0] * scale, *tangents[1:]))
+    moved_query = scaled(tangents[0], setting.scale)
+    if d_scale is not None:
+        moved_query = moved_query + inputs.query * d_scale
+    d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))
+    if d_sink is None:
+        d_sink = np.zeros_like(inputs.query, shape=())
+    d_sink = np.broadcast_to(d_sink, inputs.batch).reshape(call.n_heads)
     output = call.zeros(call.n_heads, call.t, inputs.value.shape[-1])
 
     def run(tile: Tile, is_dense: bool) -> None:
         part, _ = call.part(tile)
         out = output[tile.start : tile.stop, tile.top : tile.bottom]
-        query, key, value = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-        moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
+        query, d_sinks = call.query.queries(tile), d_sink[tile.start : tile.stop]
         if is_dense:
-            operands = query, key, value, moved, call.mapping(tile), call.seen(tile)
-            out[...] = dense.attention_jvp(call.spread(part), *operands)
+            key, value, *rest = call.dense_operands(tile, d_key, d_value)
+            tangents = d_query.queries(tile), rest[0], rest[1]
+            setting = call.mapping(tile), call.dense_mask(tile)
+            sinks = d_sinks[:, None] if call.has_sink else None
+            arrays = call.spread(part), query, key, value, tangents
+            out[...] = dense.attention_jvp(*arrays, *setting, sinks)
             return
+        key, value = call.key.keys(tile), call.value.keys(tile)
+        moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
         places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
         rows.rows_dots(part.indices, *places, moved[0], key, out=first)
         rows.rows_dots(part.indices, *places, query, moved[1], out=second)
         first += second
-        operands = part.data, first, *places, call.alpha(tile), np.float64(1)
-        rows.rows_entmax_jvp(*operands, out=d_weights)
+        operands = part.data, first, *places, call.alpha(tile), call.sink_weights(tile), d_sinks
+        rows.rows_jvp(*operands, out=d_weights)
         rows.rows_product(d_weights, part.indices, *places, value, out=out)
         more = np.empty_like(out)
         rows.rows_product(part.data, part.indices, *places, moved[2], out=more)
@@ -483,17 +586,18 @@ def attention_vjp_alpha(inputs: Inputs, setting: Setting, weights: AttentionWeig
     def run(tile: Tile, is_dense: bool) -> None:
         part, _ = call.part(tile)
         out = each[tile.start : tile.stop, tile.top : tile.bottom]
-        arrays = heads_g.queries(tile), call.value.keys(tile)
         if is_dense:
             mapping = call.mapping(tile)
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
-            weights = call.spread(part)
-            out[:, 0] = dense.attention_vjp_alpha(weights, arrays[1], arrays[0], mapping)[:, 0]
+            operands = call.dense_operands(tile)[1], heads_g.queries(tile), mapping
+            out[:, 0] = dense.attention_vjp_alpha(call.spread(part), *operands)[:, 0]
             return
+        arrays = heads_g.queries(tile), call.value.keys(tile)
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)
-        rows.rows_entmax_vjp_alpha(part.data, dots, *edges(part), call.alpha(tile), out=out)
+        parameters = call.alpha(tile), call.sink_weights(tile)
+        rows.rows_vjp_alpha(part.data, dots, *edges(part), *parameters, out=out)
 
     call.over_tiles(run)
     return each.sum(axis=1).reshape(inputs.batch)

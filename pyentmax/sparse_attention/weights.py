@@ -22,7 +22,7 @@ class AttentionWeights:
     `indices`, which rise.
 
     A query that sees no key has an empty row. One with a NaN among its scores has a NaN for every
-    key that it may see.
+    key that it may see. A row sums to 1; with a sink, to 1 minus the sink's weight.
 
     Attributes
     ----------
@@ -34,6 +34,8 @@ class AttentionWeights:
         the key of each
     indptr : array of int64, of length batch · T + 1
         where each row begins
+    sink : array of shape batch + (T,), or None
+        the weight of each query's sink; None without one
 
     Examples
     --------
@@ -51,32 +53,37 @@ class AttentionWeights:
     data: Any
     indices: Any
     indptr: Any
+    sink: Any = None
 
     @classmethod
-    def from_dense(cls, dense: Any) -> AttentionWeights:
+    def from_dense(cls, dense: Any, sink: Any = None) -> AttentionWeights:
         """Keep what is not zero of an array of shape batch + (T, S)."""
         rows = dense.reshape(math.prod(dense.shape[:-1]), dense.shape[-1])
         row, column = np.nonzero(rows)
         indptr = _indptr(np.sum(rows != 0, axis=-1))
-        return cls(dense.shape, rows[row, column], column.astype(np.int32), indptr)
+        return cls(dense.shape, rows[row, column], column.astype(np.int32), indptr, sink)
 
     @classmethod
     def joined(cls, shape: tuple[int, ...], parts: list[AttentionWeights]) -> AttentionWeights:
         """Weights of all rows from those of some rows after the other, at least one."""
+        sink = parts[0].sink
+        if sink is not None:
+            sink = np.concatenate([part.sink.ravel() for part in parts]).reshape(shape[:-1])
         if len(parts) == 1:
-            return cls(shape, parts[0].data, parts[0].indices, parts[0].indptr)
+            return cls(shape, parts[0].data, parts[0].indices, parts[0].indptr, sink)
         data, indices, counts = (
             np.concatenate(arrays)
             for arrays in zip(
                 *((part.data, part.indices, np.diff(part.indptr)) for part in parts), strict=True
             )
         )
-        return cls(shape, data, indices, _indptr(counts))
+        return cls(shape, data, indices, _indptr(counts), sink)
 
     def copy(self) -> AttentionWeights:
         """The weights in arrays of their own."""
         parts = self.data.copy(), self.indices.copy(), self.indptr.copy()
-        return AttentionWeights(self.shape, *parts)
+        sink = None if self.sink is None else self.sink.copy()
+        return AttentionWeights(self.shape, *parts, sink)
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -97,7 +104,8 @@ class AttentionWeights:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return int(self.data.nbytes + self.indices.nbytes + self.indptr.nbytes)
+        arrays = self.data, self.indices, self.indptr, self.sink
+        return sum(int(array.nbytes) for array in arrays if array is not None)
 
     def to_dense(self) -> Any:
         """All weights, zeros included, as an array of shape batch + (T, S)."""

@@ -37,6 +37,20 @@ def test_alpha_gets_its_gradient(alpha: Any) -> None:
     assert_gradients(attention, *arrays, np.array(alpha), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("constant", [{}, {"sink": 0.2}, {"scale": np.array([0.5, 2, 1, 0])}])
+def test_scale_and_sink_get_their_gradients(constant: dict[str, Any]) -> None:
+    arrays = normal(3, 2, 4, 3), normal(3, 2, 5, 3, seed=1), normal(3, 2, 5, 2, seed=2)
+    moving = {"scale": np.array([[0.5], [1.5]]), "sink": np.array([0.3, -0.2])}
+    names = [name for name in moving if name not in constant]
+
+    def function(query: Any, key: Any, value: Any, alpha: Any, *more: Any) -> Tensor:
+        named = dict(zip(names, more, strict=True))
+        return attention(query, key, value, alpha, **named, **constant)
+
+    arrays = *arrays, np.array(1.4), *(moving[name] for name in names)
+    assert_gradients(function, *arrays, rtol=1e-5, atol=1e-7)
+
+
 def test_constant_alpha_gets_no_gradient() -> None:
     x = Tensor(normal(2, 4, 3).astype(np.float32), requires_grad=True)
     alpha = Tensor(np.array([1.3, 1.7], np.float32))

@@ -14,7 +14,7 @@ BASELINE = list(_cpu.BUILDS)[-1]
 KERNELS_OF_ROWS = [
     name
     for name in _cpu.BUILDS[BASELINE]
-    if not name.startswith(("rows_", "columns_")) and name != "entmax_rows"
+    if not name.startswith(("rows_", "columns_"))
 ]
 
 

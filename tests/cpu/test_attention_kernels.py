@@ -18,13 +18,13 @@ _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 BUILDS = list(_cpu.BUILDS)
 NAMES = [
-    "entmax_rows",
+    "rows_entmax",
     "rows_dots",
     "rows_product",
     "columns_product",
-    "rows_entmax_jvp",
-    "rows_entmax_vjp",
-    "rows_entmax_vjp_alpha",
+    "rows_jvp",
+    "rows_vjp",
+    "rows_vjp_alpha",
     "rows_spread",
     "rows_page_scores",
 ]
@@ -61,19 +61,22 @@ def compressed_entmax(rng: np.random.Generator, dtype: Any, alpha: float) -> np.
 def calls(name: str, dtype: Any) -> Any:
     """Operands and empty results for a kernel."""
     rng = np.random.default_rng(2)
-    if name == "entmax_rows":
+    if name == "rows_entmax":
         z = scores(rng, dtype)
         mask = rng.random(z.shape) < 0.9
         mask[1, 4] = False
         visible = np.array([N, 7, 1, 300, 256])
         for alpha in ([1.5, 2], [1.2, 1.9], [1, 2.5], [np.inf, 1.5]):
             results = (
-                np.zeros(z.size + 16, dtype),
-                np.zeros(z.size + 16, np.int32),
+                np.zeros(z.size + 32, dtype),
+                np.zeros(z.size + 32, np.int32),
                 np.zeros((HEADS, M), np.int64),
+                np.zeros((HEADS, M), dtype),
             )
-            yield (z, mask, visible, np.array(alpha, float)), results
-            yield (z, np.broadcast_to(True, z.shape), np.full(M, N), np.array(alpha)), results
+            alphas, everywhere = np.array(alpha, float), np.broadcast_to(True, z.shape)
+            for sink in np.array([[-np.inf, 0.5], [20, -np.inf]], dtype):
+                yield (z, mask, visible, alphas, sink), results
+                yield (z, everywhere, np.full(M, N), alphas, sink), results
         return
     if name == "rows_page_scores":
         for width, size in [(1, 1), (3, 16), (50, 64), (64, 100), (8, 147)]:
@@ -89,22 +92,23 @@ def calls(name: str, dtype: Any) -> Any:
         return
     for alpha in (1.0, 1.33, 1.5, 2.0, 3.0):
         w, columns, starts, ends = rows(dtype, alpha)
-        if name == "rows_entmax_vjp":
+        sinks = np.where(np.arange(M) % 2, 0, rng.random((HEADS, M))).astype(dtype)
+        if name == "rows_vjp":
             for e, d in ((64, 50), (3, 1)):
                 g, v, k = (
                     rng.standard_normal((HEADS, *shape)).astype(dtype)
                     for shape in ((M, e), (N, e), (N, d))
                 )
                 operands = w, columns, starts, ends, g, v, k, np.full(HEADS, alpha)
-                out = np.zeros_like(w), np.zeros((HEADS, M, d), dtype)
-                yield (*operands, np.float64(0.3)), out
-        if name in ("rows_entmax_jvp", "rows_entmax_vjp_alpha"):
+                out = np.zeros_like(w), np.zeros((HEADS, M, d), dtype), np.zeros_like(sinks)
+                yield (*operands, sinks), out
+        if name in ("rows_jvp", "rows_vjp_alpha"):
             v = rng.standard_normal(w.shape).astype(dtype)
             alphas = np.full(HEADS, alpha)
-            if name == "rows_entmax_jvp":
-                yield (w, v, starts, ends, alphas, np.float64(0.3)), np.zeros_like(w)
+            if name == "rows_jvp":
+                yield (w, v, starts, ends, alphas, sinks, v[:HEADS]), np.zeros_like(w)
             else:
-                yield (w, v, starts, ends, alphas), np.zeros((HEADS, M), dtype)
+                yield (w, v, starts, ends, alphas, sinks), np.zeros((HEADS, M), dtype)
     for width in WIDTHS:
         x = rng.standard_normal((HEADS, M, width)).astype(dtype)
         y = rng.standard_normal((HEADS, N, width)).astype(dtype)
@@ -125,9 +129,9 @@ def calls(name: str, dtype: Any) -> Any:
 def results(function: Any, operands: Any, out: Any) -> list[np.ndarray]:
     out = tuple(x.copy() for x in (out if isinstance(out, tuple) else (out,)))
     function(*operands, out=out if len(out) > 1 else out[0])
-    if len(out) == 3:  # what lies behind the last end means nothing
-        count = out[2].flat[-1]
-        return [out[0][:count], out[1][:count], out[2]]
+    if len(out) > 2 and out[2].dtype == np.int64:
+        count = out[2].flat[-1]  # what lies behind the last end means nothing
+        return [out[0][:count], out[1][:count], *out[2:]]
     return list(out)
 
 
@@ -137,8 +141,9 @@ def test_a_kernel_computes_what_its_twin_does(name: str, dtype: Any) -> None:
     for operands, out in calls(name, dtype):
         found = results(_cpu.BUILDS[BUILDS[0]][name], operands, out)
         expected = results(getattr(compressed_rows, name).reference, operands, out)
-        if name == "entmax_rows":  # in all entries, as one may be at the threshold
+        if name == "rows_entmax":  # in all entries, as one may be at the threshold
             dense = []
+            np.testing.assert_allclose(found.pop(), expected.pop(), rtol=0, atol=ROOM[dtype])
             for values, columns, ends in (found, expected):
                 sizes = np.diff(ends.ravel(), prepend=0)
                 dense.append(np.zeros((HEADS * M, N)))
@@ -166,10 +171,15 @@ def test_every_build_gives_the_same_bits(build: str, name: str, dtype: Any) -> N
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_non_zeros_are_those_of_the_mapping(dtype: Any) -> None:
-    for (z, mask, visible, alpha), out in calls("entmax_rows", dtype):
-        values, columns, ends = results(_cpu.entmax_rows, (z, mask, visible, alpha), out)
-        seen = mask & (np.arange(N) < visible[:, None])
-        p = _cpu.entmax(z, seen, np.broadcast_to(alpha[:, None], z.shape[:-1]))
+    for (z, mask, visible, alpha, sink), out in calls("rows_entmax", dtype):
+        operands = z, mask, visible, alpha, sink
+        values, columns, ends, sinks = results(_cpu.rows_entmax, operands, out)
+        last = np.broadcast_to(sink[:, None, None], (*z.shape[:-1], 1))
+        seen = np.append(mask & (np.arange(N) < visible[:, None]), last > -np.inf, axis=-1)
+        longer = np.append(z, last, axis=-1)
+        p = _cpu.entmax(longer, seen, np.broadcast_to(alpha[:, None], z.shape[:-1]))
+        np.testing.assert_allclose(sinks, p[..., -1], rtol=0, atol=16 * np.finfo(dtype).eps)
+        p = p[..., :-1]
         starts = np.append(0, ends.ravel()[:-1]).reshape(ends.shape)
         dense = np.zeros_like(p)
         _cpu.rows_spread(values, columns, starts, ends, np.int64(0), out=dense)
@@ -185,11 +195,11 @@ z = np.random.default_rng(0).standard_normal((1, size, keys)).astype(np.float32)
 visible = np.arange(size)
 seen = np.arange(keys) < visible[:, None]
 for alpha in (1.0, 3.0):
-    out = [np.empty(z.size + 16, dtype) for dtype in (np.float32, np.int32)]
-    for _ in range(20):
-        values, columns, ends = _cpu.entmax_rows(
-            z, seen[None], visible, [alpha], out=(*out, np.empty((1, size), np.int64))
-        )
+    out = [np.empty(z.size + 17, dtype) for dtype in (np.float32, np.int32)]
+    out += [np.empty((1, size), dtype) for dtype in (np.int64, np.float32)]
+    for sink in [-np.inf] * 10 + [-9.0] * 10 + [-np.inf]:
+        _cpu.rows_entmax(z, seen[None], visible, [alpha], np.float32([sink]), out=tuple(out))
+    values, columns, ends, _ = out
     rows = np.repeat(np.arange(size), np.diff(ends[0], prepend=0))
     dense = np.zeros_like(z[0])
     dense[rows, columns[: len(rows)]] = values[: len(rows)]
@@ -216,9 +226,9 @@ def test_a_row_with_a_nan_has_one_wherever_it_sees() -> None:
     z[0, 1, 2], z[0, 2, 4] = np.nan, np.inf
     mask = np.ones(z.shape, bool)
     mask[0, 1, 0] = False
-    out = np.zeros(31), np.zeros(31, np.int32), np.zeros((1, 3), np.int64)
-    operands = z, mask, np.array([2, 4, 4]), np.array([1.5])
-    values, columns, ends = results(_cpu.entmax_rows, operands, out)
+    out = np.zeros(32), np.zeros(32, np.int32), np.zeros((1, 3), np.int64), np.zeros((1, 3))
+    operands = z, mask, np.array([2, 4, 4]), np.array([1.5]), np.array([-np.inf])
+    values, columns, ends, _ = results(_cpu.rows_entmax, operands, out)
     assert ends.tolist() == [[2, 5, 9]]
     assert columns.tolist() == [0, 1, 1, 2, 3, 0, 1, 2, 3]
     np.testing.assert_array_equal(values, [0.5, 0.5, *[np.nan] * 3, *[0.25] * 4])
@@ -262,16 +272,16 @@ def test_rows_that_lie_outside_are_an_error(build: str, fault: str) -> None:
         "rows_dots": ((columns, starts, ends, x, y), np.zeros(len(w))),
         "rows_product": ((w, columns, starts, ends, y), x),
         "columns_product": ((w, columns, starts, ends, x, first), y),
-        "rows_entmax_jvp": ((w, w, starts, ends, alpha, 1.0), np.zeros(len(w))),
-        "rows_entmax_vjp": (
-            (w, columns, starts, ends, x, y, y, alpha, 1.0),
-            (np.zeros(len(w)), x.copy()),
+        "rows_jvp": ((w, w, starts, ends, alpha, x[..., 0], alpha), np.zeros(len(w))),
+        "rows_vjp": (
+            (w, columns, starts, ends, x, y, y, alpha, x[..., 0]),
+            (np.zeros(len(w)), x.copy(), x[..., 0].copy()),
         ),
-        "rows_entmax_vjp_alpha": ((w, w, starts, ends, alpha), np.zeros((HEADS, M))),
+        "rows_vjp_alpha": ((w, w, starts, ends, alpha, x[..., 0]), np.zeros((HEADS, M))),
         "rows_spread": ((w, columns, starts, ends, first), np.zeros((HEADS, M, N))),
     }
     for name, (operands, out) in attempts.items():
-        if "column" in fault and name in ("rows_entmax_jvp", "rows_entmax_vjp_alpha"):
+        if "column" in fault and name in ("rows_jvp", "rows_vjp_alpha"):
             continue  # which look at no columns
         if "a column" in fault and name in ("columns_product", "rows_spread"):
             continue  # which look at those of a block only
@@ -288,6 +298,7 @@ def test_columns_that_do_not_rise_are_an_error() -> None:
 
 def test_results_without_room_for_all_entries_are_an_error() -> None:
     z = np.zeros((1, 2, 40))
-    out = np.zeros(80), np.zeros(80, np.int32), np.zeros((1, 2), np.int64)
+    out = np.zeros(96), np.zeros(96, np.int32), np.zeros((1, 2), np.int64), np.zeros((1, 2))
+    operands = z, z == 0, np.array([40, 40]), np.array([1.5]), np.array([0.0])
     with pytest.raises(ValueError, match="room for all entries"):
-        _cpu.entmax_rows(z, z == 0, np.array([40, 40]), np.array([1.5]), out=out)
+        _cpu.rows_entmax(*operands, out=out)

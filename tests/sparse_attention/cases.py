@@ -44,6 +44,15 @@ def visible(case: Case, batch: tuple[int, ...]) -> np.ndarray:
     return seen
 
 
+def with_sink(scores: np.ndarray, sink: float, name: str, parameters: list[Any]) -> np.ndarray:
+    """The weights of a row of scores, and behind them that of a sink."""
+    if name.startswith("topk"):  # the sink takes none of the k places
+        (k,) = parameters
+        scores = np.where(scores >= np.sort(scores)[-k:][0], scores, -np.inf)
+        name, parameters = name.removeprefix("topk_"), []
+    return MAPPINGS[name].forward.reference(np.append(scores, sink), *parameters)
+
+
 def one_by_one(case: Case, batch: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Output and weights in float64, each query by itself, with no key but those it sees."""
     query, key, value = (spread_heads(np.asarray(x, np.float64), batch) for x in case.arrays)
@@ -51,6 +60,8 @@ def one_by_one(case: Case, batch: tuple[int, ...]) -> tuple[np.ndarray, np.ndarr
     record = MAPPINGS[case.options.get("mapping") or "entmax"]
     scale = case.options.get("scale")
     scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scale = np.broadcast_to(scale, query.shape[:-1])
+    sink = np.broadcast_to(case.options.get("sink", -np.inf), batch)
     seen = visible(case, batch)
     weights, output = np.zeros(seen.shape), np.zeros((*seen.shape[:-1], value.shape[-1]))
     for row in np.ndindex(seen.shape[:-1]):
@@ -59,8 +70,8 @@ def one_by_one(case: Case, batch: tuple[int, ...]) -> tuple[np.ndarray, np.ndarr
             parameters = [
                 alpha[head] if name == "alpha" else case.options[name] for name in record.parameters
             ]
-            scores = scale * key[head][keys] @ query[row]
-            weights[row][keys] = record.forward.reference(scores, *parameters)
+            scores = scale[row] * key[head][keys] @ query[row]
+            weights[row][keys] = with_sink(scores, sink[head], record.name, parameters)[:-1]
             output[row] = weights[row][keys] @ value[head][keys]
     return output, weights
 
@@ -99,4 +110,12 @@ def random_case(seed: int, dtype: Any = np.float64) -> tuple[Case, tuple[int, ..
     alpha: Any = float(rng.choice([1, 1.01, 1.33, 1.5, 1.75, 2, 2.5]))
     if batch and rng.random() < 0.5:
         alpha = rng.choice([1, 1.25, 1.5, 2], batch[-1])
+    if rng.random() < 0.5:
+        options["sink"] = normal(rng, batch[-1:] if rng.random() < 0.5 else ())
+    if rng.random() < 0.3:
+        options["scale"] = (
+            rng.random((*batch, 1)) if batch and rng.random() < 0.5 else rng.random(t)
+        )
+    mapping = rng.choice(["topk_softmax", "topk_sparsemax", *[""] * 6])
+    options |= {"mapping": mapping, "k": int(rng.integers(1, 9))} if mapping else {}
     return Case(*arrays, alpha, options), batch

@@ -38,6 +38,9 @@ def test_each_query_matches_single_query_attention(seed: int) -> None:
     assert (weights.data != 0).all()
     np.testing.assert_array_equal(weights.support_sizes, (dense != 0).sum(-1))
     assert weights.density == (dense != 0).mean()
+    assert (weights.sink is None) == ("sink" not in case.options)
+    if weights.sink is not None:  # it takes the rest, also of a query that sees no key
+        np.testing.assert_allclose(weights.sink, 1 - dense.sum(-1), rtol=0, atol=ROOM[np.float64])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -97,6 +100,29 @@ DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]
     "norm": ((3, 3), (6, 3), {"mapping": "normmax"}),
     "softmax": ((3, 3), (6, 3), {"mapping": "softmax"}),
     "entmax15": ((3, 3), (6, 3), {"mapping": "entmax15"}),
+    "scale": ((2, 5, 3), (2, 7, 3), {"scale": np.array(0.7)}),
+    "scale per head": ((2, 5, 3), (1, 7, 3), {"scale": np.array([[0.3], [2.0]])}),
+    "scale per query": ((2, 5, 3), (2, 5, 3), {"scale": np.arange(5) / 4, "causal": True}),
+    "scale of shared queries": ((3, 3), (2, 5, 3), {"scale": np.array([[0.5, 1, 2], [0, 1, 3]])}),
+    "sink": ((5, 3), (7, 3), {"sink": np.array(0.3)}),
+    "sink of few weights": ((5, 3), (7, 3), {"sink": np.array(1.0), "scale": 9.0, "alpha": 1.7}),
+    "sink per head": ((4, 3, 3), (2, 4, 3), {"sink": np.arange(4) / 3, "alpha": 1.2}),
+    "sink per batch": ((2, 2, 3, 3), (2, 1, 4, 3), {"sink": np.array([[0.5], [0.1]])}),
+    "sink, masked": ((5, 3), (7, 3), {"sink": np.array(0.1), "mask": np.arange(7) < 3}),
+    "sink, causal": (
+        (2, 5, 3),
+        (2, 5, 3),
+        {"sink": np.array([-1.0, 0.4]), "causal": True, "offset": -1, "scale": np.ones((2, 1))},
+    ),
+    "sink, softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "softmax"}),
+    "sink, sparsemax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "sparsemax"}),
+    "sink, steep": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 2.5}),
+    "sink, top-k": ((3, 3), (9, 3), {"sink": np.array(0.3), "mapping": "topk_softmax", "k": 3}),
+    "sink, sparse top-k": (
+        (3, 3),
+        (9, 3),
+        {"sink": np.array(0.3), "mapping": "topk_sparsemax", "k": 4},
+    ),
 }
 
 
@@ -105,44 +131,49 @@ def test_gradients_match_finite_differences(name: str) -> None:
     rng = np.random.default_rng(3)
     q_shape, k_shape, options = DIFFERENTIATED[name]
     arrays = [normal(rng, q_shape), normal(rng, k_shape), normal(rng, (*k_shape[:-1], 2))]
+    names = [name for name in ("scale", "sink") if isinstance(options.get(name), np.ndarray)]
+    more = [options[name].astype(float) for name in names]
 
-    def function(*arrays: Any) -> Any:
-        return attention(*arrays, **options)
+    def function(query: Any, key: Any, value: Any, *more: Any) -> Any:
+        return attention(query, key, value, **options | dict(zip(names, more, strict=True)))
 
     output, weights = attention(*arrays, return_weights=True, **options)
     g = normal(rng, output.shape)
-    expected = gradients_by_difference(function, arrays, g)
+    expected = gradients_by_difference(function, arrays + more, g)
     found = attention_vjp(weights, *arrays, g, **options)
     for gradient, difference in zip(found, expected, strict=True):
         np.testing.assert_allclose(gradient, difference, rtol=0, atol=1e-7)  # step² and ε/step
 
-    tangents = [normal(rng, a.shape) for a in arrays]
-    along = attention_jvp(weights, *arrays, *tangents, **options)
+    tangents = [normal(rng, a.shape) for a in arrays + more]
+    moved = {f"d_{name}": x for name, x in zip(names, tangents[3:], strict=True)}
+    along = attention_jvp(weights, *arrays, *tangents[:3], **moved, **options)
     product = sum(np.sum(a * b) for a, b in zip(found, tangents, strict=True))
     np.testing.assert_allclose(np.sum(along * g), product, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("sink", [None, 0.3])
 @pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0, [1.25, 1.5, 1.75, 2.0], [[1.4], [1.6]]])
-def test_alpha_gradient_matches_finite_differences(alpha: Any) -> None:
+def test_alpha_gradient_matches_finite_differences(alpha: Any, sink: float | None) -> None:
     rng = np.random.default_rng(4)
     alpha = np.array(alpha)
     query, key, value = normal(rng, (2, 4, 3, 5)), normal(rng, (2, 2, 6, 5)), normal(rng, (6, 3))
-    output, weights = attention(query, key, value, alpha, return_weights=True)
+    output, weights = attention(query, key, value, alpha, sink=sink, return_weights=True)
     g = normal(rng, output.shape)
     found = attention_vjp_alpha(weights, value, g, alpha)
     assert np.shape(found) == alpha.shape
     step = 1e-6
+
+    def loss(alpha: Any) -> Any:
+        return np.sum(g * attention(query, key, value, alpha, sink=sink))
+
     for index in np.ndindex(alpha.shape):
         moved = np.zeros(alpha.shape)
         moved[index] = step
         if alpha[index] == 1:  # from above alone
-            values = [
-                np.sum(g * attention(query, key, value, alpha + n * moved)) for n in (0, 1, 2)
-            ]
+            values = [loss(alpha + n * moved) for n in (0, 1, 2)]
             expected = (4 * values[1] - values[2] - 3 * values[0]) / (2 * step)
         else:
-            up = np.sum(g * attention(query, key, value, alpha + moved))
-            expected = (up - np.sum(g * attention(query, key, value, alpha - moved))) / (2 * step)
+            expected = (loss(alpha + moved) - loss(alpha - moved)) / (2 * step)
         np.testing.assert_allclose(np.asarray(found)[index], expected, rtol=1e-5, atol=1e-7)
 
 
@@ -189,6 +220,39 @@ def test_negative_offset_hides_all_keys(mapping: str | None) -> None:
     assert not weights.support_sizes.any()
     for gradient in attention_vjp(weights, x, x, x, x, **options):
         assert not gradient.any()
+
+
+def test_softmax_with_sink_0_is_softmax_plus_one() -> None:
+    query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
+    e = np.exp(query @ key.T)
+    expected = e / (1 + e.sum(axis=-1, keepdims=True)) @ value
+    output = attention(query, key, value, 1, scale=1, sink=0)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[np.float64])
+    without = attention(query, key, value, 1, scale=1)
+    np.testing.assert_array_equal(attention(query, key, value, 1, scale=1, sink=-np.inf), without)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2, 3.0])
+def test_large_sink_takes_all_weight(alpha: float) -> None:
+    x = normal(RNG, (2, 70, 3))
+    options = {"sink": np.array([1e6, -1e6]), "causal": True, "offset": -3}
+    output, weights = attention(x, x, x, alpha, return_weights=True, **options)
+    assert not output[0].any()
+    np.testing.assert_array_equal(weights.support_sizes[0], 0)
+    np.testing.assert_array_equal(weights.sink[:, :3], 1)  # queries without a key
+    np.testing.assert_array_equal(weights.sink[1, 3:], 0)
+    gradients = attention_vjp(weights, x, x, x, x, alpha, **options)
+    assert not gradients[-1].any()
+    expected = attention_vjp(weights, x, x, x, x, alpha, causal=True, offset=-3)
+    for gradient, other in zip(gradients, expected, strict=False):
+        np.testing.assert_array_equal(gradient, other)
+
+
+def test_nan_sink_spoils_its_head_alone() -> None:
+    x = normal(RNG, (2, 5, 3))
+    output, weights = attention(x, x, x, sink=np.array([np.nan, 0.5]), return_weights=True)
+    np.testing.assert_array_equal(np.isnan(output).any(axis=(-1, -2)), [True, False])
+    np.testing.assert_array_equal(np.isnan(weights.sink).all(axis=-1), [True, False])
 
 
 def test_nan_spoils_only_queries_that_see_it() -> None:
@@ -318,6 +382,15 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (ValueError, r"offset shifts the causal mask", lambda: attention(X, X, X, offset=3)),
         (TypeError, r"offset must be a whole", lambda: attention(X, X, X, causal=True, offset=1.5)),
         (ValueError, r"scale must be finite", lambda: attention(X, X, X, scale=np.inf)),
+        (ValueError, r"scale of shape \(4,\)", lambda: attention(X, X, X, scale=np.ones(4))),
+        (ValueError, r"sink of shape \(3,\)", lambda: attention(X, X, X, sink=np.ones(3))),
+        (TypeError, r"sink must hold real numbers", lambda: attention(X, X, X, sink=1j)),
+        (
+            ValueError,
+            r"sink: expected α-entmax, .* got fusedmax",
+            lambda: attention(X, X, X, mapping="fusedmax", strength=1, sink=0),
+        ),
+        (ValueError, r"got weights without", lambda: attention_vjp(WEIGHTS, X, X, X, X, sink=0)),
         (ValueError, r"mapping must be one of", lambda: attention(X, X, X, mapping="entmax2")),
         (
             TypeError,

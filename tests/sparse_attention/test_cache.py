@@ -25,6 +25,10 @@ SPARSE: list[dict[str, Any]] = [
     {"mapping": "entmax15"},
     {"mapping": "topk_softmax", "k": 4},
     {"mapping": "topk_sparsemax", "k": 4},
+    {"alpha": 1.5, "sink": 1.0},
+    {"alpha": 1.2, "sink": -1.0, "scale": np.array(0.5)},
+    {"mapping": "topk_softmax", "k": 4, "sink": 0.5},
+    {"mapping": "topk_sparsemax", "k": 4, "sink": 0.5},
 ]
 DENSE: list[dict[str, Any]] = [
     {"alpha": 1},
@@ -70,6 +74,7 @@ def assert_same_bits(found: Any, expected: Any) -> None:
         one, other = (getattr(r.weights, name) for r in (report, all_report))
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
+    np.testing.assert_array_equal(report.weights.sink, all_report.weights.sink)
 
 
 @given(
@@ -146,6 +151,7 @@ def test_parameters_may_be_per_head() -> None:
     cache = filled(key, key, 16, [300])
     for options in (
         {"alpha": np.array([1.2, 1.5, 2, 1])},
+        {"alpha": 1.3, "sink": np.array([-1, 0, 1, 2.0]), "scale": np.array([[1], [1], [2], [2]])},
         {"mapping": "topk_softmax", "k": np.array([1, 3, 500, 2])},
     ):
         output, report = cache.attend(query, **options)
@@ -155,6 +161,23 @@ def test_parameters_may_be_per_head() -> None:
         assert_same_bits((output, report), without_skipping(cache, query, **options))
     assert (report.visited[2] == report.pages).all()  # there are not 500
     assert (report.visited[0] < report.pages).all()
+
+
+def test_higher_sinks_skip_more_pages() -> None:
+    rng = np.random.default_rng(3)
+    key = clustered(rng, (4096, 16), 32, 0.05)
+    query = rng.standard_normal((5, 16))
+    cache, skipped = filled(key, key, 32, [4096]), []
+    for sink in (-np.inf, 0.0, 2.0, 4.0, 1e6):
+        output, report = cache.attend(query, 1.5, sink=sink)
+        expected, weights = pe.attention(query, key, key, 1.5, sink=sink, return_weights=True)
+        np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(report.weights.sink, weights.sink, rtol=0, atol=1e-12)
+        skipped.append(report.skipped)
+    assert sorted(skipped) == skipped
+    assert skipped[0] < skipped[-1] == 1
+    for sink in (np.inf, np.nan):
+        assert np.isnan(cache.attend(query, 1.5, sink=sink)[0]).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

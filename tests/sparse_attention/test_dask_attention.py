@@ -29,6 +29,7 @@ MASK = RNG.random((2, 1, 5, 7)) < 0.6
         {"alpha": [1.2, 1.5, 1.7, 2.0]},
         {"alpha": 2.0, "causal": True, "offset": 2},
         {"mapping": "topk_softmax", "k": 3},
+        {"sink": [0.1, 0.2, 0.3, 0.4], "scale": np.arange(20).reshape(4, 5) / 20},
         {"mapping": "csparsemax", "upper": np.full(7, 0.4)},
         {"mask": MASK},
         {"mask": MASK[0, 0, 0]},
