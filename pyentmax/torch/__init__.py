@@ -21,6 +21,9 @@ except ImportError as error:
 
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
 from pyentmax.torch import entmax as _entmax_package
+from pyentmax.torch.entmax import activations as _activations
+from pyentmax.torch.entmax import losses as _losses
+from pyentmax.torch.entmax import root_finding as _root_finding
 from pyentmax.torch.functions import (
     LOSS_FUNCTIONS,
     MAPPING_FUNCTIONS,
@@ -31,9 +34,13 @@ from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_v
 from pyentmax.torch.sparse_attention import attention
 
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
-# `import pyentmax.torch.entmax as entmax` gives the function: it has the module's names, too.
+# `import pyentmax.torch.entmax as entmax` gives the function: it has the package's names, too, and
+# what Python asks of a package, for `from entmax.losses import …` once it is sys.modules["entmax"].
 vars(MAPPING_FUNCTIONS["entmax"]).update(
-    {name: getattr(_entmax_package, name) for name in _entmax_package.__all__}
+    {n: getattr(_entmax_package, n) for n in (*_entmax_package.__all__, "__path__", "__spec__")},
+    activations=_activations,
+    losses=_losses,
+    root_finding=_root_finding,
 )
 
 __all__ = [

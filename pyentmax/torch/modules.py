@@ -21,6 +21,8 @@ from pyentmax.torch.sparse_attention import attention, attention_parameter, chec
 class Settings(nn.Module):
     """A module with settings for a function, as its attributes."""
 
+    __call__: Callable[..., Tensor]
+
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
         self._names = tuple(settings)
@@ -74,17 +76,13 @@ class LossModule(FunctionModule):
 
 
 def module_class(
-    base: type,
-    name: str,
-    function: Callable[..., Tensor],
-    settings: list[inspect.Parameter],
-    module: str = __name__,
+    base: type, name: str, function: Callable[..., Tensor], settings: list[inspect.Parameter]
 ) -> type:
     """A module that calls the function."""
     first = f"`{function.__name__}` as a module."
     namespace = {
         "__doc__": f"{first}\n\nTensors come with each call, all other arguments are set here.",
-        "__module__": module,  # where pickle looks for it
+        "__module__": __name__,  # where pickle looks for it
         "__signature__": inspect.Signature(settings),
         "function": staticmethod(function),
     }
@@ -149,6 +147,8 @@ class AlphaEntmax(nn.Module):
     ----------
     a : Parameter of shape (heads,)
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, heads: int, dim: int = -1, *, a: Tensor | None = None) -> None:
         super().__init__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -41,12 +42,13 @@ def test_names_and_signatures_are_theirs() -> None:
     import entmax
 
     theirs = {
-        name: value
+        name: (value, value.__module__.rpartition(".")[2])
         for name, value in vars(entmax).items()
         if callable(value) and not name.startswith("_")
     }
     assert len(theirs) == 22
-    for name, value in theirs.items():
+    for name, (value, part) in theirs.items():
+        assert getattr(getattr(pt.entmax, part), name) is getattr(pt.entmax, name)
         mine = inspect.signature(getattr(pt.entmax, name)).parameters.values()
         wanted = inspect.signature(value).parameters.values()
         assert [(p.name, p.default) for p in mine] == [(p.name, p.default) for p in wanted], name
@@ -74,7 +76,7 @@ def test_their_own_tests_pass(part: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [*command, f"--rootdir={tmp_path}", *options, f"test_{part}.py"],
         cwd=tmp_path,
-        env={**__import__("os").environ, "PYTHONPATH": str(Path(pt.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(pt.__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
@@ -101,3 +103,20 @@ def test_where_their_answers_are_wrong() -> None:
     assert ignored(z, torch.tensor([-1, -1])) == 0
     along = sparsemax(z.T.unsqueeze(-1), dim=-3, k=2)  # noqa: F405
     torch.testing.assert_close(along[..., 0].T, sparsemax(z))  # noqa: F405
+
+
+def test_stands_in_for_the_package_under_its_name() -> None:
+    """In a process of its own: the name is taken for good."""
+    code = """
+import sys, pyentmax.torch as pt
+sys.modules["entmax"] = pt.entmax
+import entmax.root_finding
+import pyentmax.torch.entmax.losses as losses
+from entmax.activations import Sparsemax
+from entmax.losses import Entmax15Loss
+assert entmax is pt.entmax
+assert Sparsemax is entmax.Sparsemax and Entmax15Loss is losses.Entmax15Loss
+assert entmax.root_finding.budget_bisect is pt.entmax.budget_bisect
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(pt.__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

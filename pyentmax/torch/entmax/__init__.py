@@ -1,7 +1,12 @@
 """The names and signatures of the ``entmax`` package, version 1.3, with our operations.
 
 ``from entmax import entmax15`` becomes ``from pyentmax.torch.entmax import entmax15``, and that is
-all. Where results differ, these are right:
+all; `activations`, `losses` and `root_finding` are modules here, too. Nothing named ``entmax`` is
+installed. For code that is not yours, put this package in its place before that code is imported::
+
+    sys.modules["entmax"] = pyentmax.torch.entmax
+
+Where results differ, these are right:
 
 - ``k=``, ``n_iter=`` and ``ensure_sum_one=`` are accepted and ignored: the kernels stop when the
   result is exact, and rows sum to 1.
@@ -12,14 +17,13 @@ all. Where results differ, these are right:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from pyentmax.torch.functions import apply, apply_loss
-from pyentmax.torch.modules import FunctionModule, module_class
+from pyentmax.torch.modules import Settings
 
 __all__ = [
     "BudgetBisect",
@@ -143,51 +147,145 @@ def _each(name: str, X: Tensor, target: Tensor, alpha: Any = None) -> Tensor:
 # --- modules --------------------------------------------------------------------------------------
 
 
-class _Mapping(FunctionModule):
+class _Mapping(Settings):
+    function: Callable[..., Tensor]
+
     def forward(self, X: Tensor) -> Tensor:
         """Probabilities of scores."""
         return self.function(X, **self.settings())
 
 
-class _Loss(FunctionModule):
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        if self.reduction not in ("elementwise_mean", "mean", "sum", "none"):
+class Sparsemax(_Mapping):
+    """`sparsemax` as a module."""
+
+    function = staticmethod(sparsemax)
+
+    def __init__(self, dim: int = -1, k: int | None = None) -> None:
+        super().__init__({"dim": dim, "k": k})
+
+
+class Entmax15(_Mapping):
+    """`entmax15` as a module."""
+
+    function = staticmethod(entmax15)
+
+    def __init__(self, dim: int = -1, k: int | None = None) -> None:
+        super().__init__({"dim": dim, "k": k})
+
+
+class SparsemaxBisect(_Mapping):
+    """`sparsemax_bisect` as a module."""
+
+    function = staticmethod(sparsemax_bisect)
+
+    def __init__(self, dim: int = -1, n_iter: int | None = None) -> None:
+        super().__init__({"dim": dim, "n_iter": n_iter})
+
+
+class EntmaxBisect(_Mapping):
+    """`entmax_bisect` as a module; an ``nn.Parameter`` as its ``alpha`` is learned."""
+
+    function = staticmethod(entmax_bisect)
+
+    def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1, n_iter: int = 50) -> None:
+        super().__init__({"alpha": alpha, "dim": dim, "n_iter": n_iter})
+
+
+class NormmaxBisect(_Mapping):
+    """`normmax_bisect` as a module."""
+
+    function = staticmethod(normmax_bisect)
+
+    def __init__(self, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
+        super().__init__({"alpha": alpha, "dim": dim, "n_iter": n_iter})
+
+
+class BudgetBisect(_Mapping):
+    """`budget_bisect` as a module."""
+
+    function = staticmethod(budget_bisect)
+
+    def __init__(self, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
+        super().__init__({"budget": budget, "dim": dim, "n_iter": n_iter})
+
+
+class _Loss(Settings):
+    mapping: str
+
+    def __init__(self, ignore_index: int, reduction: str, **own: Any) -> None:
+        if reduction not in ("elementwise_mean", "mean", "sum", "none"):
             raise ValueError(
-                f"reduction must be elementwise_mean, mean, sum or none, got {self.reduction!r}"
+                f"reduction must be elementwise_mean, mean, sum or none, got {reduction!r}"
             )
+        super().__init__({**own, "ignore_index": ignore_index, "reduction": reduction})
 
     def forward(self, X: Tensor, target: Tensor) -> Tensor:
         """The loss of scores (n, classes) and labels (n,)."""
-        reduction = "mean" if self.reduction == "elementwise_mean" else self.reduction
-        options = {"reduction": reduction, "ignore_index": int(self.ignore_index)}
-        return self.function(X, target, getattr(self, "alpha", None), **options)
+        settings = self.settings()
+        alpha = _constant(settings.get("alpha"), X, -1)
+        reduction = settings["reduction"].removeprefix("elementwise_")
+        options = {"reduction": reduction, "ignore_index": int(settings["ignore_index"])}
+        return apply_loss(self.mapping, X, target, alpha, -1, **options)
 
 
-def _module(base: type, name: str, function: Callable[..., Tensor], **defaults: Any) -> Any:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    settings = [inspect.Parameter(key, kind, default=value) for key, value in defaults.items()]
-    return module_class(base, name, function, settings, __name__)
+class SparsemaxLoss(_Loss):
+    """`sparsemax_loss`, reduced."""
+
+    mapping = "sparsemax"
+
+    def __init__(
+        self, k: int | None = None, ignore_index: int = -100, reduction: str = "elementwise_mean"
+    ) -> None:
+        super().__init__(ignore_index, reduction, k=k)
 
 
-def _loss_module(name: str, mapping: str, **defaults: Any) -> Any:
-    def loss(X: Tensor, target: Tensor, alpha: Any, **options: Any) -> Tensor:
-        return apply_loss(mapping, X, target, _constant(alpha, X, -1), -1, **options)
+class Entmax15Loss(_Loss):
+    """`entmax15_loss`, reduced."""
 
-    loss.__name__ = f"pyentmax.{mapping}_loss"
-    options = {"ignore_index": -100, "reduction": "elementwise_mean"}
-    return _module(_Loss, name, loss, **defaults, **options)
+    mapping = "entmax15"
+
+    def __init__(
+        self, k: int | None = 100, ignore_index: int = -100, reduction: str = "elementwise_mean"
+    ) -> None:
+        super().__init__(ignore_index, reduction, k=k)
 
 
-Sparsemax = _module(_Mapping, "Sparsemax", sparsemax, dim=-1, k=None)
-Entmax15 = _module(_Mapping, "Entmax15", entmax15, dim=-1, k=None)
-SparsemaxBisect = _module(_Mapping, "SparsemaxBisect", sparsemax_bisect, dim=-1, n_iter=None)
-EntmaxBisect = _module(_Mapping, "EntmaxBisect", entmax_bisect, alpha=1.5, dim=-1, n_iter=50)
-NormmaxBisect = _module(_Mapping, "NormmaxBisect", normmax_bisect, alpha=2, dim=-1, n_iter=50)
-BudgetBisect = _module(_Mapping, "BudgetBisect", budget_bisect, budget=2, dim=-1, n_iter=50)
+class SparsemaxBisectLoss(_Loss):
+    """`sparsemax_bisect_loss`, reduced."""
 
-SparsemaxLoss = _loss_module("SparsemaxLoss", "sparsemax", k=None)
-Entmax15Loss = _loss_module("Entmax15Loss", "entmax15", k=100)
-SparsemaxBisectLoss = _loss_module("SparsemaxBisectLoss", "sparsemax", n_iter=50)
-EntmaxBisectLoss = _loss_module("EntmaxBisectLoss", "entmax", alpha=1.5, n_iter=50)
-NormmaxBisectLoss = _loss_module("NormmaxBisectLoss", "normmax", alpha=2, n_iter=50)
+    mapping = "sparsemax"
+
+    def __init__(
+        self, n_iter: int = 50, ignore_index: int = -100, reduction: str = "elementwise_mean"
+    ) -> None:
+        super().__init__(ignore_index, reduction, n_iter=n_iter)
+
+
+class EntmaxBisectLoss(_Loss):
+    """`entmax_bisect_loss`, reduced."""
+
+    mapping = "entmax"
+
+    def __init__(
+        self,
+        alpha: float | Tensor = 1.5,
+        n_iter: int = 50,
+        ignore_index: int = -100,
+        reduction: str = "elementwise_mean",
+    ) -> None:
+        super().__init__(ignore_index, reduction, alpha=alpha, n_iter=n_iter)
+
+
+class NormmaxBisectLoss(_Loss):
+    """`normmax_bisect_loss`, reduced."""
+
+    mapping = "normmax"
+
+    def __init__(
+        self,
+        alpha: float | Tensor = 2,
+        n_iter: int = 50,
+        ignore_index: int = -100,
+        reduction: str = "elementwise_mean",
+    ) -> None:
+        super().__init__(ignore_index, reduction, alpha=alpha, n_iter=n_iter)
