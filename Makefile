@@ -25,7 +25,7 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel stubs lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -35,7 +35,8 @@ help:
 	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
-	@echo 'make lint        ruff, mypy and clang-format'
+	@echo 'make stubs       the type stubs, after a mapping was added; TORCH_PYTHON= as for test-torch'
+	@echo 'make lint        ruff, mypy, pyright and clang-format'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; likewise cuda-overruns'
@@ -95,7 +96,8 @@ test-adapters: $(VENV)/.test
 		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
 			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
 			|| skip PyTorch torch || exit 1; \
-		$(ADAPTERS_INSTALL) onnx onnxscript onnxruntime || skip ONNX onnxruntime || exit 1
+		$(ADAPTERS_INSTALL) onnx onnxscript onnxruntime || skip ONNX onnxruntime || exit 1; \
+		$(ADAPTERS_INSTALL) mypy 'pyright[nodejs]' || skip pyright pyright || exit 1
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
 	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py
@@ -122,9 +124,14 @@ wheel: $(VENV)/.release
 	rm -r $(WHEELS)/outside/pyentmax
 	cd $(WHEELS)/outside && export PYENTMAX_BACKEND=cpu && ../venv/bin/python -m pytest -p no:cacheprovider $(WHEEL_TESTS)
 
+# What type checkers read where names are made from the mappings; with PyTorch also pyentmax.torch's.
+stubs:
+	PYTHONPATH=. $(TORCH_PYTHON) tools/write_stubs.py
+
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -m 'slow or not slow' tests/adapters/test_types.py
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 
 # A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'

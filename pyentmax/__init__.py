@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+import pyentmax.mappings.functions as functions  # of this form, pyright reads its __all__
 from pyentmax.backends.choice import show_config
 from pyentmax.backends.threads import get_workers, set_workers
 from pyentmax.calls.record import Mapping
@@ -15,7 +16,7 @@ from pyentmax.checking import (
 )
 from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
-from pyentmax.mappings import MAPPINGS, functions
+from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.functions import *  # noqa: F403  # a line for each mapping is there
 from pyentmax.mappings.regularized import (
     hessian_jacobian,
@@ -72,4 +73,4 @@ __all__ = [
     "show_config",
     "tsallis_entropy",
 ]
-__all__ += [name for name in vars(functions) if name[0].islower()]
+__all__ += functions.__all__

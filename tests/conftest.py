@@ -26,6 +26,8 @@ if importlib.util.find_spec("hypothesis"):
     settings.load_profile("repeat")
 
 
+collect_ignore = ["typing"]  # scripts that are checked and not run
+
 ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may be missing
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -63,12 +63,8 @@ class Accelerated(Protocol[P, R]):
     def parameter(self) -> Parameter | None:
         """What it takes besides arrays."""
 
-    @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    def __call__(self, *args: Any, workers: int | None, **kwargs: Any) -> R: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Run the kernel, on so many threads, or the body."""
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel, or the body."""
 
 
 class Declare(Protocol):

@@ -1,0 +1,38 @@
+"""What type checkers know of the package: the stubs are current, and two scripts are checked."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import write_stubs
+
+SCRIPTS = Path(__file__).parents[1] / "typing"
+CHECKERS = {
+    "mypy": ["--config-file", str(SCRIPTS / "mypy.ini")],
+    "pyright": ["--pythonpath", sys.executable, "--project", str(SCRIPTS)],
+}
+REPORTED = re.compile(r"^\s*\S*?(user|mistakes)\.py:(\d+)(?::\d+)?[ :-]+error: ", re.MULTILINE)
+
+
+def test_stubs_are_current() -> None:
+    for path, text in write_stubs.stubs().items():
+        assert path.read_text("utf-8") == text, "run `make stubs`"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_users_script_is_clean_and_mistakes_are_reported(checker: str, tmp_path: Path) -> None:
+    if find_spec(checker) is None:
+        pytest.skip(f"{checker} is not installed: pip install 'pyentmax[lint]'")
+    scripts = [str(SCRIPTS / "user.py"), str(SCRIPTS / "mistakes.py")]
+    command = [sys.executable, "-m", checker, *CHECKERS[checker], *scripts]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = (SCRIPTS / "mistakes.py").read_text("utf-8").splitlines()
+    planted = {("mistakes", str(i)) for i, line in enumerate(lines, 1) if "# mistake: " in line}
+    assert len(planted) == 5
+    assert set(REPORTED.findall(run.stdout)) == planted, run.stdout + run.stderr

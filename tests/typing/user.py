@@ -1,0 +1,45 @@
+"""A user's script: type checkers accept it, and know what the functions return."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, assert_type
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import pyentmax as pe
+import pyentmax.torch as pt
+from pyentmax.torch.entmax.losses import Entmax15Loss
+
+z = np.linspace(-1, 1, 40).reshape(8, 5)
+p = pe.entmax(z, alpha=1.25, axis=-1, mask=z <= 0, workers=2)
+assert_type(p, NDArray[Any])
+assert_type(pe.sparsemax([[2.0, 1.6, -1.0]]), NDArray[Any])
+assert_type(pe.entmax15.reference(z, out=np.empty_like(z)), NDArray[Any])
+assert_type(pe.entmax_vjp_alpha(p, p, 1.25), NDArray[Any])
+loss, gradient = pe.entmax15_loss_and_grad(z, np.zeros(8, int), reduction="sum", ignore_index=3)
+print(float(loss), gradient.T @ gradient, pe.tsallis_entropy(p, 1.5), pe.MAPPINGS["entmax"].sparse)
+print(pe.attention(z, z, z, alpha=1.5, causal=True), pe.sparsemax_csr(z).toarray())
+with pe.set_workers(1):
+    pe.check_jacobian(pe.sparsemax, z[0], pe.sparsemax_jacobian).raise_if_failed()
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(5, 5)
+        self.mapping = pt.Entmax(alpha=1.25, dim=-1)
+        self.loss = pt.Entmax15Loss(reduction="sum", label_smoothing=0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mapping(self.linear(x))
+
+
+t, labels = torch.zeros(8, 5), torch.zeros(8, dtype=torch.long)
+model = Model()
+model.loss(model(t), labels).backward()
+assert_type(pt.entmax(t, alpha=torch.tensor(1.5), dim=0), torch.Tensor)
+assert_type(pt.sparsemax_loss(t, labels, weight=None, reduction="none"), torch.Tensor)
+print(pt.attention(t, t, t, 1.25), Entmax15Loss(k=5)(t, labels), partial(pt.topk_softmax, k=2)(t))
