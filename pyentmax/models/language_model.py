@@ -281,12 +281,10 @@ class LanguageModel(LayeredModel):
             if read is not None:
                 read.append(x.data)
 
-            def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
-                q = self._scaled(run.params, name, q, seen)
-                return q, relative(name, q) if self.config.positions == "relative" else None
-
-            pair = partial(own, k, name)
-            x = run.attention(kind, k, name, x, pair, allowed, causal=causal, prepare=prepare)
+            scale = self._length_scale(run.params, name, seen)
+            added = partial(relative, name) if self.config.positions == "relative" else None
+            options: Any = {"causal": causal, "scale": scale, "added": added}
+            x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
             x = run.network(f"layer.{k}.network", x)
         return run.last(x, "last")
 
@@ -294,17 +292,14 @@ class LanguageModel(LayeredModel):
         """The positions, if their encodings are added to the embeddings."""
         return positions if self.config.positions == "sinusoidal" else None
 
-    def _scaled(self, params: Parameters, name: str, q: Tensor, seen: IntArray) -> Tensor:
-        """Queries (B, T, n) times 1 + β (log seen)^γ of each head, for numbers (T,) or (B, T)."""
+    def _length_scale(self, params: Parameters, name: str, seen: IntArray) -> Tensor | None:
+        """1 + β (log seen)^γ of each head, (…, heads, T), for numbers of keys (T,) or (B, T)."""
         if not self.config.length_scale:
-            return q
-        heads = self.config.heads
+            return None
+        logit, power = (as_tensor(params[f"{name}.length_{part}"]) for part in ("logit", "power"))
         # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
-        log_log = np.log(np.log(np.maximum(seen, 2)))[..., None].astype(q.dtype)
-        power = as_tensor(params[f"{name}.length_power"])
-        factor = 1 + exp(as_tensor(params[f"{name}.length_logit"]) + power * q.xp.asarray(log_log))
-        by_head = q.reshape(*q.shape[:-1], heads, q.shape[-1] // heads)
-        return (by_head * factor.reshape(*factor.shape, 1)).reshape(*q.shape)
+        log_log = np.log(np.log(np.maximum(seen, 2)))[..., None, :].astype(logit.dtype)
+        return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * self.xp.asarray(log_log))
 
     @property
     def _scale(self) -> float:

@@ -262,12 +262,13 @@ class LayerPass:
         allowed: Array | None,
         *,
         causal: bool = False,
-        prepare: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None,
+        scale: Tensor | None = None,
+        added: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """x + attention(x), normalised.
 
         ``memory`` is a pair of keys and values, or gives it from x as it enters the projections;
-        ``prepare`` is as for `attend_heads`.
+        ``scale`` and ``added`` are as for `attend_heads`.
         """
         config = self.config
         mapping = self.mapping or learned_entmax(self.params, alpha_name(config, kind, layer))
@@ -287,7 +288,8 @@ class LayerPass:
             rate=config.attention_dropout,
             rng=self.rng,
             need_weights=self.weights is not None,
-            prepare=prepare,
+            scale=scale,
+            added=added,
         )
         if self.weights is not None and weights is not None:
             self.weights[kind].append(weights.data)

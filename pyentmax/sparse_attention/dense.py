@@ -22,13 +22,13 @@ The same holds for all mappings here: a score off the support does not matter un
 threshold. For the same reason ∂L/∂α = Σ_ij (g_i · v_j) ∂p_ij/∂α is a sum over the support.
 
 A sink is one more score s in every row, with no value behind it: P = π([S, s]), without its last
-column for O. All derivatives are those of the longer rows, with a last key and a last value of
-zeros, and ∂L/∂s is the sum of the last column of ∂L/∂[S, s].
+column for O. The derivatives are those of the longer rows, where the last column of ∂L/∂P is 0, and
+∂L/∂s is the sum of the last column of ∂L/∂[S, s].
 
 In the functions the queries are scaled already, batch shapes broadcast, and `mapping` is a
 `pyentmax.sparse_attention.arguments.RowMapping`. With a sink, weights have the last column, and the
-derivatives take keys and values with the last row, and no mask. `tiles` calls them with one tile of
-queries after the other, where few weights are zero, and sums over the support where many are.
+derivatives take no mask. `tiles` calls them with one tile of queries after the other, where few
+weights are zero, and sums over the support where many are.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def attention_vjp(
     weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any
 ) -> tuple[Any, Any, Any, Any]:
     """Gradients of query, key, value and scores, of the full batch shape, given the output's."""
-    g_weights = np.where(weights != 0, matmul(g, _transposed(value)), 0)
-    g_scores = mapping.vjp(weights, g_weights, mask)
+    keys = value.shape[-2]
+    g_scores = mapping.vjp(weights, _on_weights(weights, matmul(g, _transposed(value))), mask)
     return (
-        on_support(g_scores, key),
-        on_support(_transposed(g_scores), query),
-        on_support(_transposed(weights), g),
+        on_support(g_scores[..., :keys], key),
+        on_support(_transposed(g_scores[..., :keys]), query),
+        on_support(_transposed(weights[..., :keys]), g),
         g_scores,
     )
 
@@ -68,21 +68,32 @@ def attention_jvp(
     tangents: tuple[Any, Any, Any],
     mapping: Any,
     mask: Any,
-    d_sink: Any = None,
+    d_sink: Any,
 ) -> Any:
-    """The change of the output in the direction `tangents` of query, key and value."""
+    """The change of the output in the direction `tangents` of query, key and value, and of sinks.
+
+    The last direction, of shape (…, 1), does not matter without a sink.
+    """
     d_query, d_key, d_value = tangents
+    keys = value.shape[-2]
     d_scores = matmul(d_query, _transposed(key)) + matmul(query, _transposed(d_key))
-    if d_sink is not None:
-        d_scores[..., -1] = d_sink
-    d_weights = mapping.jvp(weights, np.where(weights != 0, d_scores, 0), mask)
-    return on_support(d_weights, value) + on_support(weights, d_value)
+    d_weights = mapping.jvp(weights, _on_weights(weights, d_scores, d_sink), mask)
+    return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
 
 
 def attention_vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any) -> Any:
     """The gradient of α, in the shape that broadcast against the queries."""
-    g_weights = np.where(weights != 0, matmul(g, _transposed(value)), 0)
-    return mapping.vjp_alpha(weights, g_weights)
+    return mapping.vjp_alpha(weights, _on_weights(weights, matmul(g, _transposed(value))))
+
+
+def _on_weights(weights: Any, x: Any, last: Any = 0) -> Any:
+    """What belongs to all weights, 0 where they are; `last` belongs to a sink, if there is one."""
+    if x.shape == weights.shape:
+        return np.where(weights != 0, x, 0)
+    longer = np.zeros_like(weights)
+    np.copyto(longer[..., :-1], x, where=weights[..., :-1] != 0)
+    longer[..., -1] = last
+    return longer
 
 
 def on_support(weights: Any, rows: Any) -> Any:

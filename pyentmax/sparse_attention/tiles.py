@@ -283,16 +283,10 @@ class Call:
             rows.rows_spread(*operands, out=out[..., :keys])
         return out
 
-    def dense_operands(self, tile: Tile, *more: Heads) -> tuple[Any, ...]:
-        """Key, value and further rows of keys; with a sink, they end with its row of zeros."""
-        arrays = tuple(x.keys(tile) for x in (self.key, self.value, *more))
-        if not self.has_sink:
-            return arrays
-        return tuple(np.concatenate([x, np.zeros_like(x[:, :1])], axis=1) for x in arrays)
-
-    def dense_mask(self, tile: Tile) -> Any:
-        """The mask that derivatives take."""
-        return None if self.has_sink else self.seen(tile)
+    def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
+        """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
+        arrays = self.query.queries(tile), self.key.keys(tile), self.value.keys(tile)
+        return *arrays, self.mapping(tile), None if self.has_sink else self.seen(tile)
 
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
         """First and last of the heads that make a tile, and whether few of their weights are zero.
@@ -387,8 +381,7 @@ class _Kernels:
         values = self._values[: size + rows.OVERHANG]
         columns = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
-        all_weights = None
-        sinks = None
+        all_weights = sinks = rest = None
         if (call.setting.is_entmax or call.has_sink) and not (call.alpha(tile) == 1).all():
             mask = None if call.mask is None else call.mask.scores(tile)
             if not call.setting.is_entmax:
@@ -402,7 +395,7 @@ class _Kernels:
             mapping = replace(call.mapping(tile), sink=None)
             all_weights = mapping.forward(scores, call.seen(tile))
             if call.has_sink:
-                sinks = _take_softmax_sink(all_weights, scores, call.sink(tile))
+                sinks, rest = _softmax_sink(all_weights, scores, call.sink(tile))
             flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
             pack(flat, values, columns, indptr[1:], 0)
         count = int(indptr[-1])
@@ -411,26 +404,28 @@ class _Kernels:
         value, places = call.value.keys(tile), edges(weights)
         if weights.density <= DENSE:
             rows.rows_product(weights.data, weights.indices, *places, value, out=out)
-            return weights
-        if all_weights is None:
-            all_weights = scores
-            rows.rows_spread(weights.data, weights.indices, *places, np.int64(0), out=scores)
-        out[...] = dense.on_support(all_weights, value)
+        else:
+            if all_weights is None:
+                all_weights = scores
+                rows.rows_spread(weights.data, weights.indices, *places, np.int64(0), out=scores)
+            out[...] = dense.on_support(all_weights, value)
+        if rest is not None:
+            out *= rest[..., None]
+            weights.data[...] *= np.repeat(rest, np.diff(indptr))
         return weights
 
 
-def _take_softmax_sink(weights: Any, scores: Any, sink: Any) -> Any:
-    """Take a sink's weight from softmax of (h, m, n) scores, or of some of them, in place.
+def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
+    """The weight of a sink beside softmax of (h, m, n) scores, or of some of them, and the rest.
 
-    It is σ(s − log Σe^z), and log Σe^z = z_j − log p_j, read from the largest p_j.
+    They are σ(s − log Σe^z) and 1 minus that; log Σe^z = z_j − log p_j, read from the largest p_j.
     """
     at = weights.argmax(axis=-1)[..., None]
-    p, z = (np.take_along_axis(x, at, axis=-1) for x in (weights, scores))
+    p, z = (np.take_along_axis(x, at, axis=-1)[..., 0] for x in (weights, scores))
     with np.errstate(divide="ignore"):
         total = np.where(p == 0, np.finfo(z.dtype).min, z - np.log(p))  # p is 0 without a key
-    above = sink[:, None, None] - total
-    weights *= 1 / (1 + np.exp(above))
-    return 1 / (1 + np.exp(-above[..., 0]))
+    above = sink[:, None] - total
+    return 1 / (1 + np.exp(-above)), 1 / (1 + np.exp(above))
 
 
 def attention_vjp(
@@ -468,8 +463,8 @@ def attention_vjp(
 
     def dense_tiles(tiles: list[Tile]) -> None:
         for tile in tiles:
-            arrays = call.query.queries(tile), *call.dense_operands(tile), heads_g.queries(tile)
-            operands = *arrays, call.mapping(tile), call.dense_mask(tile)
+            *arrays, mapping, mask = call.dense_operands(tile)
+            operands = *arrays, heads_g.queries(tile), mapping, mask
             part, _ = call.part(tile)
             gradients = dense.attention_vjp(call.spread(part), *operands)
             queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
@@ -477,8 +472,8 @@ def attention_vjp(
             if call.has_sink:
                 g_sink[queries] = gradients[3][..., -1]
             for i in range(tile.start, tile.stop):
-                g_key[i // each, : tile.keys] += gradients[1][i - tile.start, : tile.keys]
-                g_value[i // each, : tile.keys] += gradients[2][i - tile.start, : tile.keys]
+                g_key[i // each, : tile.keys] += gradients[1][i - tile.start]
+                g_value[i // each, : tile.keys] += gradients[2][i - tile.start]
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
@@ -550,17 +545,13 @@ def attention_jvp(
     def run(tile: Tile, is_dense: bool) -> None:
         part, _ = call.part(tile)
         out = output[tile.start : tile.stop, tile.top : tile.bottom]
-        query, d_sinks = call.query.queries(tile), d_sink[tile.start : tile.stop]
-        if is_dense:
-            key, value, *rest = call.dense_operands(tile, d_key, d_value)
-            tangents = d_query.queries(tile), rest[0], rest[1]
-            setting = call.mapping(tile), call.dense_mask(tile)
-            sinks = d_sinks[:, None] if call.has_sink else None
-            arrays = call.spread(part), query, key, value, tangents
-            out[...] = dense.attention_jvp(*arrays, *setting, sinks)
-            return
-        key, value = call.key.keys(tile), call.value.keys(tile)
+        query, key, value, mapping, mask = call.dense_operands(tile)
         moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
+        d_sinks = d_sink[tile.start : tile.stop]
+        if is_dense:
+            operands = query, key, value, moved, mapping, mask, d_sinks[:, None]
+            out[...] = dense.attention_jvp(call.spread(part), *operands)
+            return
         places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
         rows.rows_dots(part.indices, *places, moved[0], key, out=first)
@@ -586,14 +577,14 @@ def attention_vjp_alpha(inputs: Inputs, setting: Setting, weights: AttentionWeig
     def run(tile: Tile, is_dense: bool) -> None:
         part, _ = call.part(tile)
         out = each[tile.start : tile.stop, tile.top : tile.bottom]
+        arrays = heads_g.queries(tile), call.value.keys(tile)
         if is_dense:
             mapping = call.mapping(tile)
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
-            operands = call.dense_operands(tile)[1], heads_g.queries(tile), mapping
-            out[:, 0] = dense.attention_vjp_alpha(call.spread(part), *operands)[:, 0]
+            weights = call.spread(part)
+            out[:, 0] = dense.attention_vjp_alpha(weights, arrays[1], arrays[0], mapping)[:, 0]
             return
-        arrays = heads_g.queries(tile), call.value.keys(tile)
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)
         parameters = call.alpha(tile), call.sink_weights(tile)

@@ -39,6 +39,21 @@ def head_scores(query: Any, keys: Any, heads: int, scale: float = 1.0) -> Tensor
     )
 
 
+def scaled_heads(query: Any, scale: Any, heads: int) -> Tensor:
+    """Queries (…, T, n) times a scale of each head and query, which broadcasts to (…, heads, T).
+
+    Examples
+    --------
+    >>> scaled_heads(np.ones((2, 2)), np.array([[2.0], [3.0]]), heads=2).data
+    array([[2., 3.],
+           [2., 3.]])
+    """
+    query, scale = as_tensor(query), as_tensor(scale)
+    factor = scale.reshape(*(1,) * (2 - scale.ndim), *scale.shape).swapaxes(-1, -2)
+    by_head = query.reshape(*query.shape[:-1], heads, query.shape[-1] // heads)
+    return (by_head * factor.reshape(*factor.shape, 1)).reshape(*query.shape)
+
+
 def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
     """v_i · tanh(k + q) in every head i, for v (heads, d), queries (…, T, n) and keys (…, S, n).
 

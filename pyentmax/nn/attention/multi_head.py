@@ -24,13 +24,19 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd import dropout
+from pyentmax.autograd import concatenate, dropout
 from pyentmax.autograd.tensor import Array, Tensor, as_tensor
-from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
+from pyentmax.nn.attention.heads import (
+    additive_head_scores,
+    head_averages,
+    head_scores,
+    scaled_heads,
+)
 from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.attention.sparse import sparse_arguments, sparse_head_averages
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
+from pyentmax.nn.mapping_choice import choose_mapping
 
 
 def scaled_dot_product_attention(
@@ -128,6 +134,8 @@ def multi_head_attention(
     rate: float = 0.0,
     rng: Generator | None = None,
     need_weights: bool = True,
+    scale: Any = None,
+    sink: Any = None,
 ) -> tuple[Tensor, Tensor | None]:
     """MultiHead(Q, K, V): self, context or key-value attention, by what Q, K and V are.
 
@@ -158,6 +166,11 @@ def multi_head_attention(
     need_weights : bool, default True
         False leaves the weights out. Long inputs then take time and memory by what the weights
         leave of them, as ``pyentmax/nn/attention/sparse.py`` says.
+    scale : Tensor or array that broadcasts to (…, heads, T), optional
+        Multiplies the queries, in addition to what the score divides by: of shape (heads, 1) one
+        for each head.
+    sink : Tensor or array of shape (heads,), optional
+        One more score in each head, with no value behind it, for α-entmax and the top-k mappings.
 
     Returns
     -------
@@ -195,6 +208,8 @@ def multi_head_attention(
         rate=rate,
         rng=rng,
         need_weights=need_weights,
+        scale=scale,
+        sink=sink,
     )
 
 
@@ -225,38 +240,57 @@ def attend_heads(
     rate: float = 0.0,
     rng: Generator | None = None,
     need_weights: bool = True,
-    prepare: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None,
+    scale: Any = None,
+    sink: Any = None,
+    added: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
 
-    ``mask`` is broadcastable to the scores, (…, heads, T, S). ``prepare`` maps the projected
-    queries, (…, T, n), to those that are compared with the keys, and to what is added to the scores
-    that they give, (…, heads, T, S) or None: positions, say.
+    ``mask`` is broadcastable to the scores, (…, heads, T, S). ``added`` maps the projected queries
+    times ``scale``, (…, T, n), to what is added to the scores, (…, heads, T, S): positions, say.
     """
     q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
-    q, added = (q, None) if prepare is None else prepare(q)
     keys = as_tensor(keys)
-    scale = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
+    factor = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
     dropping = rate > 0 and rng is not None
     is_plain = not (need_weights or dropping or score == "additive" or added is not None)
     sparse = sparse_arguments(mapping, heads, q.data, keys.data) if is_plain else None
     if sparse is not None:
         if causal:
             sparse |= {"causal": True, "offset": keys.shape[-2] - q.shape[-2]}
-        averages = sparse_head_averages(q, keys, values, heads, mask=mask, scale=scale, **sparse)
+        sparse |= {"scale": factor if scale is None else as_tensor(scale) * factor, "sink": sink}
+        averages = sparse_head_averages(q, keys, values, heads, mask=mask, **sparse)
         return linear(params, f"{name}.output", averages), None
+    if scale is not None:
+        q = scaled_heads(q, scale, heads)
     if score == "additive":
         scores = additive_head_scores(q, keys, params[f"{name}.v"])
     else:
-        scores = head_scores(q, keys, heads, scale)
+        scores = head_scores(q, keys, heads, factor)
     if added is not None:
-        scores = scores + added
+        scores = scores + added(q)
     if causal:
         before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
         mask = before if mask is None else mask & before
-    weights = mapping(scores, mask=mask)
+    weights = mapping(scores, mask=mask) if sink is None else _beside(sink, mapping, scores, mask)
     averages = head_averages(dropout(weights, rate, rng), values)
     return linear(params, f"{name}.output", averages), weights if need_weights else None
+
+
+def _beside(sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | None) -> Tensor:
+    """The weights of scores (…, heads, T, S) beside sinks (heads,), of rows that are one longer."""
+    xp = scores.xp
+    name = getattr(mapping, "name", "")
+    if name.startswith("topk_"):  # of which a sink takes no place
+        mask = mapping(scores.data, mask=mask).data != 0
+        mapping = choose_mapping(name.removeprefix("topk_"))
+    elif getattr(mapping, "alpha", None) is None:
+        raise ValueError(f"sink: expected α-entmax or a top-k mapping, got {name or mapping!r}")
+    zeros = xp.zeros((*scores.shape[:-1], 1), scores.dtype)
+    longer = concatenate([scores, as_tensor(sink).reshape(-1, 1, 1) + zeros])
+    if mask is not None:
+        mask = xp.concatenate([xp.broadcast_to(mask, scores.shape), zeros == 0], axis=-1)
+    return mapping(longer, mask=mask)[..., :-1]
 
 
 def _check_score(score: str) -> None:

@@ -61,21 +61,26 @@ def both_ways(mapping: Any, **options: Any) -> list[list[np.ndarray]]:
     for need_weights in (True, False):
         params = {name: Tensor(x, requires_grad=True) for name, x in new_params().items()}
         x, h = (Tensor(normal(B, n, N, seed=n), requires_grad=True) for n in (T, S))
-        given = {"heads": HEADS, "need_weights": need_weights, **options}
+        learned = {"scale": normal(HEADS, T, seed=3), "sink": normal(HEADS, seed=4)}
+        moving = {k: Tensor(v, requires_grad=True) for k, v in learned.items() if options.get(k)}
+        given = {"heads": HEADS, "need_weights": need_weights, **options, **moving}
         output, weights = multi_head_attention(params, "a", x, h, h, mapping(params), **given)
         assert (weights is not None) == need_weights
         output.backward(normal(*output.shape, seed=5))
-        found.append([output.data, *(t.grad for t in (x, h, *params.values()))])
+        found.append([output.data, *(t.grad for t in (x, h, *params.values(), *moving.values()))])
     return found
 
 
 @NEEDS_KERNELS
 @pytest.mark.parametrize("name", MAPPINGS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_sparse_and_dense_paths_agree(paths: list[Any], name: str, causal: bool) -> None:
+@pytest.mark.parametrize("more", [{}, {"scale": True, "sink": True}], ids=["", "scale and sink"])
+def test_sparse_and_dense_paths_agree(
+    paths: list[Any], name: str, causal: bool, more: dict[str, bool]
+) -> None:
     mask = np.arange(S) < np.array([[S], [S - 30]])
     score = "bilinear" if causal else "scaled"
-    dense, over_support = both_ways(MAPPINGS[name], mask=mask, causal=causal, score=score)
+    dense, over_support = both_ways(MAPPINGS[name], mask=mask, causal=causal, score=score, **more)
     assert len(paths) == 1
     for one, other in zip(dense, over_support, strict=True):
         assert (one is None) == (other is None)
@@ -116,3 +121,12 @@ def test_rate_without_generator_drops_nothing(paths: list[Any]) -> None:
     x, options = normal(T, N), {"heads": HEADS, "rate": 0.1, "need_weights": False}
     multi_head_attention(new_params(), "a", x, x, x, choose_mapping(1.5), **options)
     assert len(paths) == 1
+
+
+def test_a_sink_is_for_entmax_and_top_k() -> None:
+    x = normal(4, N)
+    with pytest.raises(
+        ValueError, match="sink: expected α-entmax or a top-k mapping, got fusedmax"
+    ):
+        mapping = choose_mapping("fusedmax:1")
+        multi_head_attention(new_params(), "a", x, x, x, mapping, heads=2, sink=np.zeros(2))
