@@ -8,7 +8,11 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+# PyTorch, JAX and scikit-learn, whose pages would else be empty. What both have is taken from here.
+ADAPTERS = "build/adapters/lib/python{}.{}/site-packages".format(*sys.version_info)
+sys.path.append(str(HERE.parent / ADAPTERS))
 
 project = "pyentmax"
 author = "the pyentmax developers"
@@ -22,6 +26,7 @@ exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_ro
 
 extensions = [
     "myst_nb",
+    "sphinx_copybutton",
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
@@ -37,6 +42,11 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # the committed outputs are the pages; `make notebooks` makes them
 nb_ipywidgets_js = {}  # would come from the network
 smartquotes = False  # g'' is a second derivative, and -- begins an option
+
+# Of an example with prompts the input alone is copied; what a program printed has no button.
+copybutton_selector = "div:not(.highlight-text):not(.highlight-none) > div.highlight > pre"
+copybutton_prompt_text = r">>> |\.\.\. ?"
+copybutton_prompt_is_regexp = True
 
 # --- docstrings -----------------------------------------------------------------------------------
 
@@ -56,6 +66,7 @@ nitpick_ignore_regex = [("py:(class|exc)", "(?!pyentmax).*")]
 
 html_theme = "furo"
 html_title = "pyentmax"
+html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["pyentmax.css"]
 html_extra_path = ["_root"]

@@ -369,8 +369,11 @@ def meanings(name: str, module: str | None, alike: list[str]) -> list[str]:
     """The full names that a piece of code may stand for, the likeliest first.
 
     In a docstring, a name of its module, or one that only one module has; elsewhere a name of
-    `pyentmax` itself, but for "entmax", which may be the package of that name.
+    `pyentmax` itself, but for "entmax", which may be the package of that name. `torch.softmax` is
+    PyTorch's.
     """
+    if name.partition(".")[0] in ADAPTERS:
+        return []
     if module:
         return [f"{module}.{name}", name, f"pyentmax.{name}", *(alike if len(alike) == 1 else [])]
     return [name] if name == "entmax" else [name, f"pyentmax.{name}"]

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.docs
 
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSER = runpy.run_path(str(DOCS / "check_in_browser.py"))
+SITE = runpy.run_path(str(DOCS / "check_site.py"))
 needs_chromium = pytest.mark.skipif(
     BROWSER["browser"]() is None, reason="no Chromium (Debian: chromium)"
 )
@@ -137,6 +138,12 @@ def test_formulas_in_docstrings_keep_their_lines():
     assert text.count(".. code-block:: text") == 1
     assert "    of \\|x\\|\n\n    more of it" in text
     assert text.endswith(">>> print(1 | 2)\n3")
+
+
+def test_site_without_a_library_is_incomplete(tmp_path):
+    (tmp_path / "page.html").write_text("<p>This site was built without torch, and so on.</p>")
+    assert SITE["faults"](tmp_path) == ["page.html: This site was built without torch"]
+    assert SITE["faults"](tmp_path, incomplete=True) == []
 
 
 @needs_chromium
