@@ -285,7 +285,7 @@ def _beside(sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | 
         mask = mapping(scores.data, mask=mask).data != 0
         mapping = choose_mapping(name.removeprefix("topk_"))
     elif getattr(mapping, "alpha", None) is None:
-        raise ValueError(f"sink: expected α-entmax or a top-k mapping, got {name or mapping!r}")
+        raise ValueError(f"sink: expected α-entmax or a top-k mapping, got {name or mapping}")
     zeros = xp.zeros((*scores.shape[:-1], 1), scores.dtype)
     longer = concatenate([scores, as_tensor(sink).reshape(-1, 1, 1) + zeros])
     if mask is not None:

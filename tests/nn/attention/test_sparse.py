@@ -124,9 +124,8 @@ def test_rate_without_generator_drops_nothing(paths: list[Any]) -> None:
 
 
 def test_a_sink_is_for_entmax_and_top_k() -> None:
-    x = normal(4, N)
+    x, mapping = normal(4, N), choose_mapping("fusedmax:1")
     with pytest.raises(
         ValueError, match="sink: expected α-entmax or a top-k mapping, got fusedmax"
     ):
-        mapping = choose_mapping("fusedmax:1")
         multi_head_attention(new_params(), "a", x, x, x, mapping, heads=2, sink=np.zeros(2))
