@@ -13,8 +13,8 @@ resolve it, because z is on a kink, for example, or the function is too noisy.
 The checks work on any function of arrays. If z is a device array (of CuPy, for example), the
 functions are called with device arrays, and only the comparison is made on the host.
 
-`check_mapping` takes a function from scores to probabilities, of any array library, and looks at one
-property after another: `_properties.py` lists them.
+`check_mapping` looks at one property after another of a function from scores to probabilities, in
+any array library; `_properties.py` lists them.
 """
 
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp

@@ -262,9 +262,12 @@ def derivative(claim: Claim) -> Iterator[Finding]:
 def derivative_and_differences(claim: Claim) -> Iterator[Finding]:
     """The vector-Jacobian product is the derivative of the function itself."""
     z = next((z for z in _smooth_rows(claim) if z.size == 3), np.zeros(0))
-    if z.size and claim.vjp(z, z) is not None:
-        report = check_vjp(claim, z, lambda _, v: claim.vjp(z, v), epsilon=claim.epsilon)
-        units = np.inf if report.verdict == "failed" else 0.0
+    if not z.size or claim.vjp(z, z) is None:
+        return
+    report = check_vjp(claim, z, lambda _, v: claim.vjp(z, v), epsilon=claim.epsilon)
+    if report.verdict != "unresolved":
+        units = report.largest_error / (report.tolerance + report.estimate)
+        units = np.inf if report.verdict == "failed" else units
         yield Finding(z, report.analytic_entries, report.numeric_entries, units)
 
 

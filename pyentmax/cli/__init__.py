@@ -2,8 +2,8 @@
 
 Every command says first, on standard error, what computes the mappings; one that trains or decodes
 says next how many threads BLAS runs. Results go to standard output. The exit code is 0 if the
-command did what it was asked for, 130 after Ctrl-C, and otherwise 2, with one line that says what
-was wrong.
+command did what it was asked for, 130 after Ctrl-C, 1 where ``check`` finds a fault, and otherwise
+2, with one line that says what was wrong.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
 from pyentmax.calls.devices import device_module
+from pyentmax.cli.check import add_check
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.analyse import add_analyse
@@ -89,6 +90,7 @@ def build_parser() -> Parser:
     for add_commands in (add_inflection, add_translation, add_captions, add_language_model):
         add_commands(commands)
     add_analyse(commands, [SparsityAnalysis(), HeadAnalysis()])
+    add_check(commands)
     commands.add(
         "reproduce", run=_reproduce, help="where the papers' experiments are", computes=False
     )

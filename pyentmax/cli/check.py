@@ -1,0 +1,57 @@
+"""``check``: an implementation of a mapping, by its name in any package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pkgutil
+import sys
+
+from pyentmax import MAPPINGS, check_mapping
+from pyentmax.tasks.command_line import Commands
+
+PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
+
+
+def add_check(commands: Commands) -> None:
+    """Add the `check` command."""
+    parser = commands.add(
+        "check",
+        run=_check,
+        help="whether an implementation of a mapping is right, of any package",
+        description="Check an implementation of a mapping: a line for each property, with the "
+        "smallest input that fails. The exit code is 1 if a property fails.",
+        computes=False,
+    )
+    add = parser.add_argument
+    help = "such as keras.ops:sparsemax, or mine:softmax of ./mine.py"
+    add("function", metavar="MODULE:FUNCTION", help=help)
+    add("--as", dest="mapping", required=True, choices=MAPPINGS, help="what it claims to be")
+    for name in PARAMETERS:
+        takers = ", ".join(key for key, record in MAPPINGS.items() if name in record.parameters)
+        add(f"--{name}", type=number, metavar="X", help=f"of {takers}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    module, colon, name = args.function.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f"expected MODULE:FUNCTION, got {args.function}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        fn = pkgutil.resolve_name(args.function)
+    except AttributeError as error:
+        raise ValueError(f"{args.function}: {error}") from error
+    parameters = {name: getattr(args, name) for name in PARAMETERS}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    try:
+        report = check_mapping(fn, args.mapping, **given)
+    except TypeError as error:  # no function, or parameters that do not belong to the mapping
+        raise ValueError(f"{args.function}: {error}") from error
+    print(report)
+    if not report.passed:
+        sys.exit(1)
+
+
+def number(text: str) -> float:
+    """A whole number or a float; its name is in argparse's message."""
+    return int(text) if text.isdecimal() else float(text)

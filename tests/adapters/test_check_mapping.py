@@ -1,0 +1,61 @@
+"""`check_mapping` on PyTorch's and JAX's functions, with their own derivatives."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pyentmax import check_mapping
+
+TYPES = {"torch": ("float64", "float32", "float16", "bfloat16")}
+TYPES["jax"] = TYPES["torch"][1:]  # float64 is off by default
+
+
+def softmax_of(library: str) -> Any:
+    module = pytest.importorskip(library)
+    return module.softmax if library == "torch" else module.nn.softmax
+
+
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_librarys_softmax_passes_with_its_derivative(library: str) -> None:
+    report = check_mapping(softmax_of(library), "softmax").raise_if_failed()
+    assert report.dtypes == TYPES[library]
+    assert {result.verdict for result in report.results} == {"passed"}
+
+
+@pytest.mark.slow
+def test_wrong_backward_pass_is_named() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Softmax(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, z: Any) -> Any:
+            p = torch.softmax(z, -1)
+            ctx.save_for_backward(p)
+            return p
+
+        @staticmethod
+        def backward(ctx: Any, v: Any) -> Any:
+            (p,) = ctx.saved_tensors
+            return p * (v + (p * v).sum(-1, keepdim=True))
+
+    report = check_mapping(Softmax.apply, "softmax")
+    names = ["derivative", "derivative and differences", "derivative at masked entries"]
+    assert [*report.failures] == names
+    expected = "[0, 0], v = [1, 0] gives [0.75, 0.25], expected [0.25, -0.25]"
+    assert str(report.failures["derivative"]).startswith(expected)
+
+
+@pytest.mark.slow
+def test_entmax_package_is_right_on_finite_scores() -> None:
+    entmax = pytest.importorskip("entmax")
+    # A row of −∞, or of NaN within a batch, is an IndexError there.
+    rows = {"masked rows", "batches"}
+    assert {*check_mapping(entmax.sparsemax, "sparsemax").failures} == rows
+    assert {*check_mapping(entmax.entmax15, "entmax15").failures} == rows
+    # The bisection starts at the largest score less 1, which is the same float from 1e16 on.
+    bisection = partial(entmax.entmax_bisect, alpha=1.25)
+    report = check_mapping(bisection, "entmax", alpha=1.25)
+    assert {*report.failures} == {"tiny and huge scores"}

@@ -1,0 +1,42 @@
+"""``pyentmax check``: exit codes, and what a wrong argument is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyentmax.cli import main
+
+
+def test_right_implementation_has_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "pyentmax:topk_softmax", "--as", "topk_softmax", "--k", "2"]) == 0
+    assert capsys.readouterr().out.startswith("topk_softmax (k = 2): passed, float64, float32")
+
+
+def test_wrong_implementation_in_this_folder_has_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "half_a_mapping.py").write_text("class A:\n    def f(z):\n        return z / 2\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["check", "half_a_mapping:A.f", "--as", "sparsemax"])
+    assert stop.value.code == 1
+    assert "✗ exact values" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["numpy", "--as", "softmax"], "expected MODULE:FUNCTION, got numpy"),
+        (["numpy:no", "--as", "softmax"], "numpy:no: module 'numpy' has no attribute 'no'"),
+        (["no_such:f", "--as", "softmax"], "No module named 'no_such'"),
+        (["math:pi", "--as", "softmax"], "math:pi: fn must be a function, got 3.14"),
+        (["numpy:exp", "--as", "entmax"], "numpy:exp: entmax takes the parameters (alpha), got ()"),
+    ],
+)
+def test_wrong_argument_is_one_line_and_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *words]) == 2
+    assert f"pyentmax check: {message}" in capsys.readouterr().err
