@@ -77,10 +77,10 @@ class Tensor:
             raise TypeError(f"expected an array, got {type(data).__name__}")
         if requires_grad and data.dtype.kind != "f":
             raise TypeError(f"requires_grad: expected a floating-point array, got {data.dtype}")
-        self.data = data
+        self.data: Array = data
         self.grad: Array | None = None
-        self.parents = _recorded(parents)
-        self.requires_grad = requires_grad or bool(self.parents)
+        self.parents: tuple[Any, ...] = _recorded(parents)
+        self.requires_grad: bool = requires_grad or bool(self.parents)
 
     # --- what it is -------------------------------------------------------------------------------
     @property
@@ -200,7 +200,11 @@ class Tensor:
             (other, lambda g: a.swapaxes(-1, -2) @ g),
         )
 
-    __radd__, __rmul__ = __add__, __mul__
+    def __radd__(self, other: Any) -> Tensor:
+        return self + other
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return self * other
 
     def __rsub__(self, other: Any) -> Tensor:
         return -self + other

@@ -162,7 +162,8 @@ class BucketedPairs:
             raise DataError(f"batch_size must be at least 1, got {batch_size}")
         if not len(pairs):
             raise DataError("pairs: expected at least one example, got none")
-        self.pairs, self.batch_size = pairs, batch_size
+        self.pairs = pairs
+        self.batch_size = batch_size
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""
@@ -200,7 +201,8 @@ class TokenBatches:
     def __init__(self, pairs: Sequence[Pair], tokens: int) -> None:
         if not len(pairs):
             raise DataError("pairs: expected at least one example, got none")
-        self.pairs, self.tokens = pairs, tokens
+        self.pairs = pairs
+        self.tokens = tokens
         self._source = np.array([len(source) for source, _ in pairs])
         self._target = np.array([len(target) + 1 for _, target in pairs])
         self._size = np.maximum(self._source, self._target)

@@ -83,7 +83,8 @@ class Segments:
                 f"{context}, got {len(tokens):,}"
             )
         self.tokens, self.context = np.asarray(tokens, dtype=np.int64), context
-        self.batch_size, self.before = batch_size, before
+        self.batch_size = batch_size
+        self.before = before
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Segment]:
         """The batches of one epoch, from a place and in an order that *rng* draws."""

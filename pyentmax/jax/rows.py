@@ -43,13 +43,14 @@ class Rows:
             raise TypeError(f"z: expected real scores, got {z.dtype}")
         if not jnp.issubdtype(z.dtype, jnp.floating):
             z = z.astype(jnp.result_type(float))
-        self.shape, self.dtype = z.shape, z.dtype
+        self.shape: tuple[int, ...] = z.shape
+        self.dtype: Any = z.dtype
         self._axes = checked_axes(z.shape, axis)
         self._order = [i for i in range(z.ndim) if i not in self._axes] + list(self._axes)
-        self.batch = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
-        self.length = math.prod(z.shape[i] for i in self._axes)
+        self.batch: tuple[int, ...] = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
+        self.length: int = math.prod(z.shape[i] for i in self._axes)
         scores = promoted(self.arranged(z), jnp.float32)
-        self.mask = None
+        self.mask: jax.Array | None = None
         if mask is not None:
             mask = jnp.asarray(mask)
             if mask.dtype != bool:
@@ -59,10 +60,10 @@ class Rows:
         self.unshifted = scores
         # Adding the same number to all scores changes nothing, so the maximum has no derivative.
         top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
-        self.empty = jnp.isneginf(top)
-        self.invalid = jnp.isnan(top) | jnp.isposinf(top)
+        self.empty: jax.Array = jnp.isneginf(top)
+        self.invalid: jax.Array = jnp.isnan(top) | jnp.isposinf(top)
         unusable = self.empty | self.invalid
-        self.scores = jnp.where(unusable, 0, scores - jnp.where(unusable, 0, top))
+        self.scores: jax.Array = jnp.where(unusable, 0, scores - jnp.where(unusable, 0, top))
 
     def arranged(self, x: jax.Array) -> jax.Array:
         """An array of z's shape as rows."""

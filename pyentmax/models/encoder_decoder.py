@@ -14,7 +14,7 @@ from pyentmax.calls.numbers import is_count, is_number, require, store_python_nu
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
-from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.mapping_choice import ChosenMapping, choose_mapping
 
 
 class EncoderDecoder(ABC):
@@ -35,9 +35,10 @@ class EncoderDecoder(ABC):
 
     def __init__(self, config: Any, params: Parameters, bos: int, eos: int) -> None:
         self.config: Any = config
-        self.params = params
-        self.bos, self.eos = bos, eos
-        self.output = choose_mapping(config.output)
+        self.params: Parameters = params
+        self.bos = bos
+        self.eos = eos
+        self.output: ChosenMapping = choose_mapping(config.output)
 
     @classmethod
     @abstractmethod

@@ -74,7 +74,7 @@ class Ensemble:
     """
 
     def __init__(self, members: Sequence[JoinableDecodable[Any]]) -> None:
-        self.members = tuple(members)
+        self.members: tuple[JoinableDecodable[Any], ...] = tuple(members)
         if not self.members:
             raise ValueError("an ensemble needs at least one model, but the list is empty")
         symbols = {(member.bos, member.eos) for member in self.members}

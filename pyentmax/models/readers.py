@@ -55,7 +55,7 @@ class Readers:
         if before is not None:
             self.numbers, self.memory = before.numbers, before.memory
         self._counts = np.bincount(source_index, minlength=len(encoded[0]))
-        self.queries = int(self._counts.max(initial=0))
+        self.queries: int = int(self._counts.max(initial=0))
         read = np.flatnonzero(self._counts)
         if 4 * len(read) <= 3 * len(self.numbers):  # a copy costs less than idle sources
             self.numbers, index = read, array_module(encoded[0]).asarray(read)

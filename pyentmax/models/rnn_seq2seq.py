@@ -154,7 +154,7 @@ class RNNSeq2Seq(EncoderDecoder):
         super().__init__(config, params, bos, eos)
         learned = config.attention == LEARNED
         self.attention = None if learned else choose_mapping(config.attention)
-        self.score = choose_score(config.score)
+        self.score: Any = choose_score(config.score)
 
     @classmethod
     def initialize(

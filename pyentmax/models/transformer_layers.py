@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -246,8 +247,11 @@ class LayerPass:
         rng: Generator | None,
         weights: dict[str, list[Array]] | None = None,
     ) -> None:
-        self.config, self.params, self.rng, self.weights = config, params, rng, weights
-        self.pre = config.norm == "pre"
+        self.config = config
+        self.params = params
+        self.rng = rng
+        self.weights = weights
+        self.pre: bool = config.norm == "pre"
         used = config.attention if rng is not None else config.inference_attention
         choice = used or config.attention
         self.mapping = None if choice == LEARNED else choose_mapping(choice)
@@ -340,8 +344,10 @@ class Past:
     """
 
     def __init__(self, arrays: list[Array], lengths: IntArray, longest: int) -> None:
-        self.arrays, self.lengths, self.longest = arrays, lengths, longest
-        self.xp = array_module(arrays[0])
+        self.arrays = arrays
+        self.lengths = lengths
+        self.longest = longest
+        self.xp: ModuleType = array_module(arrays[0])
 
     def longer(self) -> Past:
         """The same for one more token, the last of each row, once `with_last` has put it there."""

@@ -108,9 +108,9 @@ class Adam:
         self.params = params
         self.betas = betas
         self.eps = eps
-        self.updates = 0
-        self.first = {k: array_module(x).zeros_like(x) for k, x in params.items()}
-        self.second = {k: array_module(x).zeros_like(x) for k, x in params.items()}
+        self.updates: int = 0
+        self.first: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
+        self.second: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
 
     def step(
         self, gradients: Parameters, rate: float, factors: dict[str, float] | None = None

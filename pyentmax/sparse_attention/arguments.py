@@ -64,8 +64,8 @@ class Inputs:
                     f"{name} must have at least two axes, positions and features, got shape "
                     f"{arrays[name].shape}"
                 )
-        self.answer = np.result_type(*answers)
-        self.dtype = np.result_type(*(array.dtype for array in arrays.values()))
+        self.answer: np.dtype[Any] = np.result_type(*answers)
+        self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays.values()))
         query, key, value = (
             beside(array, arrays["query"], name).astype(self.dtype, copy=False)
             for name, array in arrays.items()
@@ -91,10 +91,10 @@ class Inputs:
                 f"the batch shapes of query {q}, key {k} and value {v} must broadcast, or have a "
                 "number of query heads, the last of these axes, that is a multiple of the others'"
             ) from None
-        self.outer = self.batch
+        self.outer: tuple[int, ...] = self.batch
         if self._groups:
             self.outer = (*self.batch[:-2], math.prod(self.batch[-2:]))
-        self.shape = (*self.batch, query.shape[-2], key.shape[-2])
+        self.shape: tuple[int, ...] = (*self.batch, query.shape[-2], key.shape[-2])
 
     @property
     def outer_shape(self) -> tuple[int, ...]:
@@ -311,7 +311,7 @@ class Setting:
                 f"got ({', '.join(sorted(parameters))})"
             )
         self.mapping = _row_mapping(record, parameters, inputs)
-        self.is_entmax = record in ENTMAX_FAMILY
+        self.is_entmax: bool = record in ENTMAX_FAMILY
         self.support_alpha = record.support_alpha
         if record is ENTMAX:
             self.support_alpha = self.mapping.values[0][..., 0]
@@ -321,8 +321,8 @@ class Setting:
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = inputs.per_score(beside(mask, inputs.query, "mask"), "mask")
-        self.reach = _reach(causal, offset, inputs.shape)
-        self.scale = _scale(scale, inputs)
+        self.reach: int | None = _reach(causal, offset, inputs.shape)
+        self.scale: Any = _scale(scale, inputs)
         self.sink = None
         if sink is not None:
             if not self.is_entmax and record not in TOP_K:
@@ -334,7 +334,9 @@ class Setting:
             sink = inputs.per_head(beside(sink, inputs.query, "sink"), "sink")
             self.sink = sink.astype(inputs.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
-        self.workers = threads.get_workers() if workers is None else threads.counted(workers)
+        self.workers: int = (
+            threads.get_workers() if workers is None else threads.counted(workers)
+        )
 
 
 def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:

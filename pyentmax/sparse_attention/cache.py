@@ -114,7 +114,7 @@ class KeyValueCache:
 
     def __init__(self, page_size: int = 64) -> None:
         try:
-            self.page_size = operator.index(page_size)
+            self.page_size: int = operator.index(page_size)
         except TypeError:
             raise TypeError(f"page_size must be a whole number, got {page_size!r}") from None
         if self.page_size < 1:

@@ -126,30 +126,32 @@ class Call:
     def __init__(
         self, inputs: Inputs, setting: Setting, weights: AttentionWeights | None = None
     ) -> None:
-        self.inputs, self.setting = inputs, setting
+        self.inputs = inputs
+        self.setting = setting
         self.t, self.s = inputs.shape[-2:]
-        self.n_heads = math.prod(inputs.batch)
+        self.n_heads: int = math.prod(inputs.batch)
         arrays = inputs.query, inputs.key, inputs.value
-        self.has_kernels = (
+        self.has_kernels: bool = (
             all(isinstance(x, np.ndarray) and x.size for x in arrays)
             and inputs.dtype in (np.float32, np.float64)
             and bool(choice.kernels())
         )
-        self.query = self.heads(scaled(inputs.query, setting.scale))
-        self.key, self.value = self.heads(inputs.key), self.heads(inputs.value)
-        self.mask = None if setting.mask is None else self._per_score(setting.mask)
+        self.query: Heads = self.heads(scaled(inputs.query, setting.scale))
+        self.key: Heads = self.heads(inputs.key)
+        self.value: Heads = self.heads(inputs.value)
+        self.mask: Heads | None = None if setting.mask is None else self._per_score(setting.mask)
         self._parameters = [
             self._parameter(value, is_bound)
             for value, is_bound in zip(setting.mapping.values, setting.mapping.bounds, strict=True)
         ]
         self._room = DEVICE_TILE if on_device(inputs.query) else TILE
         self._workers = min(math.prod(inputs.shape) // WORK, setting.workers)
-        self.only_dense = not self.has_kernels or setting.support_alpha is None
+        self.only_dense: bool = not self.has_kernels or setting.support_alpha is None
         if not self.only_dense:
             alpha = np.empty(inputs.batch)
             alpha[...] = setting.support_alpha
             self._alpha = alpha.reshape(self.n_heads)
-        self.has_sink = setting.sink is not None
+        self.has_sink: bool = setting.sink is not None
         if weights is not None:
             self.weights, self._indptr = weights, to_host(weights.indptr)
             if self.has_sink and weights.sink is None:

@@ -40,7 +40,9 @@ class SequenceModel(SavedModel):
     """What a result is called."""
 
     def __init__(self, model: Any, source: Vocabulary, target: Vocabulary) -> None:
-        self.model, self.source, self.target = model, source, target
+        self.model = model
+        self.source = source
+        self.target = target
 
     def token(self, index: int) -> str:
         """The token of the target vocabulary that has this id."""

@@ -153,7 +153,7 @@ class AlphaEntmax(nn.Module):
     def __init__(self, heads: int, dim: int = -1, *, a: Tensor | None = None) -> None:
         super().__init__()
         self.dim = dim
-        self.a = nn.Parameter(torch.randn(heads) if a is None else a.detach().clone())
+        self.a: nn.Parameter = nn.Parameter(torch.randn(heads) if a is None else a.detach().clone())
         if self.a.shape != (heads,):
             raise ValueError(f"a must have the shape ({heads},), got {tuple(self.a.shape)}")
 

@@ -36,6 +36,7 @@ from pyentmax.torch.composed import HALF
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     PARAMETER,
+    Rule,
     keep,
     not_differentiable,
     one_by_one,
@@ -122,7 +123,7 @@ def _mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> T
     return moved.to(p.dtype)
 
 
-mapping = registered(
+mapping: Rule = registered(
     "mapping",
     f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
     compute=_mapping,
@@ -169,7 +170,7 @@ def _product_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return None, in_v, None, None, None, None
 
 
-product = registered(
+product: Rule = registered(
     "product",
     f"(Tensor p, Tensor v, str name, {PARAMETER}, Tensor? mask) -> Tensor",
     compute=_product,
@@ -195,7 +196,7 @@ def _parameter_gradient(
     return on_arrays(vjp, p, g.to(p.dtype), value, *scores, mask=mask, dtype=parameter.dtype)
 
 
-parameter_gradient = registered(
+parameter_gradient: Rule = registered(
     "parameter_gradient",
     "(Tensor p, Tensor g, Tensor? z, str name, Tensor parameter, Tensor? mask) -> Tensor",
     compute=_parameter_gradient,
@@ -352,7 +353,7 @@ def _attention_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return *found, None, in_parameter, *(None,) * 5
 
 
-attention = registered(
+attention: Rule = registered(
     "attention",
     f"(Tensor query, Tensor key, Tensor value, {SETTING}) -> Tensor",
     compute=_attention,
@@ -393,7 +394,7 @@ def _attention_gradients_fake(
     return (*found, like.new_empty(0 if parameter is None else parameter.shape))
 
 
-attention_gradients = registered(
+attention_gradients: Rule = registered(
     "attention_gradients",
     f"(Tensor g, Tensor query, Tensor key, Tensor value, {SETTING})"
     " -> (Tensor, Tensor, Tensor, Tensor)",

@@ -54,7 +54,8 @@ class Progress:
     """A bar on a terminal or in a notebook; in a log, a line per validation."""
 
     def __init__(self, total: int, done: int, show: bool) -> None:
-        self.total, self.show = total, show
+        self.total = total
+        self.show = show
         self.bar: Any = None
         if show and _on_screen():
             self.bar = _tqdm()(total=total, initial=done, unit="update", mininterval=0.5)

@@ -30,8 +30,8 @@ class Call:
     """
 
     def __init__(self, array: Any, axis: Any, mask: Any, out: Any, name: str) -> None:
-        self.array = _as_stored(array, name)
-        self.axes = check_axis(self.array.shape, axis, name)
+        self.array: Any = _as_stored(array, name)
+        self.axes: tuple[int, ...] = check_axis(self.array.shape, axis, name)
         self.mask: Any = None
         if mask is not None:
             self.mask = np.broadcast_to(check_mask(mask, self.array, name), self.array.shape)

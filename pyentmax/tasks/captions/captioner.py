@@ -63,7 +63,8 @@ class Captioner(SavedModel):
     kind = "caption model"
 
     def __init__(self, model: Transformer, vocabulary: Vocabulary) -> None:
-        self.model, self.vocabulary = model, vocabulary
+        self.model = model
+        self.vocabulary = vocabulary
 
     @classmethod
     def untrained(cls, rng: np.random.Generator, **config: Any) -> Self:
@@ -146,7 +147,9 @@ class ImageBatches:
     unit = "images"
 
     def __init__(self, captioner: Captioner, pictures: Pictures, batch_size: int) -> None:
-        self.captioner, self.pictures, self.batch_size = captioner, pictures, batch_size
+        self.captioner = captioner
+        self.pictures = pictures
+        self.batch_size = batch_size
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""

@@ -94,7 +94,9 @@ class Writer(SavedModel):
     model: LanguageModel
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, context: int) -> None:
-        self.model, self.vocabulary, self.context = model, vocabulary, context
+        self.model = model
+        self.vocabulary = vocabulary
+        self.context = context
 
     @classmethod
     def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Self:

@@ -40,7 +40,7 @@ from pyentmax.tasks.translation.segmentation import NORMALIZATIONS, Segmenter, S
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
-BUNDLED = {"toy-german": toy_german, "planted-questions": planted_questions}
+BUNDLED: dict[str, Any] = {"toy-german": toy_german, "planted-questions": planted_questions}
 BUNDLED_DEV = 200  # pairs at the end of a bundled corpus that are not trained on
 
 

@@ -158,7 +158,7 @@ class _Mapping(Settings):
 class Sparsemax(_Mapping):
     """`sparsemax` as a module."""
 
-    function = staticmethod(sparsemax)
+    function: Callable[..., Tensor] = staticmethod(sparsemax)
 
     def __init__(self, dim: int = -1, k: int | None = None) -> None:
         super().__init__({"dim": dim, "k": k})
@@ -167,7 +167,7 @@ class Sparsemax(_Mapping):
 class Entmax15(_Mapping):
     """`entmax15` as a module."""
 
-    function = staticmethod(entmax15)
+    function: Callable[..., Tensor] = staticmethod(entmax15)
 
     def __init__(self, dim: int = -1, k: int | None = None) -> None:
         super().__init__({"dim": dim, "k": k})
@@ -176,7 +176,7 @@ class Entmax15(_Mapping):
 class SparsemaxBisect(_Mapping):
     """`sparsemax_bisect` as a module."""
 
-    function = staticmethod(sparsemax_bisect)
+    function: Callable[..., Tensor] = staticmethod(sparsemax_bisect)
 
     def __init__(self, dim: int = -1, n_iter: int | None = None) -> None:
         super().__init__({"dim": dim, "n_iter": n_iter})
@@ -185,7 +185,7 @@ class SparsemaxBisect(_Mapping):
 class EntmaxBisect(_Mapping):
     """`entmax_bisect` as a module; an ``nn.Parameter`` as its ``alpha`` is learned."""
 
-    function = staticmethod(entmax_bisect)
+    function: Callable[..., Tensor] = staticmethod(entmax_bisect)
 
     def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1, n_iter: int = 50) -> None:
         super().__init__({"alpha": alpha, "dim": dim, "n_iter": n_iter})
@@ -194,7 +194,7 @@ class EntmaxBisect(_Mapping):
 class NormmaxBisect(_Mapping):
     """`normmax_bisect` as a module."""
 
-    function = staticmethod(normmax_bisect)
+    function: Callable[..., Tensor] = staticmethod(normmax_bisect)
 
     def __init__(self, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
         super().__init__({"alpha": alpha, "dim": dim, "n_iter": n_iter})
@@ -203,7 +203,7 @@ class NormmaxBisect(_Mapping):
 class BudgetBisect(_Mapping):
     """`budget_bisect` as a module."""
 
-    function = staticmethod(budget_bisect)
+    function: Callable[..., Tensor] = staticmethod(budget_bisect)
 
     def __init__(self, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
         super().__init__({"budget": budget, "dim": dim, "n_iter": n_iter})
