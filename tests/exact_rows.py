@@ -17,7 +17,7 @@ Exact = tuple[list[mpmath.mpf], list[mpmath.mpf]]
 
 
 def exact_row(z: np.ndarray, alpha: Any) -> Exact:
-    """The probabilities and their slopes s = p^{2−α} (0 off the support), 1 ≤ α < ∞."""
+    """The probabilities and their slopes s = p^{2−α} (0 off the support), 0 < α < ∞."""
     # Long rows are many megabytes of digits: too many to keep.
     solve = _exact if z.size <= 1000 else _exact.__wrapped__
     with mpmath.workdps(DIGITS):
@@ -45,7 +45,7 @@ def _exact(z: tuple[float, ...], beta: mpmath.mpf) -> Exact:
 
 
 def _double_normaliser(y: np.ndarray, beta: float) -> float:
-    low, high = 0.0, float(np.log(y.size)) + 1
+    low, high = 0.0, float(np.log(y.size)) + 1 if beta >= 0 else y.size**-beta / -beta
     for _ in range(60):
         middle = (low + high) / 2
         u = 1 + beta * (y - middle)
@@ -57,6 +57,8 @@ def _double_normaliser(y: np.ndarray, beta: float) -> float:
 def error_in_contracts(p: np.ndarray, exact: Exact, z: np.ndarray, alpha: float) -> float:
     """Largest |p − p*| over 4ε p* + 16ε s* max(1, max_S |z − max z|): at most 1 is promised.
 
+    For α < 1 it is 4ε p* |log p*| more.
+
     Off the support p* = s* = 0, but an entry within rounding of the threshold may get what the
     same move of the scores gives it there: p^{α−1} ≤ 16ε max(1, …).
     """
@@ -66,7 +68,8 @@ def error_in_contracts(p: np.ndarray, exact: Exact, z: np.ndarray, alpha: float)
     on = np.array([value > 0 for value in exact[0]])
     p64, z = p.astype(np.float64), z.astype(np.float64)
     room = 16 * float(np.finfo(p.dtype).eps) * max(1.0, float(z.max() - z[on].min()))
-    allowed = float(np.finfo(p.dtype).eps) * 4 * best + slope * room
+    digits = 1 - (np.log(best, where=best > 0, out=np.zeros_like(best)) if alpha < 1 else 0)
+    allowed = float(np.finfo(p.dtype).eps) * 4 * best * digits + slope * room
     error = np.abs((p64 - best) - rest) / np.maximum(allowed, np.finfo(p.dtype).tiny)
     beyond = p64[~on] ** (alpha - 1) / room
     return float(max(error[on].max(), beyond.max(initial=0) if alpha > 1 else 0))

@@ -41,20 +41,24 @@ def kernels() -> dict[str, np.ufunc]:
     return {name: f for name, f in vars(_cpu).items() if isinstance(f, np.ufunc)}
 
 
-def kernel_for(array: Any, name: str) -> np.ufunc | None:
-    """The compiled kernel of that name, if there is one for the array's dtype and memory."""
+def kernel_for(array: Any, name: str, parameter: Any, value: Any) -> np.ufunc | None:
+    """The compiled kernel of that name, if there is one for the array and the parameter's value."""
+    if parameter is not None and not parameter.fits_kernel(value):
+        return None
     if array.dtype in KERNEL_DTYPES and isinstance(array, np.ndarray):
         return kernels().get(name)
     return None
 
 
-def run_on_gpu(name: str, parameter: Any, values: tuple[Any, ...]) -> Any:
+def run_on_gpu(name: str, parameter: Any, value: Any, values: tuple[Any, ...]) -> Any:
     """What the CUDA kernel of that name gives for a CuPy array.
 
     NotImplemented for any other array, and for what has no kernel. The kernels are loaded when the
-    first such array comes.
+    first such array comes. `values` are all arguments of the call, and `value` the parameter's.
     """
     if type(values[0]).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
+        return NotImplemented
+    if parameter is not None and not parameter.fits_kernel(value):
         return NotImplemented
     from pyentmax.backends.cuda.functions import KERNELS
 

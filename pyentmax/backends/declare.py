@@ -199,7 +199,9 @@ def _score_function(
                 value = parameter.for_scores(value, rows)
             if workers is not None:
                 workers = threads.counted(workers)
-            kernel = choice.kernel_for(rows.array, name) if use_kernels else None
+            kernel = None
+            if use_kernels:
+                kernel = choice.kernel_for(rows.array, name, parameter, value)
             if kernel is None:
                 p = apply_to_scores(body, rows, parameter, value, dead=dead)
                 return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
@@ -256,7 +258,7 @@ def _derivative(
                 check_same_shape(scores.shape, "z", rows.shape)
             if workers is not None:
                 workers = threads.counted(workers)
-            found = choice.kernel_for(p, name) if use_kernels else None
+            found = choice.kernel_for(p, name, parameter, value) if use_kernels else None
             if found is not None:
                 if parameter is not None and parameter.in_product:
                     operands.append(parameter.kernel_operand(value, p))
@@ -320,4 +322,5 @@ def elsewhere(
     if not use_kernels:
         return NotImplemented
     names = parameter_names(function.body)
-    return choice.run_on_gpu(name, parameter, tuple(given[name] for name in names))
+    value = None if parameter is None else given[parameter.name]
+    return choice.run_on_gpu(name, parameter, value, tuple(given[name] for name in names))

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 Run = Callable[..., Any]
-"""``run(name, body, z, *operands)``: the results for arrays that broadcast to z."""
+"""``run(name, body, z, *operands)``: the results for arrays that broadcast to z, β last."""
 
 
 def entrywise(
@@ -78,6 +78,6 @@ def _run(
     if workers is not None:
         workers = threads.counted(workers)
     kernel = choice.kernels().get(name) if use_kernels else None
-    if kernel is None or not isinstance(z, np.ndarray | np.generic):
-        return body(z, *operands)
+    if kernel is None or not isinstance(z, np.ndarray | np.generic) or np.any(operands[-1] < 0):
+        return body(z, *operands)  # kernels take no β below 0
     return threads.run(kernel, (np.asarray(z), *map(np.asarray, operands)), None, workers)

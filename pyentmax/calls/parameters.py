@@ -38,6 +38,9 @@ class PerRow:
         where rounded gaps may tie different scores
     one_axis : bool
         rows have an order, which the entries of several axes lack
+    kernel_least : float
+        the smallest value that kernels take. Where one is smaller, the body computes all rows; on
+        a device, where looking would synchronise, the kernel makes its row NaN
     """
 
     name: str
@@ -47,6 +50,7 @@ class PerRow:
     in_product: bool = True
     shifted: bool = True
     one_axis: bool = False
+    kernel_least: float = -math.inf
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The values for scores, of a shape that broadcasts to the batch."""
@@ -87,6 +91,13 @@ class PerRow:
     def _out_of_range(self, value: Any) -> ValueError:
         expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
         return ValueError(f"{self.name} must be {expected}, got {value:g}")
+
+    def fits_kernel(self, value: Any) -> bool:
+        """Whether kernels take the values: of a number or array, on a device without looking."""
+        if self.kernel_least == -math.inf or on_device(value):
+            return True
+        value = np.asarray(value)
+        return not (value.min(initial=np.inf) if value.ndim else value) < self.kernel_least
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
@@ -208,6 +219,10 @@ class UpperBounds:
         for rounded in (computed, dtype, p.dtype):
             upper = upper.astype(rounded, copy=False)
         return upper
+
+    def fits_kernel(self, value: Any) -> bool:
+        """Whether kernels take the bounds."""
+        return True
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes."""

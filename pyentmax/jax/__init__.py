@@ -6,7 +6,7 @@
     loss = pj.entmax15_loss(scores, labels)
 
 Names, arguments and edge cases are those of ``pyentmax``, with one difference: values that a
-trace hides, such as an α below 1, give NaN instead of an error.
+trace hides, such as an α of 0, give NaN instead of an error.
 """
 
 from __future__ import annotations

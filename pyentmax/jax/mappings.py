@@ -69,14 +69,14 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
 
 
 def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax.Array:
-    """α-entmax: softmax at α = 1, sparsemax at 2, and sparser the larger α is.
+    """α-entmax: softmax at α = 1, sparsemax at 2, and sparser the larger α is; dense below 1.
 
     Parameters
     ----------
     z, axis, mask : as for `softmax`
     alpha : number or array
-        From 1 up, finite, broadcastable to z's shape without the axis; differentiable. Where it is
-        below 1 or infinite the result is NaN.
+        Above 0, finite, broadcastable to z's shape without the axis; differentiable. Where it is
+        not above 0 or infinite the result is NaN.
 
     Returns
     -------
@@ -200,10 +200,10 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     dtype, mostly long before, the bracket has closed.
     """
     beta = alpha - 1
-    valid = (beta >= 0) & jnp.isfinite(beta)
+    valid = (alpha > 0) & jnp.isfinite(beta)
     beta = jnp.where(valid, beta, 1)
     log_d = jnp.log(jnp.ones_like(x).sum(axis=-1, keepdims=True))  # d may be symbolic
-    near = beta * log_d < 1e-6
+    near = jnp.abs(beta) * log_d < 1e-6
     low = jnp.zeros_like(beta + x[..., :1])
     high = jnp.where(near, log_d, -jnp.expm1(-beta * log_d) / jnp.where(near, 1, beta)) + low
     eps = jnp.finfo(x.dtype).eps
@@ -243,7 +243,7 @@ def _entmax_jvp(primals: Any, tangents: Any) -> Any:
 
 @jax.jit
 def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
-    r"""∂p/∂α on the support, for every α from 1 up.
+    r"""∂p/∂α on the support, for every α above 0.
 
     With ℓ = −log p and ρ = (e^{βℓ} − 1 − βℓ)/β², Proposition 1 of Correia et al. becomes
 
@@ -259,7 +259,7 @@ def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     power = jnp.where(support, (beta - 1) * ell, -jnp.inf)
     largest = jax.lax.stop_gradient(power.max(axis=-1, keepdims=True))
     scaled, unit = jnp.exp(power - largest), jnp.exp(-largest)
-    near = beta * ell < NEAR
+    near = jnp.abs(beta * ell) < NEAR
     few = jnp.where(near, beta * ell, 0)
     many = jnp.where(near, 1, beta)
     rho = jnp.where(  # p ρ, divided by the largest

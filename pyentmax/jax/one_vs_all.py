@@ -20,7 +20,7 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:
     z : array
         Scores, of any shape.
     alpha : number or array
-        Broadcastable to z; differentiable. A value below 1 makes NaN.
+        Broadcastable to z; differentiable. A value not above 0 makes NaN.
     mask : bool array, optional
         Broadcastable to z; 0 stands where it is False.
 

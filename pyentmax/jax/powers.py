@@ -1,4 +1,4 @@
-r"""Powers and logarithms of the α-entmax family, smooth in β = α − 1 down to 0.
+r"""Powers and logarithms of the α-entmax family, smooth in β = α − 1.
 
 With ℓ = −log p, everything that has a factor 1/β in the papers is written with one of two entire
 functions, for which a short series takes over near 0. So a value and its derivatives of any order,
@@ -18,7 +18,7 @@ NEAR = 0.5  # up to here
 
 def exponential(t: Any, beta: Any) -> Any:
     """[1 + β t]₊^{1/β}, which is exp t at β = 0."""
-    near = beta < 1e-30
+    near = jnp.abs(beta) < 1e-30
     safe = jnp.where(near, 1, beta)
     base = 1 + safe * t
     inside = base > 0
@@ -27,14 +27,14 @@ def exponential(t: Any, beta: Any) -> Any:
 
 
 def decrease(a: Any) -> Any:
-    """(1 − e^{−a}) / a for a ≥ 0, which is 1 at 0."""
-    near = a < NEAR
+    """(1 − e^{−a}) / a, which is 1 at 0."""
+    near = jnp.abs(a) < NEAR
     safe = jnp.where(near, 1, a)
     return jnp.where(near, _series(jnp.where(near, -a, 0), 1), -jnp.expm1(-safe) / safe)
 
 
 def curvature(a: Any) -> Any:
-    """(eᵃ − 1 − a) / a² for 0 ≤ a ≤ `NEAR`, which is ½ at 0."""
+    """(eᵃ − 1 − a) / a² for |a| ≤ `NEAR`, which is ½ at 0."""
     return _series(a, 2)
 
 

@@ -74,9 +74,9 @@ class Rows:
         return broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
 
     def alpha(self, x: Any) -> jax.Array:
-        """α for each row, (…, 1); where it is below 1 or infinite, the row is invalid."""
+        """α for each row, (…, 1); where it is not above 0 or infinite, the row is invalid."""
         alpha = self.parameter("alpha", x)
-        self.invalid = self.invalid | ~(self.empty | (alpha >= 1) & (alpha < jnp.inf))
+        self.invalid = self.invalid | ~(self.empty | (alpha > 0) & (alpha < jnp.inf))
         return alpha
 
     def nan_rows(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:

@@ -57,14 +57,16 @@ def loss(parameter: Parameter | None = None) -> Declare:
                         return plan_loss(function, parameter, given, forms)
                     if use_kernels:
                         values = (z, y, axis) if parameter is None else (z, y, value, axis)
-                        result = choice.run_on_gpu(name, parameter, (*values, *options))
+                        result = choice.run_on_gpu(name, parameter, value, (*values, *options))
                         if result is not NotImplemented:
                             return result
                 rows = arrange_scores(z, axis, mask)
                 checked = None if parameter is None else parameter.for_scores(value, rows)
                 if workers is not None:
                     workers = threads.counted(workers)
-                kernel = choice.kernel_for(rows.array, name) if use_kernels else None
+                kernel = None
+                if use_kernels:
+                    kernel = choice.kernel_for(rows.array, name, parameter, checked)
                 labels = None if kernel is None else labels_like(y, rows.batch, options)
                 if kernel is not None and labels is not None:
                     weights = _kernel_weights(labels, rows.array, options)

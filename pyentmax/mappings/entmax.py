@@ -3,6 +3,9 @@
 Problem: argmax over the simplex of p·z + H_α(p), H_α Tsallis' entropy. The optimality
 conditions are p_i = [(α−1) z_i − τ]₊^{1/(α−1)}: the larger α, the sparser. Given p, everything
 about the derivatives follows from s = p^{2−α} on the support, as Ω''(p) = p^{α−2}.
+
+Below 1 the power is negative: no p_i is 0, and a score that falls far behind gets
+p_i ≈ |(1−α) z_i|^{−1/(1−α)}, a heavier tail than softmax's e^{z_i}.
 """
 
 from __future__ import annotations
@@ -53,20 +56,24 @@ __all__ = [
 
 
 def textbook(z: Any, alpha: float = 1.5) -> np.ndarray:
-    """p = [(α−1) z − τ]₊^{1/(α−1)}, α > 1, for one vector (Peters et al. 2019, Alg. 1).
+    """p = [(α−1) z − τ]₊^{1/(α−1)}, α > 0 but 1, for one vector (Peters et al. 2019, Alg. 1).
 
-    Σp falls as τ rises, from 1 or more at max x − 1 to 1 or less at max x − d^{1−α}, x = (α−1) z:
-    halve that bracket, and renormalise in the end.
+    With x = (α−1) z and its value x* at the largest score, the largest p is 1 at τ = x* − 1, so
+    that Σp ≥ 1, and 1/d at τ = x* − d^{1−α}, so that Σp ≤ 1: halve that bracket, and renormalise
+    in the end. (Below α = 1, x* is the smallest x, and so it is τ's decrease that lowers Σp.)
 
     >>> textbook([2.0, 1.6, -1.0], 1.5).round(6)
     array([0.64, 0.36, 0.  ])
+    >>> textbook([2.0, 1.6, -1.0], 0.5).round(4)
+    array([0.4991, 0.3832, 0.1177])
     """
-    x = (alpha - 1) * np.asarray(z, float)
-    low, high = x.max() - 1, x.max() - len(x) ** (1 - alpha)
+    z = np.asarray(z, float)
+    x, top = (alpha - 1) * z, (alpha - 1) * z.max()
+    more, less = top - 1, top - len(z) ** (1 - alpha)
     for _ in range(60):
-        tau = (low + high) / 2
+        tau = (more + less) / 2
         p = np.maximum(x - tau, 0) ** (1 / (alpha - 1))
-        low, high = (tau, high) if p.sum() >= 1 else (low, tau)
+        more, less = (tau, less) if p.sum() >= 1 else (more, tau)
     return p / p.sum()
 
 
@@ -94,7 +101,7 @@ def textbook_loss(z: Any, y: int, alpha: float = 1.5) -> float:
 
 
 def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
-    """∂p/∂α = (p − p̃)/(α−1)² + (h − p̃ Σh)/(α−1), α > 1 (Correia et al. 2019, Prop. 1).
+    """∂p/∂α = (p − p̃)/(α−1)² + (h − p̃ Σh)/(α−1), α ≠ 1 (Correia et al. 2019, Prop. 1).
 
     p̃ = s/Σs with s = p^{2−α} on the support, and h_i = −p_i log p_i.
 
@@ -113,7 +120,7 @@ def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
 # have a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s
 # may overflow where p nears 0, but its share of Σs does not.
 
-ALPHA = PerRow("alpha", least=1)
+ALPHA = PerRow("alpha", least=0, strict=True, kernel_least=1)
 
 
 @declare.mapping(ALPHA)
@@ -128,7 +135,8 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
     ----------
     z : array of scores
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
-        1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores
+        above 0. 1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores. Below 1 all
+        scores get probability, and low ones more than from softmax: p ~ |z|^{−1/(1−α)}
     axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
@@ -138,9 +146,18 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
     Raises
     ------
     ValueError
-        if some alpha is below 1 or does not fit the batch; else as in `pyentmax.softmax`
+        if some alpha is not above 0 or does not fit the batch; else as in `pyentmax.softmax`
     TypeError
         as in `pyentmax.softmax`
+
+    Notes
+    -----
+    For 1 ≤ α ≤ 2, p is within 4ε p + 16ε p^{2−α} max(1, max z − min z) of the exact probabilities,
+    ε the rounding unit of the dtype and min z that of the support. For α < 1 it is within
+    4ε p |log p| more, what rounding the power 1/(α−1) costs where p is tiny.
+
+    There is no kernel for α < 1: if some alpha is below 1, NumPy computes all rows. On a GPU, whose
+    values are not looked at, an alpha on the device that is below 1 makes its row NaN.
 
     Examples
     --------
@@ -211,7 +228,7 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
 
 @declare.elementwise_gradient(ALPHA)
 def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
-    """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α ≥ 1 (0 at α = ∞).
+    """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α > 0 (0 at α = ∞).
 
     The published form (Correia et al. 2019, Prop. 1) is, with β = α − 1, s = p^{1−β}, p̃ = s/Σs,
 
@@ -315,10 +332,11 @@ def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
 def entmax_loss(
     z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
-    """The α-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 1/(α−1) on.
+    """The α-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 1/(α−1) on if α > 1.
 
     For a label, p·z − z_y + H_α(p) at p = entmax(z, alpha): cross-entropy at α = 1, the sparsemax
-    loss at 2, and max z − z_y (the perceptron's) at ∞.
+    loss at 2, and max z − z_y (the perceptron's) at ∞. Convex for every α > 0; below 1 no margin is
+    enough, and the loss of a wrong label with a low score still grows as that score falls.
 
     Examples
     --------
@@ -402,10 +420,19 @@ def _power(beta: Any) -> Any:
 
 
 def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
-    # At α = 1 it is log Σ exp z, and p·z + H(p) would cancel where p is nearly certain.
+    # At α = 1 it is log Σ exp z, and p·z + H(p) would cancel where p is nearly certain. Below 1,
+    # where p^α = p (1 + β(z − c)) gives H_α(p) = Σ p (c − z)/α, it is (c − |β| p·z)/α, a sum of
+    # positive terms; c is (1 − p_max^β)/β.
     alpha, _ = as_floating(alpha, "alpha")
-    otherwise = np.sum(p * np.where(p == 0, 0, z), axis=-1) - entmax_omega(p, alpha)
-    return np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
+    below = alpha < 1
+    mean = np.sum(p * np.where(p == 0, 0, z), axis=-1)
+    otherwise = mean - entmax_omega(p, np.where(below, 1, alpha))
+    otherwise = np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
+    if isinstance(below, np.ndarray) and not below.any():
+        return otherwise
+    beta = np.where(below, alpha - 1, -0.5)
+    c = -np.expm1(beta * np.max(logarithms(p), axis=-1)) / beta
+    return np.where(below, (c + beta * mean) / np.where(below, alpha, 1), otherwise)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
@@ -493,8 +520,8 @@ def _grad_alpha_large(p: Any, beta: Any) -> Any:
 
 
 def _phi(x: Any) -> Any:
-    """(eˣ − 1 − x)/x² for x ≥ 0, by its Taylor series Σ xᵏ/(k+2)! near 0, where it cancels."""
-    near = x < 0.3
+    """(eˣ − 1 − x)/x², by its Taylor series Σ xᵏ/(k+2)! near 0, where it cancels."""
+    near = np.abs(x) < 0.3
     small, series = np.where(near, x, 0), np.zeros_like(x)
     for k in range(13, 1, -1):  # 0.3¹²/14! is 1e−17 of the first term
         series = (series + 1) * small / k if k > 2 else (series + 1) / 2
@@ -503,8 +530,8 @@ def _phi(x: Any) -> Any:
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:
-    # At α = 1 no score is off the support, and at ∞ all below the largest are: no rounding.
-    return None if alpha in (1, np.inf) else doubtful(z, on, 1 / (alpha - 1), alpha - 1)
+    # Up to α = 1 no score is off the support, and at ∞ all below the largest are: no rounding.
+    return None if alpha <= 1 or alpha == np.inf else doubtful(z, on, 1 / (alpha - 1), alpha - 1)
 
 
 ENTMAX = Mapping(

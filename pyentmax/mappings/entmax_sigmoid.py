@@ -58,9 +58,9 @@ __all__ = [
 
 
 def textbook(z: float, alpha: float = 1.5) -> float:
-    """p with p^{α−1} − (1 − p)^{α−1} = (α−1) z, α > 1, for one score: halve [0, 1].
+    """p with (p^{α−1} − (1 − p)^{α−1})/(α−1) = z, α > 0 but 1, for one score: halve [0, 1].
 
-    The left side rises with p, from −1 to 1.
+    The left side rises with p, for α > 1 from −1/(α−1) to 1/(α−1).
 
     >>> round(textbook(1.0, 2), 6), round(textbook(0.8, 1.5), 6)
     (1.0, 0.771293)
@@ -68,7 +68,7 @@ def textbook(z: float, alpha: float = 1.5) -> float:
     low, high = 0.0, 1.0
     for _ in range(60):
         p = (low + high) / 2
-        below = p ** (alpha - 1) - (1 - p) ** (alpha - 1) <= (alpha - 1) * z
+        below = (p ** (alpha - 1) - (1 - p) ** (alpha - 1)) / (alpha - 1) <= z
         low, high = (p, high) if below else (low, p)
     return (low + high) / 2
 
@@ -91,7 +91,7 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 # a = |z|: so no digit of a small probability is lost, and p(−z) is 1 − p(z) to the last bit. The
 # derivatives take z and not p: near 1 rounding loses 1 − p, and √(1 − p) is steep.
 
-ALPHA = PerRow("alpha", least=1)
+ALPHA = PerRow("alpha", least=0, strict=True)
 OPTIONS = Options._field_defaults
 
 
@@ -107,7 +107,7 @@ def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out:
     z : array of scores, of any shape
         −∞ gives 0 and ∞ gives 1
     alpha : float or array that broadcasts to z
-        from 1 up
+        above 0; only above 1 can p be 0 or 1
     mask : bool array that broadcasts to z, optional
         0 stands where it is False
     out : array of z's shape, optional
@@ -119,7 +119,7 @@ def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out:
     Raises
     ------
     ValueError
-        if some alpha is below 1, or shapes do not fit
+        if some alpha is not above 0, or shapes do not fit
     TypeError
         if z is not of real numbers
 
@@ -192,7 +192,7 @@ entmax_sigmoid_vjp = renamed(entmax_sigmoid_jvp, "entmax_sigmoid_vjp")
 
 @entrywise(ALPHA)
 def entmax_sigmoid_grad_alpha(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
-    """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, exact for every α ≥ 1 (0 at α = ∞).
+    """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, exact for every α > 0 (0 at α = ∞).
 
     With β = α − 1 and q = 1 − p, differentiating (p^β − q^β)/β = z by β gives
 
@@ -269,7 +269,7 @@ def entmax_sigmoid_loss(
     Raises
     ------
     ValueError
-        if some y is outside [0, 1], some alpha below 1, a weight negative, or shapes do not fit
+        if some y is outside [0, 1], some alpha not above 0, a weight negative, or shapes do not fit
     TypeError
         if z is not of real numbers
 
@@ -335,8 +335,8 @@ def one_vs_all_loss(
     Raises
     ------
     ValueError
-        if a label is not a class, a target outside [0, 1], some alpha below 1, a weight negative,
-        or shapes do not fit
+        if a label is not a class, a target outside [0, 1], some alpha not above 0, a weight
+        negative, or shapes do not fit
     TypeError
         if z is not of real numbers
 
@@ -517,12 +517,13 @@ def _linear(a: Any, beta: Any) -> Any:
 
 
 def _below_2(a: Any, beta: Any) -> Any:
-    """For 0 < β < 1, from the ratio r = q/(1 − q).
+    """For −1 ≤ β < 1, from the ratio r = q/(1 − q).
 
     With v = (1 − r^β)/β, that is r = [1 − βv]^{1/β}, the equation reads v = a (1 + r)^β. At β = 0
     and 1 a single Newton step solves it. (1 + r)^β is a norm of (1, 1 − βv), of order 1/β ≥ 1 and
-    so convex in v: from v = a, where v − a (1 + r)^β ≤ 0, the steps rise to the root. For all a and
-    β, the error is below 1e−14 after four steps, and rounding after five.
+    so convex in v: from v = a, where v − a (1 + r)^β ≤ 0, the steps rise to the root. For β < 0 it
+    is concave, and they fall to the root. For all a and β, the error is below 1e−14 after four
+    steps, and rounding after five.
     """
     within = beta * a < 1
     v = a = np.where(within, a, 0)
@@ -564,7 +565,7 @@ _SOLVERS = (
     (lambda beta: beta == 0, 0, _logistic),
     (lambda beta: beta == 0.5, 0.5, _square),
     (lambda beta: (beta == 1) | (beta == 2), 1, _linear),
-    (lambda beta: (beta > 0) & (beta < 1) & (beta != 0.5), 0.25, _below_2),
+    (lambda beta: (beta < 1) & (beta != 0) & (beta != 0.5), 0.25, _below_2),
     (lambda beta: (beta > 1) & (beta != 2), 3, _above_2),
 )
 
@@ -615,8 +616,8 @@ def _slope_alpha(q: Any, beta: Any) -> Any:
 
 
 def _psi(x: Any) -> Any:
-    """(x eˣ − eˣ + 1)/x² for x ≤ 0, by its Taylor series Σ (k+1) xᵏ/(k+2)! near 0."""
-    near = x > -0.3
+    """(x eˣ − eˣ + 1)/x², by its Taylor series Σ (k+1) xᵏ/(k+2)! near 0."""
+    near = np.abs(x) < 0.3
     small, series = np.where(near, x, 0), np.zeros_like(x)
     for k in range(13, -1, -1):
         series = series * small + (k + 1) / math.factorial(k + 2)
@@ -650,18 +651,22 @@ def _conjugate(q: Any, beta: Any) -> Any:
         q^α/α + ∫₀^q s (1 − s)^{β−1} ds,
 
     the integral being (1 − (1 − q)^β (1 + βq))/(αβ), or for small q its series. At β = 0 the sum is
-    −log(1 − q), at β = 1 it is q².
+    −log(1 − q), at β = 1 it is q². For β < 0, where α may be near 0, the integral is taken as
+    (1 − (1 − q)^β)/β − (1 − (1 − q)^α)/α.
     """
     finite = _finite(np.where(np.isinf(beta), 1, beta))
     shannon = finite == 0
-    few = (1 + finite) * q < 0.05
+    few = (1 + np.maximum(finite, 0)) * q < 0.05
     small, series = np.where(few, q, 0), np.zeros_like(q + finite)
     for k in range(13, -1, -1):  # of (1 − s)^{β−1}: 1 + (1 − β) s (1 + (2 − β)/2 s (1 + …))
         series = 1 / (k + 2) + (k + 1 - finite) / (k + 1) * small * series
     divisor = np.where(shannon, 1, finite)
-    growth = np.where(shannon, q, np.log1p(finite * q) / divisor) + np.log1p(-q)
+    log = np.log1p(-q)
+    growth = np.where(shannon, q, np.log1p(finite * q) / divisor) + log
     with np.errstate(over="ignore", under="ignore"):
         whole = np.where(shannon, -growth, -np.expm1(finite * growth) / divisor) / (1 + finite)
+        below = np.expm1((1 + finite) * log) / (1 + finite) - np.expm1(finite * log) / divisor
+        whole = np.where(finite < 0, below, whole)
         power = q ** (1 + finite) / (1 + finite)
     return np.where(np.isinf(beta), q * 0, power + np.where(few, small * small * series, whole))
 

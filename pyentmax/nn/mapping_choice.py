@@ -40,7 +40,8 @@ class ChosenMapping(NamedTuple):
         known.
         """
         record = _RECORDS[self.name]
-        return record.sparse and self.alpha != 1 and record.doubtful is not None
+        dense = self.alpha is not None and self.alpha <= 1
+        return record.sparse and not dense and record.doubtful is not None
 
     @property
     def alpha(self) -> float | None:
@@ -125,7 +126,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     Parameters
     ----------
     choice : str or float
-        α ≥ 1, as a number or as text: 1 is softmax, 1.5 entmax15 and 2 sparsemax, which have exact
+        α > 0, as a number or as text: 1 is softmax, 1.5 entmax15 and 2 sparsemax, which have exact
         algorithms of their own. Or a name in :data:`pyentmax.MAPPINGS`, its parameters separated by
         colons (``"entmax:1.25"``). Or ``"bisection:1.5"`` for :mod:`pyentmax.nn.bisection`.
 
@@ -148,13 +149,13 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     >>> choose_mapping("softmax")
     ChosenMapping(name='softmax', params=())
     """
-    expected = f"α ≥ 1 or one of {', '.join(sorted(_RECORDS))}"
+    expected = f"α > 0 or one of {', '.join(sorted(_RECORDS))}"
     name, *rest = str(choice).split(":")
     try:
         params = tuple(float(word) for word in rest)
         if name not in _RECORDS:
             alpha = float(name)
-            if rest or not alpha >= 1:
+            if rest or not alpha > 0:
                 raise ValueError
             if alpha in _OF_ALPHA:
                 return ChosenMapping(_OF_ALPHA[alpha], ())

@@ -315,7 +315,7 @@ class Setting:
         self.support_alpha = record.support_alpha
         if record is ENTMAX:
             self.support_alpha = self.mapping.values[0][..., 0]
-            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha >= 1):
+            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha > 0):
                 ALPHA.checked(alpha, inputs.query, inputs.outer)
         self.mask = None
         if mask is not None:

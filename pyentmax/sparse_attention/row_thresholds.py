@@ -41,7 +41,7 @@ def threshold(mapping: RowMapping) -> EntmaxThreshold | LargestScores | None:
     record = mapping.record
     if record is ENTMAX:
         alpha = np.asarray(mapping.values[0], np.float64)
-        return None if (alpha == 1).all() else EntmaxThreshold(alpha, mapping.sink)
+        return None if (alpha <= 1).all() else EntmaxThreshold(np.maximum(alpha, 1), mapping.sink)
     if record is ENTMAX15 or record is SPARSEMAX:
         return EntmaxThreshold(np.float64(1.5 if record is ENTMAX15 else 2), mapping.sink)
     if record.parameters == ("k",):  # keeps the k largest scores
@@ -51,7 +51,7 @@ def threshold(mapping: RowMapping) -> EntmaxThreshold | LargestScores | None:
 
 @dataclass(frozen=True)
 class EntmaxThreshold:
-    """The rule of α-entmax, with an α for each row or for all; α = 1, softmax, keeps all scores.
+    """The rule of α-entmax, with an α for each row or for all; α = 1 keeps all scores.
 
     `sink` is the score of each row's sink, or None.
     """

@@ -135,6 +135,7 @@ class Call:
             all(isinstance(x, np.ndarray) and x.size for x in arrays)
             and inputs.dtype in (np.float32, np.float64)
             and bool(choice.kernels())
+            and (setting.support_alpha is None or bool(np.all(setting.support_alpha >= 1)))
         )
         self.query: Heads = self.heads(scaled(inputs.query, setting.scale))
         self.key: Heads = self.heads(inputs.key)

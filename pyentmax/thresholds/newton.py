@@ -35,12 +35,12 @@ class Normalizer(NamedTuple):
 
 
 def newton(y: Any, beta: Any) -> Normalizer:
-    """The normaliser c of α-entmax for 0 ≤ β = α − 1 ≤ 1: Σ exp_β(y − c) = 1, y = z − max z.
+    """The normaliser c of α-entmax for −1 ≤ β = α − 1 ≤ 1: Σ exp_β(y − c) = 1, y = z − max z.
 
     Newton's method on g(c) = (S^β − 1)/β, S(c) = Σ exp_β(y − c), which is log S at β = 0. Up to
-    a constant g is the 1/β-norm of [1 + β(y − c)]₊, a convex function of c since 1/β ≥ 1, so the
-    iterates rise from c = 0 (where S ≥ 1) to the root and need no bracket. As dS/dc = −Σ s with
-    s = exp_β^{1−β}, a step is
+    a constant βg is the 1/β-norm of [1 + β(y − c)]₊: convex in c where 1/β ≥ 1, and concave where
+    1/β < 0. So g is convex for either sign of β, and the iterates rise from c = 0 (where S ≥ 1) to
+    the root and need no bracket. As dS/dc = −Σ s with s = exp_β^{1−β}, a step is
 
         c ← c + S · (1 − S^{−β})/β / Σs,
 

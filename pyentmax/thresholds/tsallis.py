@@ -1,4 +1,4 @@
-"""Tsallis' q-exponential: α-entmax's exp, which reaches 0."""
+"""Tsallis' q-exponential: α-entmax's exp, which reaches 0 for β > 0 and nowhere for β ≤ 0."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 def log_tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> Any:
     """log p = log(u)/β of p = u^{1/β}, u = [1 + βt − rest]₊: t itself at β = 0, −∞ where u = 0.
 
-    Accurate for every β ≥ 0, however small, and where p itself underflows; for `rest` see
-    `remainder`.
+    Accurate for every β > −1, however near to 0, and where p itself underflows; for `rest` see
+    `remainder`. For β < 0 u rises as t falls, and −∞ is left for t = −∞, a masked score.
 
     Examples
     --------
@@ -21,6 +21,7 @@ def log_tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> Any:
     limit, x = beta == 0, _product(t, beta)
     with np.errstate(divide="ignore", over="ignore"):  # log 0 = −∞ is meant: p = 0
         log_u = _log_base(x, rest) / np.where(limit, 1, beta)
+        log_u = np.where((beta < 0) & (t == -np.inf), -np.inf, log_u)
         return np.where(limit, np.maximum(t, np.finfo(t.dtype).min), log_u)
 
 
@@ -42,7 +43,7 @@ def tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> tuple[Any, Any]:
 
 
 def in_support(y: Any, c: Any, beta: Any, rest: Any = 0) -> Any:
-    """The support 1 + β(y − c) − rest > 0, where no float underflows: all of y > −∞ at β = 0."""
+    """The support 1 + β(y − c) − rest > 0, where no float underflows: all of y > −∞ if β ≤ 0."""
     return (_base(_product(y - c, beta), rest) > 0) & (y > -np.inf)
 
 

@@ -41,8 +41,8 @@ def check_composed(name: str, value: Any, device: torch.device) -> None:
         )
     if not isinstance(value, (int, float)):
         return
-    if name == "entmax" and not value >= 1:
-        raise ValueError(f"alpha must be at least 1, got {value:g}")
+    if name == "entmax" and not value > 0:
+        raise ValueError(f"alpha must be above 0, got {value:g}")
     if name.startswith("topk") and not (value >= 1 and value == int(value)):
         raise ValueError(f"k must be a whole number of at least 1, got {value:g}")
 
@@ -69,8 +69,8 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
         broken = broken | (k < 1) | (k != k.floor())
     if name == "entmax":
         alpha = _column(value, x)
-        broken = broken | ~(alpha >= 1)
-        p = entmax_rows(x, torch.where(alpha >= 1, alpha, 2))
+        broken = broken | ~(alpha > 0)
+        p = entmax_rows(x, torch.where(alpha > 0, alpha, 2))
     elif ALPHAS[name] == 1:
         p = torch.softmax(x, -1)
     else:
@@ -113,8 +113,9 @@ def entmax15_rows(x: Tensor) -> Tensor:
 def entmax_rows(x: Tensor, alpha: Tensor) -> Tensor:
     """p = [1 + β (x − c)]₊^{1/β}, β = α − 1, with c by bisection; at β = 0 it is exp(x − c).
 
-    c lies between 0 and the c of constant scores, (1 − d^{−β}) / β. The number of steps is fixed,
-    since looking at a mass would wait for the device.
+    c lies between 0 and the c of constant scores, (1 − d^{−β}) / β. That is large for β < 0, where
+    log(1 − βc)/(−β), which lies between 0 and log d, is halved instead. The number of steps is
+    fixed, since looking at a mass would wait for the device.
     """
     finite = alpha < torch.inf
     beta = torch.where(finite, alpha - 1, 1)
@@ -122,11 +123,15 @@ def entmax_rows(x: Tensor, alpha: Tensor) -> Tensor:
     high = torch.where(beta * log_d < 1e-6, log_d, -torch.expm1(-beta * log_d) / beta)
     low = torch.zeros_like(high + x[..., :1])
     high = high + low
+
+    def c_from(level: Tensor) -> Tensor:
+        return torch.where(beta < -1e-6, torch.expm1(-beta * level) / -beta, level)
+
     for _ in range(round(-math.log2(torch.finfo(x.dtype).eps)) + 4):
         middle = low + (high - low) / 2
-        above = _exponential(x - middle, beta).sum(-1, keepdim=True) >= 1
+        above = _exponential(x - c_from(middle), beta).sum(-1, keepdim=True) >= 1
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    p = _exponential(x - low, beta)
+    p = _exponential(x - c_from(low), beta)
     # What the sum lacks goes to the entries as Newton's next step would send it.
     s = torch.where(p > 0, ((1 - beta) * torch.where(p > 0, p, 1).log()).exp(), 0)
     lacking = 1 - p.sum(-1, keepdim=True)
@@ -164,7 +169,7 @@ def product(p: Tensor, v: Tensor, alpha: Any) -> Tensor:
 
 
 def grad_alpha(p: Tensor, alpha: Any) -> Tensor:
-    r"""∂p/∂α on the support, for every α from 1 up.
+    r"""∂p/∂α on the support, for every α above 0.
 
     With ℓ = −log p and ρ = (e^{βℓ} − 1 − βℓ)/β², Proposition 1 of Correia et al. becomes
 
@@ -183,7 +188,7 @@ def grad_alpha(p: Tensor, alpha: Any) -> Tensor:
     most = log_s.detach().amax(-1, keepdim=True)
     most = torch.where(most > -torch.inf, most, 0)
     scaled, unit = torch.where(on, (log_s - most).exp(), 0), (-most).exp()
-    near = beta * ell < 0.5  # where the series is used
+    near = (beta * ell).abs() < 0.5  # where the series is used
     few, many = torch.where(near, beta * ell, 0), torch.where(near, 1, beta)
     rho = torch.where(  # p ρ, divided by the largest
         near,
@@ -365,7 +370,7 @@ def _k_largest(scores: Tensor, k: Tensor, ties: bool) -> Tensor:
 
 def _exponential(t: Tensor, beta: Tensor) -> Tensor:
     """[1 + β t]₊^{1/β}, which is exp t at β = 0."""
-    near = beta < 1e-30
+    near = beta.abs() < 1e-30
     safe = torch.where(near, 1, beta)
     inside = 1 + safe * t > 0
     power = (torch.where(inside, safe * t, 0).log1p() / safe).exp()
@@ -373,8 +378,8 @@ def _exponential(t: Tensor, beta: Tensor) -> Tensor:
 
 
 def _decrease(a: Tensor) -> Tensor:
-    """(1 − e^{−a}) / a for a ≥ 0, which is 1 at 0; of its derivatives the division loses digits."""
-    near = a < 0.5
+    """(1 − e^{−a}) / a, which is 1 at 0; of its derivatives the division loses digits."""
+    near = a.abs() < 0.5
     safe = torch.where(near, 1, a)
     return torch.where(near, _series(torch.where(near, -a, 0), 1), -torch.expm1(-safe) / safe)
 

@@ -51,6 +51,21 @@ def test_composed_mappings_equal_the_array_functions(name: str, dtype: Any) -> N
             np.testing.assert_allclose(found, gradient, rtol=0, atol=10 * tolerance)
 
 
+@pytest.mark.parametrize("alpha", [1e-6, 0.5, 0.999])
+def test_composed_entmax_below_1(alpha: float) -> None:
+    z, a = (
+        torch.tensor(Z, requires_grad=True),
+        torch.tensor(alpha, dtype=torch.float64, requires_grad=True),
+    )
+    p, expected = pt.entmax(z, a), pe.entmax(Z, alpha)
+    np.testing.assert_allclose(p.detach(), expected, rtol=1e-13)
+    found = torch.autograd.grad(p, (z, a), torch.tensor(V))
+    np.testing.assert_allclose(found[0], pe.entmax_vjp(expected, V, alpha), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[1], pe.entmax_vjp_alpha(expected, V, alpha), rtol=1e-10)
+    wide = np.array([[0, -1e4, *[-1e6] * 2000]], np.float32)  # c is tiny beside its bound
+    np.testing.assert_allclose(pt.entmax(torch.tensor(wide), alpha), pe.entmax(wide, alpha), 1e-4)
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_composed_losses_equal_the_array_functions(name: str) -> None:
     z, weight = torch.tensor(Z, requires_grad=True), torch.tensor([1.0, 0.5, 2, 1])
@@ -135,9 +150,9 @@ def test_other_mappings_name_the_host() -> None:
             NotImplementedError, match=r"has no kernel .* on the host, with .cpu\(\)"
         ):
             call()
-    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
-        pt.entmax(z, 0.5)
-    assert pt.entmax(z, torch.tensor(0.5)).isnan().all()  # values on a device are not looked at
+    with pytest.raises(ValueError, match="alpha must be above 0, got 0"):
+        pt.entmax(z, 0)
+    assert pt.entmax(z, torch.tensor(0.0)).isnan().all()  # values on a device are not looked at
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -181,7 +181,7 @@ TYPE_ERRORS = {
     "pt.Attention(1.3, mapping='sparsemax')": r"\(mapping='sparsemax'\) got .*'alpha'",
 }
 VALUE_ERRORS = {
-    "pt.entmax(Z, 0.5)": "alpha must be at least 1, got 0.5",
+    "pt.entmax(Z, 0)": "alpha must be above 0, got 0",
     "pt.attention(Z, Z, Z, mapping='soft')": "mapping must be one of softmax, ",
     "pt.attention(Z, Z, Z, bias=Z)": r"bias of shape \(2, 3\) .* the scores, of shape \(2, 2\)",
     "pt.attention(Z, Z, Z, softcap=0.0)": "softcap must be above 0, got 0.0",

@@ -268,7 +268,7 @@ def test_an_empty_batch_launches_nothing(gpu: emulated_cupy.Emulation, name: str
 def test_what_is_wrong_is_said_before_anything_runs(gpu: emulated_cupy.Emulation) -> None:
     z = fake_cupy.asarray(np.zeros((2, 3), np.float32))
     for arguments, options, error, message in [
-        ([0.5], {}, ValueError, "alpha must be at least 1, got 0.5"),
+        ([0], {}, ValueError, "alpha must be above 0, got 0"),
         ([np.array([1.5, 2.0])], {}, TypeError, r"alpha must lie on the GPU.*cupy.asarray\(alpha"),
         ([fake_cupy.asarray(np.ones(3))], {}, ValueError, "alpha of shape .* does not broadcast"),
         ([], {"axis": 2}, ValueError, "axis 2 is out of bounds"),
@@ -279,8 +279,20 @@ def test_what_is_wrong_is_said_before_anything_runs(gpu: emulated_cupy.Emulation
         with pytest.raises(error, match=message):
             pyentmax.entmax(z, *arguments, **options)
     assert not gpu.launches
-    p = pyentmax.entmax(z, fake_cupy.asarray(np.array([0.5, 1.5])))  # not looked at: that waits
+    p = pyentmax.entmax(z, fake_cupy.asarray(np.array([0.0, 1.5])))  # not looked at: that waits
     assert np.isnan(p.get()).all(axis=1).tolist() == [True, False]
+
+
+def test_alpha_below_1_has_no_kernel(gpu: emulated_cupy.Emulation) -> None:
+    host = inputs("entmax", (4, 6), np.float32)[0]
+    z, labels = fake_cupy.asarray(host), fake_cupy.asarray(np.arange(4))
+    p, loss = pyentmax.entmax(z, 0.5), pyentmax.entmax_loss(z, labels, 0.5)
+    product = pyentmax.entmax_jvp(p, z, 0.5)
+    assert not gpu.launches
+    expected = pyentmax.entmax(host, 0.5)
+    np.testing.assert_allclose(p.get(), expected, rtol=1e-5)
+    np.testing.assert_allclose(product.get(), pyentmax.entmax_jvp(expected, host, 0.5), atol=1e-6)
+    np.testing.assert_allclose(loss.get(), pyentmax.entmax_loss(host, np.arange(4), 0.5), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -85,7 +85,7 @@ def parametrized(cases: list[Any]) -> pytest.MarkDecorator:
 ENTMAX = [(Case(name, (), form), alpha)
           for name, alpha in (("softmax", 1), ("sparsemax", 2), ("entmax15", 1.5))
           for form in ("", "reference")]  # fmt: skip
-ENTMAX += [(Case("entmax", (a,)), a) for a in (1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4)]
+ENTMAX += [(Case("entmax", (a,)), a) for a in (0.1, 0.7, 1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4)]
 
 # A value for each parameter that fits rows of any length.
 EXAMPLES: dict[str, Any] = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
@@ -93,7 +93,7 @@ EXAMPLES: dict[str, Any] = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, 
 # What the contract is tested with: every mapping, and each kind of α.
 CASES = [Case(name, tuple(EXAMPLES[p] for p in record.parameters), form)
          for name, record in MAPPINGS.items() for form in ("", "reference")]  # fmt: skip
-CASES += [Case("entmax", (alpha,)) for alpha in (1, 1.001, 1.33, 2, 4, np.inf)]
+CASES += [Case("entmax", (alpha,)) for alpha in (0.5, 1, 1.001, 1.33, 2, 4, np.inf)]
 CASES += [Case("fusedmax", (0,)), Case("oscarmax", (0,)), Case("normmax", (np.inf,))]
 CASES += [Case("entmax", (1.33,), "reference"), Case("shannon")]
 every_case = parametrized([*CASES, *slow((Case("gini"),), (Case("tsallis"),))])

@@ -159,7 +159,7 @@ def leading_probability(gap: float, beta: float, d: int) -> float:
     return low
 
 
-SOLVED = [Case("entmax", (alpha,)) for alpha in (1, 1.3, 1.5, 2)]
+SOLVED = [Case("entmax", (alpha,)) for alpha in (0.3, 1, 1.3, 1.5, 2)]
 SOLVED += [Case("normmax", (alpha,)) for alpha in (1.3, 2, 4)]
 
 
@@ -197,12 +197,50 @@ def test_scores_of_the_slides() -> None:
     np.testing.assert_allclose(p, [0.10, 0.05, 0.85], rtol=0, atol=5e-3)
 
 
-@pytest.mark.parametrize("beta", [1e-15, 1e-12, 1e-8, 1e-5, 1e-3])
+@pytest.mark.parametrize("beta", [-1e-3, -1e-8, -1e-15, 1e-15, 1e-12, 1e-8, 1e-5, 1e-3])
 def test_alpha_near_1_approaches_softmax(beta: float) -> None:
     z = np.random.default_rng(4).standard_normal(20)
     p, limit = pyentmax.entmax(z, 1 + beta), pyentmax.softmax(z)
     slope = np.abs(pyentmax.entmax_grad_alpha(limit, 1)).max()
-    assert np.abs(p - limit).max() <= 2 * slope * beta + 1e-15
+    assert np.abs(p - limit).max() <= 2 * slope * abs(beta) + 1e-15
+
+
+@every_dtype
+@pytest.mark.parametrize("alpha", [1e-9, 0.1, 0.5, 0.9])
+def test_below_1_tails_are_powers(alpha: float, dtype: type) -> None:
+    """p = (1 + |β| (c − z))^{−1/|β|} at any distance; and a gap too large for a float is −∞."""
+    power = 1 / (1 - alpha)
+    for gap in (1e4, 1e10, 1e30):
+        z = np.array([gap, 0, -np.inf], dtype)
+        p, log_p = pyentmax.entmax(z, alpha), pyentmax.log_entmax(z, alpha)
+        tail = -power * np.log1p(gap / power)  # c is next to 0
+        assert p[0] > 0.99
+        assert p[2] == 0
+        assert log_p[2] == -np.inf
+        np.testing.assert_allclose(log_p[1], tail, rtol=1e-4)
+        np.testing.assert_allclose(p[1], np.exp(log_p[1]), rtol=1e-3)
+        assert_contract(Case("entmax", (alpha,)), alpha, z[:2])
+        assert pyentmax.entmax_support(z, alpha).tolist() == [True, True, False]
+    widest = np.finfo(dtype).max
+    assert pyentmax.entmax(np.array([widest, -widest], dtype), alpha).tolist() == [1, 0]
+
+
+@every_dtype
+def test_below_1_loss_keeps_digits(dtype: type) -> None:
+    """L = (c − |β| p·z)/α − z_y for max z = 0, of positive terms; p·z + H_α(p) would cancel."""
+    for alpha in (1e-6, 0.2, 0.9, 1 - 1e-9):
+        for z in ([0.0, -1e-3, 0.0], [0.0, -3.0, -50.0], [0.0, -1e4, -1e9], [-40.0, 0.0, -41.0]):
+            row = np.array(z, dtype)
+            p, _ = exact_row(row, alpha)
+            with mpmath.workdps(50):
+                a = mpmath.mpf(alpha)
+                entropy = mpmath.fsum(x - x**a for x in p) / (a * (a - 1))
+                scores = [mpmath.mpf(float(score)) for score in row]
+                best = mpmath.fdot(p, scores) + entropy - scores[0]
+                loss, grad = pyentmax.entmax_loss_and_grad(row, 0, alpha)
+                error = abs(float(mpmath.mpf(float(loss)) - best))
+            assert error <= 64 * np.finfo(dtype).eps * max(float(best), 1e-20)
+            np.testing.assert_allclose(grad, pyentmax.entmax(row, alpha) - [1, 0, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [4, *slow(10), 50])

@@ -105,7 +105,7 @@ STRONGLY_CONVEX: list[tuple[str, tuple[float, ...]]] = [
     ("softmax", ()),
     ("sparsemax", ()),
     ("entmax15", ()),
-    *(("entmax", (alpha,)) for alpha in (1.0, 1.1, 1.5, 1.9, 2.0)),
+    *(("entmax", (alpha,)) for alpha in (0.2, 1.0, 1.1, 1.5, 1.9, 2.0)),
     *(("fusedmax", (strength,)) for strength in (0.0, 0.1, 5.0)),
     *(("oscarmax", (strength,)) for strength in (0.0, 0.1, 5.0)),
 ]

@@ -62,7 +62,7 @@ def test_bisection_keeps_the_dtype_of_scores():
         ("topk_softmax:0", "k must be at least 1"),
         ("topk_sparsemax:1.5", "k must be a whole number"),
         ("fusedmax:-1", "strength must be at least 0"),
-        ("entmax:nan", "alpha must be at least 1"),
+        ("entmax:nan", "alpha must be above 0"),
         ("csoftmax:-0.1", "upper must be at least 0"),
         ("budget_sparsemax:nan", "budget must be at least 0"),
     ],

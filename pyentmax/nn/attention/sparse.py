@@ -9,7 +9,7 @@ in `heads`, which take fewer steps:
 - attention whose weights are requested,
 - dropout of the weights,
 - additive scores, which are not products of queries with keys,
-- softmax, which has no zeros, and top-k with more than a quarter of the keys,
+- softmax and α-entmax below 1, which have no zeros, and top-k with more than a quarter of the keys,
 - mappings whose derivative is not that of α-entmax on the support: fusedmax, oscarmax, normmax, the
   bounded ones, and bisection, where the algorithm itself is studied,
 - an α per query,
@@ -62,7 +62,7 @@ def sparse_arguments(
     if MAPPINGS[mapping.name].parameters == ("k",):
         (k,) = mapping.params
         return {"mapping": mapping.name, "k": k} if 4 * k <= keys.shape[-2] else None
-    return None if mapping.alpha in (None, 1) else {"alpha": mapping.alpha}
+    return None if mapping.alpha is None or mapping.alpha <= 1 else {"alpha": mapping.alpha}
 
 
 def sparse_head_averages(

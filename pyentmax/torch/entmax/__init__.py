@@ -10,7 +10,7 @@ Where results differ, these are right:
 
 - ``k=``, ``n_iter=`` and ``ensure_sum_one=`` are accepted and ignored: the kernels stop when the
   result is exact, and rows sum to 1.
-- α = 1 is softmax and α = ∞ argmax; below 1 it is a ValueError.
+- α = 1 is softmax and α = ∞ argmax.
 - A row of −∞ gives zeros and zero gradients, not NaN; where all targets are ignored the mean is 0.
 - Any label may be the ``ignore_index``, negative ones too.
 """

@@ -118,7 +118,7 @@ def test_analyse_refuses_options_of_other_models(run, files, capsys):
     ("options", "message"),
     [
         (["--fertility", "1.5"], "fertility: expected the attention softmax or sparsemax"),
-        (["--attention", "0.5"], "mapping: expected α ≥ 1"),
+        (["--attention", "0"], "mapping: expected α > 0"),
         (["--hold-out", "xyzzy"], "no training lemma is or ends in 'xyzzy'"),
         (["--train", "empty"], "empty: no examples"),
         (["--train", "bad"], "bad, line 2: expected lemma TAB form TAB tags"),
