@@ -36,7 +36,7 @@ help:
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
 	@echo 'make stubs       the type stubs, after a mapping was added; TORCH_PYTHON= as for test-torch'
-	@echo 'make lint        ruff, mypy, pyright and clang-format'
+	@echo 'make lint        ruff, mypy, pyright, clang-format and zizmor'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; likewise cuda-overruns'
@@ -102,11 +102,14 @@ $(ADAPTERS_SKIPPED): Makefile
 		$(ADAPTERS_INSTALL) mypy 'pyright[nodejs]' || skip pyright pyright
 	@mv $@.new $@
 
+# Pages of the documentation whose blocks need one of them.
+ADAPTER_PAGES := grep -lE 'needs:.*(torch|jax|sklearn)' docs/*.md docs/guide/*.md | xargs -n1 basename | paste -sd' ' | sed 's/ / or /g'
 test-adapters: $(VENV)/.test $(ADAPTERS_SKIPPED)
 	$(NAME_SKIPPED)
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
-	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py
+	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k "torch or jax or sklearn or $$($(ADAPTER_PAGES))" \
+		tests/test_docs_pages.py
 
 # As a release makes it: a source distribution, a wheel from that alone, and the tests on the wheel, in a
 # folder without sources and an environment without the rest. WHEEL_WITH='numpy==2.0.*' tests it with that.
@@ -139,6 +142,7 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m 'slow or not slow' tests/adapters/test_types.py
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
+	$(BIN)/zizmor --offline --quiet .github
 
 # A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'
 # run-time has to be in the process before Python is. Rows and working memory are of malloc, which the
@@ -232,11 +236,11 @@ $(VENV)/.models: $(VENV)/.build $(BUILD_SOURCES)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
-	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models,sparse,test]' && wait $$kernels
+	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models,sparse]' --group test && wait $$kernels
 	@touch $@ $(VENV)/.models
 
 $(VENV)/.slow: $(VENV)/.test
-	$(INSTALL) '.[models,nvrtc,sparse,test]'
+	$(INSTALL) '.[models,sparse]' --group test --group nvrtc
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.build
@@ -244,15 +248,15 @@ $(VENV)/.release: $(VENV)/.build
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(INSTALL) '.[lint,models,sparse,test]'
+	$(INSTALL) '.[models,sparse]' --group test --group lint
 	@touch $@
 
 $(VENV)/.notebooks: $(VENV)/.test
-	$(INSTALL) '.[models,notebooks,sparse,test]'
+	$(INSTALL) '.[models,notebooks,sparse]' --group test
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(INSTALL) '.[docs,models,sparse,test]'
+	$(INSTALL) '.[models,sparse]' --group test --group docs
 	@touch $@
 
 # Each line names what is missing, by its Debian package.

@@ -1,4 +1,4 @@
-"""The compiled part of pyentmax; everything else about the package is in setup.cfg.
+"""The compiled part of pyentmax, and links for PyPI; all else about the package is in setup.cfg.
 
 Three environment variables steer the build:
 
@@ -18,6 +18,7 @@ import re
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from configparser import ConfigParser
 from glob import glob
 
 from setuptools import Extension, setup
@@ -178,4 +179,22 @@ def kernels():
     return [extension]
 
 
-setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuildExt, "sdist": ReproducibleSdist})
+def links():
+    """README.md with links that PyPI can follow, and links of its own, if setup.cfg has a url."""
+    config = ConfigParser()
+    config.read("setup.cfg", "utf-8")
+    url, version = config["metadata"].get("url"), config["metadata"]["version"]
+    if url is None:
+        return {}
+    with open("README.md", encoding="utf-8") as file:
+        text = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1{url}/raw/v{version}/", file.read())
+    text = re.sub(r"(?<!!)(\[[^]]*\]\()(?!https?:|#)", rf"\1{url}/blob/v{version}/", text)
+    project_urls = {"Changelog": f"{url}/blob/v{version}/CHANGELOG.md", "Issues": f"{url}/issues"}
+    return {"long_description": text, "project_urls": project_urls}
+
+
+setup(
+    ext_modules=kernels(),
+    cmdclass={"build_ext": OptionalBuildExt, "sdist": ReproducibleSdist},
+    **links(),
+)

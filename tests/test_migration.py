@@ -31,7 +31,7 @@ def test_every_row_of_the_tables_is_read():
 
 @pytest.mark.parametrize(("theirs", "ours"), ROWS, ids=[theirs for theirs, _ in ROWS])
 def test_both_sides_of_a_row_agree(theirs, ours):
-    reason = "is not installed; pip install pyentmax[bench]"
+    reason = "is not installed; pip install --group bench"
     torch = pytest.importorskip("torch", reason=f"PyTorch {reason}")
     entmax = pytest.importorskip("entmax", reason=f"entmax {reason}")
     tensors = {

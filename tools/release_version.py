@@ -1,4 +1,4 @@
-"""Check that a tag names the version of the sources, and that the changelog has it.
+"""Check that a tag names the version of the sources, and that all is there for its release.
 
 python tools/release_version.py v1.2.3
 """
@@ -24,11 +24,20 @@ def faults(tag: str, root: Path) -> Iterator[str]:
     metadata.read(root / "setup.cfg")
     if (said := metadata["metadata"]["version"]) != version:
         yield f"setup.cfg says {said}, not {version}"
-    cited = re.search(r"^version: (.+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
-    if cited is None or cited[1].strip('"') != version:
-        yield f"CITATION.cff says {cited[1] if cited else 'nothing'}, not {version}"
+    for name in ("CITATION.cff", "conda/recipe.yaml"):
+        cited = re.search(r"^ *version: (.+)$", (root / name).read_text(), re.MULTILINE)
+        if cited is None or cited[1].strip('"') != version:
+            yield f"{name} says {cited[1] if cited else 'nothing'}, not {version}"
     if f"\n## [{version}]" not in (root / "CHANGELOG.md").read_text():
         yield f"CHANGELOG.md has no heading ## [{version}]"
+    url = metadata["metadata"].get("url")
+    if url is None:
+        links = re.findall(r"\]\((?!https?:|#)([^)]+)\)", (root / "README.md").read_text())
+        named = ", ".join(links)
+        yield f"setup.cfg has no url, and on PyPI README.md's links lead nowhere: {named}"
+    for name, entry in (("CITATION.cff", "repository-code"), ("conda/recipe.yaml", "repository")):
+        if f"{entry}: {url}\n" not in (root / name).read_text():
+            yield f"{name} has no {entry} with the url of setup.cfg"
 
 
 def main(arguments: list[str] | None = None) -> int:

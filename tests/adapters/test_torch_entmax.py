@@ -20,7 +20,7 @@ from pyentmax.torch.entmax import *  # noqa: E402, F403
 
 THEIRS = importlib.util.find_spec("entmax")
 needs_entmax = pytest.mark.skipif(
-    THEIRS is None, reason="entmax is not installed: pip install pyentmax[bench]"
+    THEIRS is None, reason="entmax is not installed: pip install --group bench"
 )
 # Of its private threshold functions.
 NOT_OURS = "topk.py::test_entmax_topk topk.py::test_sparsemax_topk".split()

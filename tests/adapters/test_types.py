@@ -28,7 +28,7 @@ def test_stubs_are_current() -> None:
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_users_script_is_clean_and_mistakes_are_reported(checker: str, tmp_path: Path) -> None:
     if find_spec(checker) is None:
-        pytest.skip(f"{checker} is not installed: pip install 'pyentmax[lint]'")
+        pytest.skip(f"{checker} is not installed: pip install --group lint")
     scripts = [str(SCRIPTS / "user.py"), str(SCRIPTS / "mistakes.py")]
     command = [sys.executable, "-m", checker, *CHECKERS[checker], *scripts]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 from release_version import faults
 
+URL = "https://example.org/pyentmax"
+CODE = f"repository-code: {URL}\n"
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "setup.cfg").write_text("[metadata]\nversion = 1.2.3\n")
-    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.2.3\n")
+    (tmp_path / "conda").mkdir()
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nversion = 1.2.3\nurl = {URL}\n")
+    (tmp_path / "CITATION.cff").write_text(f"cff-version: 1.2.0\nversion: 1.2.3\n{CODE}")
+    (tmp_path / "conda/recipe.yaml").write_text(f"  version: 1.2.3\n  repository: {URL}\n")
+    (tmp_path / "README.md").write_text("[one](docs/one.md), [two](https://a.org), [three](#here)")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [1.2.3] - 2026-11-30\n")
     return tmp_path
 
@@ -23,15 +29,27 @@ def test_matching_tag_has_no_fault(root: Path):
 @pytest.mark.parametrize(
     ("file", "text", "fault"),
     [
-        ("setup.cfg", "[metadata]\nversion = 1.2.2\n", "setup.cfg says 1.2.2, not 1.2.3"),
-        ("CITATION.cff", "version: 1.2.2\n", "CITATION.cff says 1.2.2, not 1.2.3"),
-        ("CITATION.cff", "title: none\n", "CITATION.cff says nothing, not 1.2.3"),
+        (
+            "setup.cfg",
+            f"[metadata]\nversion = 1.2.2\nurl = {URL}\n",
+            "setup.cfg says 1.2.2, not 1.2.3",
+        ),
+        ("CITATION.cff", f"version: 1.2.2\n{CODE}", "CITATION.cff says 1.2.2, not 1.2.3"),
+        ("CITATION.cff", f"title: none\n{CODE}", "CITATION.cff says nothing, not 1.2.3"),
         ("CHANGELOG.md", "\n## [Unreleased]\n", "CHANGELOG.md has no heading ## [1.2.3]"),
     ],
 )
 def test_file_with_other_version_is_named(root: Path, file: str, text: str, fault: str):
     (root / file).write_text(text)
     assert list(faults("v1.2.3", root)) == [fault]
+
+
+def test_what_waits_for_the_address_is_named(root: Path):
+    (root / "setup.cfg").write_text("[metadata]\nversion = 1.2.3\n")
+    links, cited, conda = faults("v1.2.3", root)
+    assert links.endswith("README.md's links lead nowhere: docs/one.md")
+    assert "CITATION.cff" in cited
+    assert "conda" in conda
 
 
 @pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-final", "main"])
