@@ -94,7 +94,7 @@ class Attention(Settings):
 
     Parameters
     ----------
-    alpha, mapping, causal, scale, softcap, dropout, **parameters : as in `attention`
+    alpha, mapping, causal, scale, sink, softcap, dropout, **parameters : as in `attention`
     """
 
     def __init__(
@@ -103,15 +103,17 @@ class Attention(Settings):
         *,
         mapping: str = "entmax",
         causal: bool = False,
-        scale: float | None = None,
+        scale: float | Tensor | None = None,
+        sink: float | Tensor | None = None,
         softcap: float | None = None,
         dropout: float = 0.0,
         **parameters: Any,
     ) -> None:
-        attention_parameter(mapping, alpha, scale, parameters)
+        attention_parameter(mapping, alpha, sink, parameters)
         check_settings(softcap, dropout)
         own = {"alpha": alpha, "mapping": mapping, "causal": causal, "scale": scale}
-        super().__init__({**own, "softcap": softcap, "dropout": dropout, **parameters})
+        own |= {"sink": sink, "softcap": softcap, "dropout": dropout}
+        super().__init__({**own, **parameters})
 
     def forward(
         self,

@@ -299,13 +299,16 @@ def loss(*args: Any) -> Tensor:
 # --- attention ------------------------------------------------------------------------------------
 # The derivative computes the weights again: they are sparse, and their number is not known before.
 
-SETTING = f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale"
+SETTING = (
+    f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale, Tensor? sink"
+)
 
 
 def _attention_options(setting: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
     """α, or 1 where there is none, and the keywords of `pyentmax.attention`."""
-    name, parameter, number, mask, causal, offset, scale = setting
+    name, parameter, number, mask, causal, offset, scale, sink = setting
     options = {"mapping": name, "mask": mask, "scale": scale, "causal": causal, "offset": offset}
+    options["sink"] = sink
     own = _named(name, parameter, number)
     return own.pop("alpha", 1.0), {**options, **own}
 
@@ -336,21 +339,21 @@ def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) ->
 
 
 def _keep_attention(ctx: Any, inputs: Any, output: Tensor) -> None:
-    query, key, value, ctx.name, parameter, ctx.number, mask, *ctx.rest = inputs
-    ctx.save_for_backward(query, key, value, parameter, mask)
+    query, key, value, ctx.name, parameter, ctx.number, mask, *ctx.rest, sink = inputs
+    ctx.save_for_backward(query, key, value, parameter, mask, sink)
 
 
 def _attention_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-    query, key, value, parameter, mask = ctx.saved_tensors
-    setting = (ctx.name, parameter, ctx.number, mask, *ctx.rest)
-    *found, in_parameter = attention_gradients(g, query, key, value, *setting)
+    query, key, value, parameter, mask, sink = ctx.saved_tensors
+    setting = (ctx.name, parameter, ctx.number, mask, *ctx.rest, sink)
+    *found, in_parameter, in_sink = attention_gradients(g, query, key, value, *setting)
     if not ctx.needs_input_grad[4]:
         in_parameter = None
     elif ctx.name != "entmax":
         raise NotImplementedError(
             f"attention by {ctx.name} has no derivative in its parameter: detach() it"
         )
-    return *found, None, in_parameter, *(None,) * 5
+    return *found, None, in_parameter, *(None,) * 5, None if sink is None else in_sink
 
 
 attention: Rule = registered(
@@ -368,8 +371,8 @@ attention: Rule = registered(
 def _attention_gradients(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
 ) -> Any:
-    """Gradients of query, key, value and α."""
-    name, parameter, *_ = setting
+    """Gradients of query, key, value, α and sink."""
+    name, parameter, *_, sink = setting
     alpha, options = _attention_options(setting)
     learned = name == "entmax" and parameter is not None
 
@@ -381,23 +384,32 @@ def _attention_gradients(
         return (*found, attention_vjp_alpha(weights, value, g, alpha)) if learned else found
 
     found = on_arrays(gradients, query, key, value, g.to(query.dtype), alpha, **options)
-    if learned:
-        return (*found[:3], found[3].to(parameter.dtype))
-    return (*found, query.new_zeros(0 if parameter is None else parameter.shape))
+    in_query, in_key, in_value, *more = found
+    like, beside = query if not learned else parameter, query if sink is None else sink
+    in_parameter = more.pop() if learned else query.new_zeros(_size(parameter))
+    in_sink = more.pop() if more else query.new_zeros(0)
+    return in_query, in_key, in_value, in_parameter.to(like.dtype), in_sink.to(beside.dtype)
+
+
+def _size(tensor: Tensor | None) -> Any:
+    """The shape of a tensor; empty without one, as results of operations have to be tensors."""
+    return 0 if tensor is None else tensor.shape
 
 
 def _attention_gradients_fake(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, name: str, parameter: Any, *rest: Any
 ) -> tuple[Tensor, ...]:
     like = query if parameter is None or name != "entmax" else parameter
+    sink = rest[-1]
     found = (x.new_empty(x.shape) for x in (query, key, value))
-    return (*found, like.new_empty(0 if parameter is None else parameter.shape))
+    beside = query if sink is None else sink
+    return (*found, like.new_empty(_size(parameter)), beside.new_empty(_size(sink)))
 
 
 attention_gradients: Rule = registered(
     "attention_gradients",
     f"(Tensor g, Tensor query, Tensor key, Tensor value, {SETTING})"
-    " -> (Tensor, Tensor, Tensor, Tensor)",
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     compute=_attention_gradients,
     fake=_attention_gradients_fake,
     vmap=one_by_one,

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from pyentmax.torch import composed, operations
-from pyentmax.torch.arguments import check_broadcast, check_mask, check_number, check_scores
+from pyentmax.torch.arguments import (
+    as_number,
+    check_broadcast,
+    check_mask,
+    check_number,
+    check_scores,
+)
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.functions import (
     MISSING,
@@ -25,6 +31,7 @@ from pyentmax.torch.functions import (
     split,
 )
 
+WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
 # How PyTorch, and Hugging Face's models, spell arguments.
 THEIRS = {
     "is_causal": "causal",
@@ -47,7 +54,8 @@ def attention(
     bias: Tensor | None = None,
     causal: bool = False,
     offset: int = 0,
-    scale: float | None = None,
+    scale: float | Tensor | None = None,
+    sink: float | Tensor | None = None,
     softcap: float | None = None,
     dropout: float = 0.0,
     return_weights: bool = False,
@@ -76,7 +84,11 @@ def attention(
         query t sees only the keys 0 … t + offset
     offset : int, default 0
         number of keys before the first query: for new queries behind a cache, its length
-    scale : float, default 1/√d
+    scale : float or Tensor that broadcasts to (…, T), default 1/√d
+        of shape (H, 1) it is one for each head, of shape (T,) one for each query; gets a gradient
+    sink : float or Tensor that broadcasts against the batch shape, optional
+        one more score with no value behind it, for α-entmax and the top-k mappings: of shape (H,)
+        one for each head. The weights then sum to at most 1. It gets a gradient
     softcap : float, optional
         c > 0 replaces a score s, after the scale and before the bias, by c · tanh(s / c)
     dropout : float, default 0
@@ -111,7 +123,7 @@ def attention(
     >>> print(output, weights)
     tensor([[2.9393]]) tensor([[0.3536, 0.0000, 0.6464]])
     """
-    parameter = attention_parameter(mapping, alpha, scale, parameters)
+    parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     check_mask(mask)
     if mask is not None:
@@ -122,29 +134,38 @@ def attention(
     check_settings(softcap, dropout)
     if offset and not causal:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
+    dtype = query.dtype
+    if isinstance(scale, Tensor):
+        check_broadcast(scale, shape[:-1], "scale", "the queries")
+        query, key, value = map(composed.wide, (query, key, value))
+        query, scale = query * scale.to(query.dtype).unsqueeze(-1), 1.0
     scale = None if scale is None else float(scale)
+    if sink is not None:
+        if not isinstance(sink, Tensor):
+            sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
+        check_broadcast(sink, shape[:-2], "sink", "the batch")
     if (
         (bias is None and softcap is None and not dropout and not return_weights)
         and has_kernels(query)
         and not in_onnx_export()
     ):
-        setting = (mapping, *split(mapping, parameter), mask, causal, offset, scale)
-        return operations.attention(query, key, value, *setting)
+        setting = (mapping, *split(mapping, parameter), mask, causal, offset, scale, sink)
+        return operations.attention(query, key, value, *setting).to(dtype)
     if not has_kernels(query):
         composed.check_composed(mapping, parameter, query.device)
     if causal:
         seen = torch.ones(shape[-2:], dtype=torch.bool, device=query.device).tril(offset)
         mask = seen if mask is None else seen & mask
     with torch.autocast(query.device.type, enabled=False):  # which would round the scores
-        weights = _all_weights(query, key, mapping, parameter, mask, bias, scale, softcap)
+        weights = _all_weights(query, key, mapping, parameter, mask, bias, scale, softcap, sink)
         if dropout:
             weights = torch.dropout(weights, dropout, train=True)
-        output = _product(weights, composed.wide(value)).to(query.dtype)
-    return (output, weights.to(query.dtype)) if return_weights else output
+        output = _product(weights, composed.wide(value)).to(dtype)
+    return (output, weights.to(dtype)) if return_weights else output
 
 
-def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[str, Any]) -> Any:
-    """The mapping's parameter; an error for keywords that nothing reads, or a learned scale."""
+def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:
+    """The mapping's parameter; an error for unknown keywords, or a sink that it lacks."""
     name, default = parameter_of(mapping)
     for theirs, ours in THEIRS.items():
         if theirs in parameters:
@@ -152,8 +173,8 @@ def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[s
                 f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
                 f"here it is {ours}"
             )
-    if isinstance(scale, Tensor) and scale.requires_grad:
-        raise TypeError("attention has no gradient in scale: multiply the query by it instead")
+    if sink is not None and mapping not in WITH_SINK:
+        raise ValueError(f"sink: expected one of {', '.join(WITH_SINK)}, got {mapping}")
     if alpha is not None:
         parameters = {**parameters, "alpha": alpha}
     default = 1.5 if name == "alpha" else default
@@ -199,6 +220,7 @@ def _all_weights(
     bias: Tensor | None,
     scale: float | None,
     softcap: float | None,
+    sink: Tensor | None,
 ) -> Tensor:
     """Weights of shape (…, T, S), zeros included."""
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
@@ -211,7 +233,15 @@ def _all_weights(
         return scores  # mappings need an entry
     if isinstance(parameter, Tensor) and not operations.per_score(mapping):
         parameter = parameter.unsqueeze(-1)  # the same for all queries of a head
-    return apply_to_rows(mapping, scores, parameter, mask)
+    if sink is None:
+        return apply_to_rows(mapping, scores, parameter, mask)
+    if mapping.startswith("topk"):  # of which a sink takes no place
+        mask = apply_to_rows(mapping, scores.detach(), parameter, mask) != 0
+        mapping, parameter = mapping.removeprefix("topk_"), None
+    last = sink[..., None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
+    if mask is not None:
+        mask = torch.cat([mask.expand(scores.shape), torch.ones_like(last, dtype=torch.bool)], -1)
+    return apply_to_rows(mapping, torch.cat([scores, last], -1), parameter, mask)[..., :-1]
 
 
 def _product(rows: Tensor, matrices: Tensor) -> Tensor:

@@ -113,3 +113,48 @@ def test_weights_of_any_mapping(mapping: str) -> None:
     arrays = [x.numpy() if isinstance(x, torch.Tensor) else x for x in (number[name],)]
     expected = pe.MAPPINGS[mapping].forward(scores(*inputs()[:2]).numpy(), *arrays)
     np.testing.assert_allclose(weights, expected, **EXACT)
+
+
+SINKS: dict[str, dict[str, Any]] = {
+    "entmax": {"alpha": 1.4},
+    "softmax": {"mapping": "softmax", "causal": True, "offset": -1},
+    "sparsemax": {"mapping": "sparsemax", "mask": torch.arange(6) % 3 > 0},
+    "topk_softmax": {"mapping": "topk_softmax", "k": 2},
+    "topk_sparsemax": {"mapping": "topk_sparsemax", "k": 3},
+}
+
+
+@pytest.mark.parametrize("name", SINKS)
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_scales_and_sinks_are_those_of_arrays(name: str, return_weights: bool) -> None:
+    options, arrays = SINKS[name], inputs()
+    more = {"scale": tensor(4, 5, seed=7).exp(), "sink": tensor(4, seed=8)}
+    learned = [x.requires_grad_() for x in (*arrays, *more.values())]
+    found = pt.attention(*arrays, **more, **options, return_weights=return_weights)
+    output = found[0] if return_weights else found
+    given = {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    given |= {k: v.detach().numpy() for k, v in more.items()}
+    numpy = [x.detach().numpy() for x in arrays]
+    expected, weights = pe.attention(*numpy, return_weights=True, **given)
+    np.testing.assert_allclose(output.detach(), expected, **EXACT)
+    if return_weights:
+        np.testing.assert_allclose(found[1].detach(), weights.to_dense(), **EXACT)
+    gradients = torch.autograd.grad(output.sum(), learned)
+    wanted = pe.attention_vjp(weights, *numpy, np.ones_like(expected), **given)
+    for theirs, ours in zip(gradients, wanted, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-10, atol=1e-12)
+
+
+def test_the_module_learns_scale_and_sink() -> None:
+    scale, sink = torch.nn.Parameter(torch.ones(4, 1)), torch.nn.Parameter(torch.zeros(4))
+    module = pt.Attention(1.3, scale=scale, sink=sink)
+    arrays = [x.to(torch.bfloat16) for x in inputs()]
+    output = module(*arrays)
+    output.sum().backward()
+    assert output.dtype == torch.bfloat16
+    assert {name for name, _ in module.named_parameters()} == {"scale", "sink"}
+    assert (scale.grad != 0).all()
+    assert (sink.grad != 0).all()
+    torch.testing.assert_close(pt.attention(*inputs(), sink=-torch.inf), pt.attention(*inputs()))
+    with pytest.raises(ValueError, match="sink: expected one of entmax, .* got fusedmax"):
+        pt.Attention(mapping="fusedmax", strength=1.0, sink=0.0)

@@ -163,8 +163,6 @@ TYPE_ERRORS = {
     "pt.entmax_loss(Z, Y, LEARNED)": "entmax_loss has no gradient in alpha",
     "pt.one_vs_all_loss(Z, Y, LEARNED)": "one_vs_all_loss has no gradient in alpha",
     "pt.normmax_loss(Z, LEARNED + Z)": "normmax_loss has no gradient in y",
-    "pt.attention(Z, Z, Z, scale=LEARNED)": "no gradient in scale",
-    "pt.Attention(scale=torch.nn.Parameter(Z))": "no gradient in scale",
     "pt.softmax_loss(Z, Y, label_smoothing=LEARNED)": "must be a number",
     "pt.one_vs_all_loss(Z, Y, ignore_index=1.5)": "ignore_index must be a whole number or None",
     "pt.Entmax15Loss(weight=Y)": r"Entmax15Loss\(\) got .* 'weight'",
@@ -511,8 +509,9 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     two = torch.tensor([1.3, 1.7], requires_grad=True)
     ops = torch.ops.pyentmax
     fixed = tuple(x.detach() for x in (query, query, key, value))
-    setting = ("entmax", two, None, None, True, 0, None)
-    shared = ("sparsemax", None, None, None, False, 0, 0.3)
+    sink = torch.tensor([0.1, 0.2], requires_grad=True)
+    setting = ("entmax", two, None, None, True, 0, None, sink)
+    shared = ("sparsemax", None, None, None, False, 0, 0.3, None)
     rest = ("entmax", alpha.detach(), mask)
     return {
         "mapping": (ops.mapping, (z, "entmax", alpha, None, mask)),
@@ -524,7 +523,7 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "attention of a mapping": (ops.attention, (query, key[:, :1], value, *shared)),
         "gradients of attention": (
             ops.attention_gradients,
-            (*fixed, "entmax", two.detach(), *setting[2:]),
+            (*fixed, "entmax", two.detach(), *setting[2:-1], sink.detach()),
         ),
     }
 
