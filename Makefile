@@ -99,6 +99,7 @@ $(ADAPTERS_SKIPPED): Makefile
 			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
 			|| skip PyTorch torch; \
 		$(ADAPTERS_INSTALL) onnx onnxscript onnxruntime || skip ONNX onnxruntime; \
+		$(ADAPTERS_INSTALL) transformers || skip transformers transformers; \
 		$(ADAPTERS_INSTALL) mypy 'pyright[nodejs]' || skip pyright pyright
 	@mv $@.new $@
 

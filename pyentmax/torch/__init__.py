@@ -21,6 +21,7 @@ except ImportError as error:
 
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
 from pyentmax.torch import entmax as _entmax_package
+from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.entmax import activations as _activations
 from pyentmax.torch.entmax import losses as _losses
 from pyentmax.torch.entmax import root_finding as _root_finding

@@ -1,0 +1,181 @@
+"""Sparse attention in the models of Hugging Face's ``transformers``, by one line.
+
+After ``register("entmax")`` a model made with ``attn_implementation="entmax"`` calls
+`pyentmax.torch.attention`, with masks that are True where a query sees a key. ``transformers`` is
+imported by the functions, not by this module.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pyentmax.torch.modules import AlphaEntmax
+from pyentmax.torch.sparse_attention import attention, attention_parameter
+
+# What a few models change their weights by, next to position_bias and softcap.
+REFUSED = ("s_aux", "sinks", "alibi", "relative_position_bias", "head_mask", "block_indices")
+NO_LAYER = (
+    "no layer of {} looks its attention up by its name, so attn_implementation cannot change it"
+)
+
+
+def register(
+    name: str = "entmax", alpha: float | None = None, *, mapping: str = "entmax", **parameters: Any
+) -> None:
+    """Make ``attn_implementation=name`` mean attention with sparse weights.
+
+    Parameters
+    ----------
+    name : str, default "entmax"
+    alpha : float, default 1.5
+        of each layer that has no attribute ``alpha``; see `learn_alpha`
+    mapping, **parameters : as in `pyentmax.torch.attention`
+
+    Raises
+    ------
+    ImportError
+        if ``transformers`` cannot be imported
+
+    Called again it changes the setting of all models that have this implementation. Padding,
+    windows, grouped heads, dropout, position biases, softcaps and ``output_attentions=True`` are
+    honoured. A model that has attention sinks, or whose layers do not look their attention up by
+    its name, gets an error when it is called.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM  # doctest: +SKIP
+    >>> register("entmax", alpha=1.25)  # doctest: +SKIP
+    >>> config = LlamaConfig(num_hidden_layers=2)  # doctest: +SKIP
+    >>> LlamaForCausalLM._from_config(config, attn_implementation="entmax")  # doctest: +SKIP
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+    except ImportError as error:
+        raise ImportError(
+            f"pyentmax.torch.transformers needs transformers, which cannot be imported ({error}): "
+            "pip install 'pyentmax[transformers]'"
+        ) from error
+    attention_parameter(mapping, alpha, None, parameters)  # an error now, not in the first call
+    setting = {"mapping": mapping, "alpha": alpha, **parameters}
+    AttentionInterface.register(name, partial(_attend, name, setting))
+    AttentionMaskInterface.register(name, partial(_mask, name))
+
+
+def learn_alpha(
+    model: nn.Module, alpha: float = 1.5, *, per_head: bool = True
+) -> list[nn.Parameter]:
+    """Give each attention layer of a model an α that is learned, one for each head or for all.
+
+    Parameters
+    ----------
+    model : a model of ``transformers``
+    alpha : float in (1, 2), default 1.5
+        the initial value
+    per_head : bool, default True
+
+    Returns
+    -------
+    list of Parameters
+        a of each layer's ``alpha``, an `AlphaEntmax` with α = 1 + σ(a). They are among the model's
+        parameters, and are small enough to want a rate of their own.
+
+    Raises
+    ------
+    ValueError
+        if α is not in (1, 2), or no layer looks its attention up by its name
+    """
+    if not 1 < alpha < 2:
+        raise ValueError(f"a learned alpha must begin in (1, 2), got {alpha:g}")
+    for layer in (layers := attention_layers(model)):
+        start = torch.full((_heads(layer) if per_head else 1,), alpha - 1).logit()
+        weight = next(layer.parameters())
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        layer.alpha = AlphaEntmax(len(start), a=start).to(weight.device, dtype)
+    return [layer.alpha.a for layer in layers]
+
+
+def attention_layers(model: nn.Module) -> list[Any]:
+    """The layers that look their attention up by its name; a ValueError if there is none."""
+    layers = [
+        layer
+        for layer in model.modules()
+        if "get_interface" in inspect.unwrap(type(layer).forward).__code__.co_names
+    ]
+    if not layers:
+        raise ValueError(NO_LAYER.format(type(model).__name__))
+    return layers
+
+
+def _heads(layer: Any) -> int:
+    for name in ("num_heads", "num_attention_heads", "n_heads"):
+        if hasattr(layer, name):
+            return int(getattr(layer, name))
+    return int(layer.config.num_attention_heads)
+
+
+def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor | None:
+    """PyTorch's own mask: True where a query sees a key, or None where all see all before them."""
+    from transformers import AutoModel
+    from transformers.masking_utils import sdpa_mask
+
+    if not torch.compiler.is_compiling():
+        # Such a model would add the mask to its scores, as 0 and 1, and call softmax.
+        model = AutoModel._model_mapping.get(type(config), None)
+        if model is not None and not model._can_set_attn_implementation():
+            raise NotImplementedError(NO_LAYER.format(model.__name__))
+    mask: Tensor | None = sdpa_mask(*args, **options)
+    return mask
+
+
+def _collected() -> bool:
+    """Whether weights are asked for: not all models hand the option down to their layers."""
+    from transformers.utils import output_capturing
+
+    if torch.compiler.is_compiling():
+        return False
+    return any("attentions" in name for name in output_capturing._active_collector.get() or ())
+
+
+def _attend(
+    name: str,
+    setting: dict[str, Any],
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention as the layers of ``transformers`` call it: (B, H, T, d) in, (B, T, H, d) out."""
+    for refused in REFUSED:
+        if others.get(refused) is not None:
+            raise NotImplementedError(
+                f"{type(module).__name__} calls its attention with {refused}, which {name!r} does "
+                'not have: set attn_implementation="eager"'
+            )
+    # A mask says what is seen; without one a single query, the last of a cache, sees all.
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = attention_mask is None and query.shape[2] > 1 and bool(causal)
+    mask, bias = attention_mask, position_bias
+    if mask is not None and mask.dtype != torch.bool:  # a model's own, to be added
+        mask, bias = None, mask if bias is None else bias + mask
+    alpha = getattr(module, "alpha", None)
+    if alpha is not None and setting["mapping"] == "entmax":
+        setting = {**setting, "alpha": getattr(alpha, "alpha", alpha)}
+    with_weights = bool(others.get("output_attentions")) or _collected()
+    result: Any = attention(
+        query, key, value, mask=mask, bias=bias, causal=causal, scale=scaling, softcap=softcap,
+        dropout=dropout if module.training else 0.0, return_weights=with_weights, **setting,
+    )  # fmt: skip
+    output, weights = result if with_weights else (result, None)
+    return output.transpose(1, 2).contiguous(), weights

@@ -1,0 +1,321 @@
+"""Hugging Face's models with sparse attention, compared with their own eager attention.
+
+The oracle is each model's eager attention with softmax replaced by a mapping of `pyentmax.torch`:
+all weights, the library's own masks, caches, biases, softcaps and dropout. Models are small and
+random, in float64; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+hub = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install pyentmax[transformers]"
+)
+
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch.transformers import attention_layers, learn_alpha, register  # noqa: E402
+
+pytestmark = pytest.mark.slow  # importing models takes seconds
+
+EXACT = {"rtol": 1e-9, "atol": 1e-10}  # of float64, through a few layers
+WORDS = 40
+SIZES = {"vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+SIZES |= {"num_attention_heads": 4}
+GROUPED = {**SIZES, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Llama": ("ForCausalLM", {**GROUPED, **SPECIAL}),
+    "Qwen3": ("ForCausalLM", {**GROUPED, **SPECIAL}),
+    "Gemma2": (
+        "ForCausalLM",
+        {**GROUPED, **SPECIAL, "sliding_window": 5, "attn_logit_softcapping": 0.5},
+    ),
+    "GPT2": (
+        "LMHeadModel",
+        {"vocab_size": WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+        | {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, **SPECIAL},
+    ),
+    "Bert": ("ForMaskedLM", {**SIZES, **NO_DROPOUT}),
+    "ModernBert": (
+        "ForMaskedLM",
+        {**SIZES, **SPECIAL, "local_attention": 6, "global_attn_every_n_layers": 2}
+        | {"cls_token_id": 1, "sep_token_id": 2},
+    ),
+    "Bart": (
+        "ForConditionalGeneration",
+        {"vocab_size": WORDS, "d_model": 32, "encoder_layers": 1, "decoder_layers": 2}
+        | {"encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 48}
+        | {"decoder_ffn_dim": 48, "dropout": 0.0, "attention_dropout": 0.0, **SPECIAL}
+        | {"decoder_start_token_id": 2, "forced_eos_token_id": None},
+    ),
+    "T5": (
+        "ForConditionalGeneration",
+        {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2}
+        | {"num_heads": 4, "dropout_rate": 0.0, "pad_token_id": 0, "decoder_start_token_id": 0},
+    ),
+    "ViT": (
+        "ForImageClassification",
+        {**SIZES, **NO_DROPOUT, "image_size": 16, "patch_size": 4, "num_labels": 5},
+    ),
+}
+LEFT_PADDED = torch.tensor([[0, 0, 0, 7, 4, 9, 30, 5], [3, 8, 5, 21, 6, 4, 12, 11]])
+
+
+def model(name: str, **changes: Any) -> Any:
+    """A model with weights large enough for attention to be sparse."""
+    ending, settings = MODELS[name]
+    config = getattr(hub, f"{name}Config")(**settings | changes)
+    torch.manual_seed(0)
+    made = getattr(hub, name + ending)._from_config(config, attn_implementation="entmax").double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim > 1:
+                parameter *= 6
+    return made.eval()
+
+
+def inputs(name: str) -> dict[str, Any]:
+    """Three examples, padded on the right to 12 words."""
+    generator = torch.Generator().manual_seed(0)
+    if name == "ViT":
+        pixels = torch.randn(3, 3, 16, 16, generator=generator, dtype=torch.float64)
+        return {"pixel_values": pixels, "labels": torch.tensor([0, 1, 2])}
+    words = torch.randint(3, WORDS, (3, 12), generator=generator)
+    seen = torch.arange(12) < torch.tensor([12, 9, 5])[:, None]
+    labels = torch.where(seen, words, -100)
+    if name in ("Bart", "T5"):
+        labels = torch.randint(3, WORDS, (3, 7), generator=generator)
+    return {"input_ids": words * seen, "attention_mask": seen.long(), "labels": labels}
+
+
+@contextmanager
+def dense(made: Any, monkeypatch: pytest.MonkeyPatch, alpha: float = 1.5) -> Iterator[None]:
+    """The model with its eager attention, and α-entmax for softmax."""
+
+    def mapping(z: Any, dim: int = -1, dtype: Any = None) -> Any:
+        return pt.entmax(z, alpha, dim)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.nn.functional, "softmax", mapping)
+        made.set_attn_implementation("eager")
+        yield
+        made.set_attn_implementation("entmax")
+
+
+def loss_and_gradients(made: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    made.zero_grad()
+    loss = made(**batch).loss
+    loss.backward()
+    named = made.named_parameters()
+    return loss, {name: x.grad.clone() for name, x in named if x.grad is not None}
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    register("entmax")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradients_equal_dense_entmax(name: str, monkeypatch: Any) -> None:
+    made, batch = model(name), inputs(name)
+    made.train()
+    loss, gradients = loss_and_gradients(made, batch)
+    with dense(made, monkeypatch):
+        expected, expected_gradients = loss_and_gradients(made, batch)
+    torch.testing.assert_close(loss, expected, **EXACT)
+    assert gradients.keys() == expected_gradients.keys()
+    for key, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected_gradients[key], **EXACT)
+    register("entmax", alpha=1)
+    assert (made(**batch).loss - expected).abs() > 1e-5  # softmax is another model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_output_attentions_are_those_of_eager(name: str, monkeypatch: Any) -> None:
+    made, batch = model(name), inputs(name)
+    found = made(**batch, output_attentions=True)
+    with dense(made, monkeypatch):
+        expected = made(**batch, output_attentions=True)
+    names = [key for key in expected if key.endswith("attentions") and expected[key]]
+    assert names
+    seen = batch.get("attention_mask")
+    for key in names:
+        for weights, their_weights in zip(found[key], expected[key], strict=True):
+            if seen is not None and weights.shape[-2] == seen.shape[-1]:
+                rows = seen.bool()[:, None, :, None]  # what padding attends to is nobody's concern
+                weights, their_weights = weights * rows, their_weights * rows
+            torch.testing.assert_close(weights, their_weights, **EXACT)
+            assert (weights == 0).double().mean() > 0.05
+    assert made(**batch)["logits"].shape == found["logits"].shape
+
+
+@pytest.mark.parametrize("name", ["Llama", "Bert"])
+def test_padding_changes_no_other_position(name: str) -> None:
+    made = model(name)
+    seen = LEFT_PADDED != 0
+    positions = (seen.cumsum(-1) - 1).clamp(min=0)
+    both = made(LEFT_PADDED, attention_mask=seen.long(), position_ids=positions).logits
+    alone = made(LEFT_PADDED[:1, 3:]).logits
+    torch.testing.assert_close(both[:1, 3:], alone, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2"])
+def test_later_words_change_no_earlier_output(name: str) -> None:
+    made, words = model(name), inputs(name)["input_ids"][:1]
+    changed = words.clone()
+    changed[:, 8] = 3
+    moved = (made(words).logits - made(changed).logits).abs().amax(-1)[0]
+    assert (moved[:8] == 0).all()
+    assert (moved[8:] > 0).all()
+
+
+def test_window_hides_what_is_before_it() -> None:
+    made = model("Gemma2", num_hidden_layers=1)  # the first layer has a window of 5
+    words = inputs("Gemma2")["input_ids"][:1]
+    changed = words.clone()
+    changed[:, 2] = 3
+    moved = (made(words).logits - made(changed).logits).abs().amax(-1)[0] > 0
+    assert moved.nonzero().flatten().tolist() == [2, 3, 4, 5, 6]
+
+
+def test_additive_masks_of_four_dimensions() -> None:
+    made, words = model("Llama"), inputs("Llama")["input_ids"][:1]
+    seen = torch.ones(1, 1, 12, 12, dtype=torch.bool).tril()
+    seen[..., 6:, 2] = False
+    added = torch.where(seen, 0.0, torch.finfo(torch.float32).min).double()
+    expected = made(words, attention_mask=seen).logits
+    torch.testing.assert_close(made(words, attention_mask=added).logits, expected, **EXACT)
+
+
+def test_dropout_in_training_only(monkeypatch: Any) -> None:
+    made, batch = model("Llama", attention_dropout=0.4), inputs("Llama")
+    calm = made(**batch).loss
+    made.train()
+    torch.manual_seed(3)
+    loss = made(**batch).loss
+    with dense(made, monkeypatch):
+        torch.manual_seed(3)
+        torch.testing.assert_close(loss, made(**batch).loss, **EXACT)
+    assert loss != calm == made.eval()(**batch).loss
+
+
+CACHES: dict[str, dict[str, Any]] = {
+    "dynamic": {},
+    "static": {"cache_implementation": "static", "disable_compile": True},
+    "none": {"use_cache": False},
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["Llama dynamic 1", "Llama static 2", "Llama none 1", "GPT2 static 1", "Gemma2 static 1"]
+    + ["Bart dynamic 2", "T5 dynamic 1"],
+)
+def test_generate_equals_dense_entmax(case: str, monkeypatch: Any) -> None:
+    name, cache, beams = case.split()
+    made, words = model(name), LEFT_PADDED
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "num_beams": int(beams), **CACHES[cache]}
+    options |= {"attention_mask": (words != 0).long(), "output_scores": True}
+    found = made.generate(words, return_dict_in_generate=True, **options)
+    with dense(made, monkeypatch):
+        expected = made.generate(words, return_dict_in_generate=True, **options)
+    assert (found.sequences == expected.sequences).all()
+    for scores, their_scores in zip(found.scores, expected.scores, strict=True):
+        torch.testing.assert_close(scores, their_scores, **EXACT)
+
+
+def test_compiled_equals_eager() -> None:
+    made, batch = model("Llama", num_hidden_layers=1), inputs("Llama")
+    learn_alpha(made)
+    loss, gradients = loss_and_gradients(made, batch)
+    torch._dynamo.reset()
+    compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
+    made.zero_grad()
+    compiled_loss = compiled(**batch).loss
+    compiled_loss.backward()
+    torch.testing.assert_close(compiled_loss, loss, **EXACT)
+    for key, parameter in made.named_parameters():
+        if key in gradients:
+            torch.testing.assert_close(parameter.grad, gradients[key], **EXACT)
+
+
+@pytest.mark.parametrize("per_head", [True, False])
+def test_learned_alpha_has_the_gradient_of_differences(per_head: bool) -> None:
+    made, batch = model("Bart"), inputs("Bart")
+    learned = learn_alpha(made, 1.4, per_head=per_head)
+    sizes = {tuple(a.shape) for a in learned}
+    assert len(learned) == 5  # one layer in the encoder; two in the decoder, with two attentions
+    assert sizes == ({(4,), (2,)} if per_head else {(1,)})
+    assert all(any(a is x for x in made.parameters()) for a in learned)
+    loss, _ = loss_and_gradients(made, batch)
+    register("entmax", alpha=3)  # which only layers without an α of their own take
+    torch.testing.assert_close(made(**batch).loss, loss, **EXACT)
+    direction = [torch.randn_like(a) for a in learned]
+    slope = sum((a.grad * v).sum() for a, v in zip(learned, direction, strict=True))
+    values = []
+    for step in (1e-5, -2e-5):  # there, and as far to the other side
+        with torch.no_grad():
+            for a, v in zip(learned, direction, strict=True):
+                a += step * v
+            values.append(made(**batch).loss)
+    difference = (values[0] - values[1]) / 2e-5
+    torch.testing.assert_close(slope, difference, rtol=1e-5, atol=1e-8)
+
+
+def test_saved_and_loaded(tmp_path: Any) -> None:
+    made, batch = model("Llama"), inputs("Llama")
+    made.save_pretrained(tmp_path)
+    loaded = type(made).from_pretrained(tmp_path, attn_implementation="entmax")
+    torch.testing.assert_close(loaded(**batch).loss, made(**batch).loss, **EXACT)
+    learn_alpha(made, 1.2)
+    learn_alpha(loaded)
+    loaded.load_state_dict(made.state_dict())
+    torch.testing.assert_close(loaded(**batch).loss, made(**batch).loss, **EXACT)
+
+
+def test_other_mappings() -> None:
+    register("top", mapping="topk_softmax", k=3)
+    made = model("Bert")
+    made.set_attn_implementation("top")
+    weights = made(**inputs("Bert"), output_attentions=True).attentions[0]
+    assert (weights > 0).sum(-1).max() == 3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'k'"):
+        register("other", k=3)
+    with pytest.raises(TypeError, match="missing a required argument: 'k'"):
+        register("other", mapping="topk_softmax")
+
+
+def test_attention_sinks_are_refused() -> None:
+    config = hub.GptOssConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1)
+    made = hub.AutoModel.from_config(config, attn_implementation="entmax")
+    with pytest.raises(NotImplementedError, match="GptOssAttention calls its attention with s_aux"):
+        made(LEFT_PADDED)
+
+
+def test_models_that_do_not_look_it_up_are_refused() -> None:
+    # Bloom adds its mask and ALiBi to the scores itself, and calls softmax.
+    config = hub.BloomConfig(vocab_size=WORDS, hidden_size=32, n_layer=1, n_head=4)
+    made = hub.AutoModel.from_config(config, attn_implementation="entmax")
+    message = "no layer of BloomModel looks its attention up by its name"
+    with pytest.raises(NotImplementedError, match=message):
+        made(LEFT_PADDED)
+    with pytest.raises(ValueError, match=message):
+        attention_layers(made)
+    with pytest.raises(ValueError, match=message):
+        learn_alpha(made)
+    with pytest.raises(ValueError, match=r"must begin in \(1, 2\), got 2"):
+        learn_alpha(made, 2)
+
+
+def test_missing_library_says_what_to_install(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match=r"pip install 'pyentmax\[transformers\]'$"):
+        register()
