@@ -9,6 +9,8 @@ from torch import Tensor
 
 from pyentmax.torch.composed import HALF
 
+FLOATING = frozenset((*HALF, torch.float32, torch.float64))
+
 
 def check_tensor(value: Any, name: str) -> None:
     """Raise a TypeError unless it is a dense tensor."""
@@ -26,7 +28,7 @@ def check_tensor(value: Any, name: str) -> None:
 def check_scores(tensor: Any, name: str) -> None:
     """Raise a TypeError unless it is a tensor of a floating dtype of at least 16 bits."""
     check_tensor(tensor, name)
-    if not tensor.is_floating_point() or tensor.element_size() < 2:
+    if tensor.dtype not in FLOATING:
         raise TypeError(
             f"{name} must be a tensor of a floating dtype, got {tensor.dtype}; convert it, for "
             f"example with {name}.float()"

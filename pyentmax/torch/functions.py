@@ -28,6 +28,11 @@ from pyentmax.torch.arguments import (
 from pyentmax.torch.operations import PARAMETERS
 
 MISSING = inspect.Parameter.empty
+DEFAULTS = {
+    name: inspect.signature(MAPPINGS[name].forward).parameters[parameter].default
+    for name, parameter in PARAMETERS.items()
+    if parameter is not None and name in MAPPINGS
+}
 
 
 def _mapping_function(name: str) -> Callable[..., Tensor]:
@@ -183,7 +188,7 @@ def parameter_of(mapping: str) -> tuple[str | None, Any]:
     name = PARAMETERS[mapping]
     if name is None:
         return None, MISSING
-    return name, inspect.signature(MAPPINGS[mapping].forward).parameters[name].default
+    return name, DEFAULTS[mapping]
 
 
 def chosen(

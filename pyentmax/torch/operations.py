@@ -318,9 +318,11 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
     return on_arrays(array_attention, query, key, value, alpha, **options)
 
 
-def attention_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
+def attention_batch(*shapes: torch.Size) -> tuple[int, ...]:
     """The batch shape of attention, where a head of keys or values may serve several of queries."""
-    shapes = [x.shape[:-2] for x in (query, key, value)]
+    shapes = tuple(shape[:-2] for shape in shapes)
+    if shapes[0] == shapes[1] == shapes[2]:
+        return shapes[0]
     heads = max((shape[-1] for shape in shapes if shape), default=1)
     spread = ((*s[:-1], heads) if s and s[-1] and heads % s[-1] == 0 else s for s in shapes)
     try:
@@ -334,7 +336,7 @@ def attention_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...
 
 
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    batch = attention_batch(query, key, value)
+    batch = attention_batch(query.shape, key.shape, value.shape)
     return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
 
 

@@ -1,19 +1,18 @@
 """Attention with sparse weights as a function of tensors.
 
-Three routes give the same numbers. The operation `operations.attention` goes over the support of
-the weights, in the kernels, and stores no array of all weights. Products of whole matrices, with
-the mapping between them, are faster for few scores, and the only route for what changes scores or
-weights on their way: additive scores, a softcap, dropout, weights that are asked for.
+Two routes give the same numbers. The operation goes over the support of the weights, in the
+kernels, and stores no array of all weights. `dense_attention` multiplies whole matrices, with the
+mapping between them: where that is faster, where scores or weights are changed on their way or
+asked for, and on devices without kernels.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from pyentmax.torch import composed, operations
+from pyentmax.torch import composed, dense_attention, operations
 from pyentmax.torch.arguments import (
     as_number,
     check_broadcast,
@@ -24,7 +23,6 @@ from pyentmax.torch.arguments import (
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.functions import (
     MISSING,
-    apply_to_rows,
     chosen,
     in_onnx_export,
     parameter_of,
@@ -125,13 +123,14 @@ def attention(
     """
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
-    check_mask(mask)
     if mask is not None:
+        check_mask(mask)
         check_broadcast(mask, shape, "mask", "the scores")
     if bias is not None:
         check_scores(bias, "bias")
         check_broadcast(bias, shape, "bias", "the scores")
-    check_settings(softcap, dropout)
+    if softcap is not None or dropout:
+        check_settings(softcap, dropout)
     if offset and not causal:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     dtype = query.dtype
@@ -139,45 +138,44 @@ def attention(
         check_broadcast(scale, shape[:-1], "scale", "the queries")
         query, key, value = map(composed.wide, (query, key, value))
         query, scale = query * scale.to(query.dtype).unsqueeze(-1), 1.0
-    scale = None if scale is None else float(scale)
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else float(scale)
     if sink is not None:
         if not isinstance(sink, Tensor):
             sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
         check_broadcast(sink, shape[:-2], "sink", "the batch")
-    if (
-        (bias is None and softcap is None and not dropout and not return_weights)
-        and has_kernels(query)
-        and not in_onnx_export()
-    ):
-        setting = (mapping, *split(mapping, parameter), mask, causal, offset, scale, sink)
-        return operations.attention(query, key, value, *setting).to(dtype)
-    if not has_kernels(query):
-        composed.check_composed(mapping, parameter, query.device)
-    if causal:
-        seen = torch.ones(shape[-2:], dtype=torch.bool, device=query.device).tril(offset)
-        mask = seen if mask is None else seen & mask
-    with torch.autocast(query.device.type, enabled=False):  # which would round the scores
-        weights = _all_weights(query, key, mapping, parameter, mask, bias, scale, softcap, sink)
-        if dropout:
-            weights = torch.dropout(weights, dropout, train=True)
-        output = _product(weights, composed.wide(value)).to(dtype)
-    return (output, weights.to(dtype)) if return_weights else output
+    only_output = bias is None and softcap is None and not dropout and not return_weights
+    kernels = has_kernels(query)
+    has_operation = kernels and only_output and not in_onnx_export()
+    setting = (mask, causal, offset, scale, sink)
+    if not has_operation or dense_attention.is_short(shape[-2], shape[-1], causal):
+        if not kernels:
+            composed.check_composed(mapping, parameter, query.device)
+        output, weights = dense_attention.attention(
+            query, key, value, mapping, parameter, *setting, bias, softcap, dropout
+        )
+        if return_weights:
+            return output.to(dtype), weights.to(dtype)
+        hides = causal or mask is not None  # keys, which may hold anything then
+        if not (has_operation and hides) or dense_attention.is_finite(output, query, key):
+            return output if output.dtype == dtype else output.to(dtype)
+    named = mapping, *split(mapping, parameter)
+    return operations.attention(query, key, value, *named, *setting).to(dtype)
 
 
 def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:
     """The mapping's parameter; an error for unknown keywords, or a sink that it lacks."""
     name, default = parameter_of(mapping)
-    for theirs, ours in THEIRS.items():
-        if theirs in parameters:
-            raise TypeError(
-                f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
-                f"here it is {ours}"
-            )
     if sink is not None and mapping not in WITH_SINK:
         raise ValueError(f"sink: expected one of {', '.join(WITH_SINK)}, got {mapping}")
+    if name == "alpha" and not parameters:
+        return 1.5 if alpha is None else alpha
     if alpha is not None:
         parameters = {**parameters, "alpha": alpha}
-    default = 1.5 if name == "alpha" else default
+    for theirs in parameters.keys() & THEIRS.keys():
+        raise TypeError(
+            f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
+            f"here it is {THEIRS[theirs]}"
+        )
     return chosen(f"attention(mapping={mapping!r})", name, default, MISSING, dict(parameters))
 
 
@@ -198,57 +196,15 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
                 f"{name} must have at least two dimensions, positions and features, got shape "
                 f"{tuple(tensor.shape)}"
             )
-    if query.shape[-1] != key.shape[-1]:
+    q, k, v = query.shape, key.shape, value.shape
+    if q[-1] != k[-1]:
         raise ValueError(
             "query and key must have the same number of features, got shapes "
-            f"{tuple(query.shape)} and {tuple(key.shape)}"
+            f"{tuple(q)} and {tuple(k)}"
         )
-    if key.shape[-2] != value.shape[-2]:
+    if k[-2] != v[-2]:
         raise ValueError(
             "key and value must have the same number of positions, got shapes "
-            f"{tuple(key.shape)} and {tuple(value.shape)}"
+            f"{tuple(k)} and {tuple(v)}"
         )
-    return (*operations.attention_batch(query, key, value), query.shape[-2], key.shape[-2])
-
-
-def _all_weights(
-    query: Tensor,
-    key: Tensor,
-    mapping: str,
-    parameter: Any,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    scale: float | None,
-    softcap: float | None,
-    sink: Tensor | None,
-) -> Tensor:
-    """Weights of shape (…, T, S), zeros included."""
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
-    scores = _product(scale * composed.wide(query), composed.wide(key).mT)
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    if not scores.shape[-1]:
-        return scores  # mappings need an entry
-    if isinstance(parameter, Tensor) and not operations.per_score(mapping):
-        parameter = parameter.unsqueeze(-1)  # the same for all queries of a head
-    if sink is None:
-        return apply_to_rows(mapping, scores, parameter, mask)
-    if mapping.startswith("topk"):  # of which a sink takes no place
-        mask = apply_to_rows(mapping, scores.detach(), parameter, mask) != 0
-        mapping, parameter = mapping.removeprefix("topk_"), None
-    last = sink[..., None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
-    if mask is not None:
-        mask = torch.cat([mask.expand(scores.shape), torch.ones_like(last, dtype=torch.bool)], -1)
-    return apply_to_rows(mapping, torch.cat([scores, last], -1), parameter, mask)[..., :-1]
-
-
-def _product(rows: Tensor, matrices: Tensor) -> Tensor:
-    """``rows @ matrices``, where neighbouring heads of rows may share a matrix."""
-    heads, n = (x.shape[-3] if x.ndim > 2 else 1 for x in (rows, matrices))
-    if not 0 < n < heads:
-        return rows @ matrices
-    size = rows.shape[-2]
-    product = rows.unflatten(-3, (n, heads // n)).flatten(-3, -2) @ matrices
-    return product.unflatten(-2, (heads // n, size)).flatten(-4, -3)
+    return (*operations.attention_batch(q, k, v), q[-2], k[-2])

@@ -12,6 +12,7 @@ import pyentmax as pe
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 
 import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch import dense_attention, operations  # noqa: E402
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}  # of float64
 DIFFERENCES = {"eps": 1e-6, "atol": 1e-6, "rtol": 1e-4}
@@ -37,6 +38,59 @@ def averages(weights: Any, value: Any) -> Any:
     return weights @ value.repeat_interleave(weights.shape[-3] // value.shape[-3], -3)
 
 
+@pytest.fixture(params=["dense", "over the support"])
+def route(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param == "over the support":
+        monkeypatch.setattr(dense_attention, "LEAST_SCORES", 0)
+
+
+@pytest.mark.usefixtures("route")
+def test_attention_and_its_derivatives() -> None:
+    query, key, value = inputs(4, 5)
+    alpha = torch.tensor([1.3, 1.5, 1.7, 2.0]).double()
+    arrays = [x.numpy() for x in (query, key, value, alpha)]
+    expected = pe.attention(*arrays, causal=True, offset=1)
+    found = pt.attention(query, key, value, alpha, causal=True, offset=1)
+    np.testing.assert_allclose(found, expected, **EXACT)
+
+    def attended(*inputs: Any) -> Any:
+        return pt.attention(*inputs, causal=True, offset=1)
+
+    learned = [x[:, :2].clone() for x in (query, key[:, :1], value)] + [alpha[:2].clone()]
+    assert torch.autograd.gradcheck(attended, [x.requires_grad_() for x in learned], **DIFFERENCES)
+    mask = torch.tensor([True, True, False, True, True])
+    expected = pe.attention(*arrays[:3], mapping="topk_softmax", k=2, mask=mask.numpy())
+    found = pt.attention(query, key, value, mapping="topk_softmax", k=2, mask=mask)
+    np.testing.assert_allclose(found, expected, **EXACT)
+
+
+@pytest.mark.usefixtures("route")
+def test_hidden_keys_may_hold_anything() -> None:
+    query, key, value = (x.requires_grad_() for x in inputs(5, 5))
+    expected = torch.autograd.grad(pt.attention(query, key, value, causal=True).sum(), query)
+    broken = [x.detach().clone() for x in (key, value)]
+    broken[0][:, :, 4], broken[1][:, :, 3:] = torch.nan, torch.inf
+    output = pt.attention(query, *broken, causal=True)
+    torch.testing.assert_close(
+        output[:, :, :3], pt.attention(query, key, value, causal=True)[:, :, :3], **EXACT
+    )
+    (found,) = torch.autograd.grad(output[:, :, :3].sum(), query)
+    torch.testing.assert_close(found[:, :, :3], expected[0][:, :, :3], **EXACT)
+
+
+def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "attention", lambda *args: args[0])
+    for t, s, causal, is_short in (
+        (255, 257, False, True),
+        (256, 256, False, False),
+        (128, 128, True, False),
+        (1, 70_000, False, True),
+    ):
+        query, key = torch.ones(t, 1), torch.ones(s, 1)
+        output = pt.attention(query, key, key, causal=causal)
+        assert (output is not query) == is_short
+
+
 def test_bias_and_softcap_by_definition() -> None:
     query, key, value = inputs()
     bias, mask = tensor(4, 5, 6, seed=4), tensor(5, 6, seed=5) > -1
@@ -59,14 +113,14 @@ def test_bias_alone_hides_keys_as_a_mask() -> None:
 
 
 def test_gradients_of_bias_and_all_inputs() -> None:
-    alpha, bias = torch.tensor([1.3, 1.7]).double(), tensor(2, 1, 6, seed=4)
-    arguments = [x.requires_grad_() for x in (*inputs(4, 6, 2, 1), alpha, bias)]
+    alpha, bias = torch.tensor([1.3, 1.7]).double(), tensor(2, 1, 4, seed=4)
+    arguments = [x.requires_grad_() for x in (*inputs(3, 4, 2, 1), alpha, bias)]
 
     def attended(query: Any, key: Any, value: Any, alpha: Any, bias: Any) -> Any:
         return pt.attention(query, key, value, alpha, bias=bias, softcap=3.0, causal=True, offset=2)
 
     assert torch.autograd.gradcheck(attended, arguments, **DIFFERENCES)
-    assert torch.autograd.gradgradcheck(attended, arguments, atol=1e-4)
+    assert torch.autograd.gradgradcheck(attended, arguments, atol=1e-4, fast_mode=True)
 
 
 def test_dropout_drops_weights_and_keeps_their_mean() -> None:
