@@ -29,6 +29,7 @@ COMMON = {
     "ignore_index": "int | None",
     "label_smoothing": "float",
     "reduction": "Reduction",
+    "regularizer": "Literal['quadratic', 'entropic']",
     "workers": "int | None",
 }
 ARRAYS = COMMON | {

@@ -26,6 +26,7 @@ on it. (Neighbours that are equal without being fused are at a kink, and have me
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,24 @@ def run_sums(v: Any, start: Any) -> Any:
 def run_means(v: Any, start: Any) -> Any:
     """The mean of v over each run, at each of its entries, in v's dtype."""
     return (run_sums(v, start) / run_sums(np.ones_like(v), start)).astype(v.dtype)
+
+
+def pooled(level: Callable[[Any], Any], like: Any) -> tuple[Any, Any]:
+    """Where blocks begin whose levels fall along each row, and these levels: isotonic regression.
+
+    `level` gives each block's, at each of its entries, from where blocks begin. As long as it lies
+    above that of the block before, the two are one in the solution, in whatever order pairs are
+    pooled; so each pass pools all of them.
+    """
+    start = np.ones_like(like, dtype=bool)
+    levels = level(start)
+    for _ in range(like.shape[-1] - 1):
+        rises = levels[..., 1:] > levels[..., :-1]
+        if not rises.any():  # on a GPU too: synchronising costs less than d passes
+            break
+        start[..., 1:] &= ~rises
+        levels = level(start)
+    return start, levels
 
 
 def project(u: Any) -> Any:

@@ -113,6 +113,15 @@ __all__ = [
     "budget_sparsemax_support",
     "budget_sparsemax_vjp",
     "budget_sparsemax_vjp_budget",
+    "soft_rank",
+    "soft_rank_jvp",
+    "soft_rank_vjp",
+    "soft_sort",
+    "soft_sort_jvp",
+    "soft_sort_vjp",
+    "soft_topk",
+    "soft_topk_jvp",
+    "soft_topk_vjp",
 ]
 
 @_declared
@@ -550,4 +559,40 @@ def budget_sparsemax_vjp(
 def budget_sparsemax_vjp_budget(
     p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
     mask: ArrayLike | None = None, workers: int | None = None,
+) -> Array: ...
+def soft_rank(
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_rank_jvp(
+    z: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_rank_vjp(
+    z: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_sort(
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_sort_jvp(
+    z: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_sort_vjp(
+    z: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_topk(
+    z: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_topk_jvp(
+    z: ArrayLike, v: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
+) -> Array: ...
+def soft_topk_vjp(
+    z: ArrayLike, g: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    regularizer: Literal["quadratic", "entropic"] = "quadratic",
 ) -> Array: ...

@@ -222,9 +222,7 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
 def _pooled(z: Any, strength: Any) -> Any:
     """u of rows, minus its largest; masked scores, −∞, stay so.
 
-    The isotonic regression pools adjacent violators: as long as a block's mean lies above that of
-    the block before, the two are fused in the solution, in whatever order pairs are pooled; so
-    each pass pools all of them. λ is limited to the range of z, from which on y rises throughout.
+    λ is limited to the range of z, from which on y rises throughout.
     """
     d = z.shape[-1]
     scale = _fused.headroom(d)
@@ -236,14 +234,7 @@ def _pooled(z: Any, strength: Any) -> Any:
         -np.min(np.where(allowed, x, 0), axis=-1, keepdims=True),
     )
     y = np.take_along_axis(x, order, axis=-1) + weight * _places(x)
-    start = np.ones_like(y, dtype=bool)
-    mean = y
-    for _ in range(d - 1):
-        rises = mean[..., 1:] > mean[..., :-1]
-        if not rises.any():  # on a GPU too: synchronising costs less than d passes
-            break
-        start[..., 1:] &= ~rises
-        mean = _fused.run_means(y, start)
+    _, mean = _fused.pooled(lambda start: _fused.run_means(y, start), y)
     return _fused.scaled_up(_in_old_order(mean, order), allowed, scale, z.dtype)
 
 
