@@ -26,6 +26,7 @@ from pyentmax.mappings.regularized import (
     separable_mapping,
     separable_vjp,
 )
+from pyentmax.mappings.sparsemap import SparseMap, sparsemap, sparsemap_jvp, sparsemap_vjp
 from pyentmax.sparse_attention import (
     AttentionWeights,
     CacheReport,
@@ -48,6 +49,7 @@ __all__ = [
     "KeyValueCache",
     "MAPPINGS",
     "Mapping",
+    "SparseMap",
     "MappingReport",
     "attention",
     "attention_jvp",
@@ -71,6 +73,9 @@ __all__ = [
     "set_workers",
     "shannon_entropy",
     "show_config",
+    "sparsemap",
+    "sparsemap_jvp",
+    "sparsemap_vjp",
     "tsallis_entropy",
 ]
 __all__ += functions.__all__

@@ -334,9 +334,7 @@ class Setting:
             sink = inputs.per_head(beside(sink, inputs.query, "sink"), "sink")
             self.sink = sink.astype(inputs.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
-        self.workers: int = (
-            threads.get_workers() if workers is None else threads.counted(workers)
-        )
+        self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
 
 
 def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
