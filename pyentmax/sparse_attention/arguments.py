@@ -281,8 +281,8 @@ class Setting:
     mask : bool array that broadcasts to batch + (T, S), or None
     reach : int or None
         query t sees keys 0 … t + reach at most
-    scale : float, or array that broadcasts against batch + (T, 1)
-        of the queries
+    scale : number, or array that broadcasts against batch + (T, 1)
+        of the queries, in their dtype
     sink : array that broadcasts against batch + (1,), or None
         the score of a sink
     workers : int
@@ -402,7 +402,7 @@ def has_gradient(value: Any) -> bool:
 
 def _scale(scale: Any, inputs: Inputs) -> Any:
     if scale is None:
-        return 1 / math.sqrt(max(inputs.query.shape[-1], 1))
+        return inputs.dtype.type(1 / math.sqrt(max(inputs.query.shape[-1], 1)))
     if has_gradient(scale):
         return inputs.per_query(scale, "scale")
     if not hasattr(scale, "__float__"):
@@ -410,4 +410,4 @@ def _scale(scale: Any, inputs: Inputs) -> Any:
     number = float(scale)
     if not math.isfinite(number):
         raise ValueError(f"scale must be finite, got {number}")
-    return number
+    return inputs.dtype.type(number)

@@ -31,7 +31,6 @@ from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
 from pyentmax.sparse_attention.functions import attention
 from pyentmax.sparse_attention.pages import Pages
 from pyentmax.sparse_attention.row_thresholds import EntmaxThreshold, threshold
-from pyentmax.sparse_attention.tiles import scaled
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 # The number of pages that a query visits in the first rounds; then it visits all that may matter.
@@ -300,7 +299,7 @@ class _Search:
         # The queries of each head of the cache, of shape (own, r).
         heads = np.argsort(number, kind="stable").reshape(own, -1)
         self._order = (heads[..., None] * t + np.arange(t)).reshape(own, -1)
-        query = scaled(inputs.query, setting.scale)
+        query = inputs.query * setting.scale
         query = np.broadcast_to(query, (*batch, *query.shape[-2:]))
         self._query = query.reshape(-1, query.shape[-1])[self._order]
 

@@ -90,9 +90,8 @@ def _on_weights(weights: Any, x: Any, last: Any = 0) -> Any:
     """What belongs to all weights, 0 where they are; `last` belongs to a sink, if there is one."""
     if x.shape == weights.shape:
         return np.where(weights != 0, x, 0)
-    longer = np.zeros_like(weights)
-    np.copyto(longer[..., :-1], x, where=weights[..., :-1] != 0)
-    longer[..., -1] = last
+    longer = np.empty_like(weights)
+    longer[..., :-1], longer[..., -1] = np.where(weights[..., :-1] != 0, x, 0), last
     return longer
 
 

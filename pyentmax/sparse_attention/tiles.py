@@ -29,7 +29,7 @@ from pyentmax.backends import choice, threads
 from pyentmax.calls.devices import array_module, on_device, to_host
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
-from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
+from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting, has_gradient
 from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 from pyentmax.sparse_output import pack
@@ -137,7 +137,7 @@ class Call:
             and bool(choice.kernels())
             and (setting.support_alpha is None or bool(np.all(setting.support_alpha >= 1)))
         )
-        self.query: Heads = self.heads(scaled(inputs.query, setting.scale))
+        self.query: Heads = self.heads(inputs.query * setting.scale)
         self.key: Heads = self.heads(inputs.key)
         self.value: Heads = self.heads(inputs.value)
         self.mask: Heads | None = None if setting.mask is None else self._per_score(setting.mask)
@@ -320,11 +320,6 @@ class Call:
         threads.each(pieces, start, self._workers if self.has_kernels else 1)
 
 
-def scaled(query: Any, scale: Any) -> Any:
-    """Queries times a number or an array, in the dtype of the queries."""
-    return query * (scale if np.ndim(scale) else query.dtype.type(scale))
-
-
 def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
     call = Call(inputs, setting)
@@ -495,11 +490,9 @@ def attention_vjp(
     call.share(by_keys)
     g_query = g_query.reshape((*inputs.batch, t, inputs.query.shape[-1]))
     g_scale = None
-    if np.ndim(setting.scale):
-        g_scale = np.einsum("...td,...td->...t", g_query, inputs.query)
-        g_query *= setting.scale
-    else:
-        g_query *= inputs.dtype.type(setting.scale)
+    if has_gradient(setting.scale):
+        g_scale = (g_query * inputs.query).sum(axis=-1)
+    g_query *= setting.scale
     return (
         g_query,
         _shaped(g_key, inputs, inputs.key),
@@ -536,7 +529,7 @@ def attention_jvp(
     That of the sink is of the batch shape.
     """
     call = Call(inputs, setting, weights)
-    moved_query = scaled(tangents[0], setting.scale)
+    moved_query = tangents[0] * setting.scale
     if d_scale is not None:
         moved_query = moved_query + inputs.query * d_scale
     d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))

@@ -119,6 +119,7 @@ DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]
     "sink, sparsemax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "sparsemax"}),
     "sink, below softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 0.5}),
     "sink, steep": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 2.5}),
+    "sink, heavy tails": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 0.6}),
     "sink, top-k": ((3, 3), (9, 3), {"sink": np.array(0.3), "mapping": "topk_softmax", "k": 3}),
     "sink, sparse top-k": (
         (3, 3),
