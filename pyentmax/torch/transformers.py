@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from pyentmax.torch.modules import AlphaEntmax
 from pyentmax.torch.sparse_attention import attention, attention_parameter
 
-# What a few models change their weights by, next to position_bias and softcap.
-REFUSED = ("s_aux", "sinks", "alibi", "relative_position_bias", "head_mask", "block_indices")
+# By what a few models change their weights, next to position_bias, softcap and sinks (s_aux).
+REFUSED = ("sinks", "alibi", "relative_position_bias", "head_mask", "block_indices")
 NO_LAYER = (
     "no layer of {} looks its attention up by its name, so attn_implementation cannot change it"
 )
@@ -42,9 +42,9 @@ def register(
         if ``transformers`` cannot be imported
 
     Called again it changes the setting of all models that have this implementation. Padding,
-    windows, grouped heads, dropout, position biases, softcaps and ``output_attentions=True`` are
-    honoured. A model that has attention sinks, or whose layers do not look their attention up by
-    its name, gets an error when it is called.
+    windows, grouped heads, dropout, position biases, softcaps, sinks and ``output_attentions=True``
+    are honoured. A model whose layers do not look their attention up by its name gets an error when
+    it asks for a mask.
 
     Examples
     --------
@@ -154,6 +154,7 @@ def _attend(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as the layers of ``transformers`` call it: (B, H, T, d) in, (B, T, H, d) out."""
@@ -175,7 +176,8 @@ def _attend(
     with_weights = bool(others.get("output_attentions")) or _collected()
     result: Any = attention(
         query, key, value, mask=mask, bias=bias, causal=causal, scale=scaling, softcap=softcap,
-        dropout=dropout if module.training else 0.0, return_weights=with_weights, **setting,
+        sink=s_aux, dropout=dropout if module.training else 0.0, return_weights=with_weights,
+        **setting,
     )  # fmt: skip
     output, weights = result if with_weights else (result, None)
     return output.transpose(1, 2).contiguous(), weights

@@ -38,6 +38,11 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "ForCausalLM",
         {**GROUPED, **SPECIAL, "sliding_window": 5, "attn_logit_softcapping": 0.5},
     ),
+    "GptOss": (  # with sinks; a single expert, so that softmax is nowhere else
+        "ForCausalLM",
+        {**GROUPED, **SPECIAL, "sliding_window": 5, "num_local_experts": 2}
+        | {"num_experts_per_tok": 1, "experts_implementation": "eager"},
+    ),
     "GPT2": (
         "LMHeadModel",
         {"vocab_size": WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
@@ -293,11 +298,10 @@ def test_other_mappings() -> None:
         register("other", mapping="topk_softmax")
 
 
-def test_attention_sinks_are_refused() -> None:
-    config = hub.GptOssConfig(**GROUPED, num_local_experts=2, num_experts_per_tok=1)
-    made = hub.AutoModel.from_config(config, attn_implementation="entmax")
-    with pytest.raises(NotImplementedError, match="GptOssAttention calls its attention with s_aux"):
-        made(LEFT_PADDED)
+def test_unknown_changes_of_weights_are_refused() -> None:
+    made = model("Llama")
+    with pytest.raises(NotImplementedError, match="LlamaAttention calls its attention with alibi"):
+        made(LEFT_PADDED, alibi=torch.zeros(1))
 
 
 def test_models_that_do_not_look_it_up_are_refused() -> None:
