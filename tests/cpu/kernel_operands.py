@@ -12,9 +12,7 @@ _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 BASELINE = list(_cpu.BUILDS)[-1]
 # Those of attention do not take rows of scores: tests/cpu/test_attention_kernels.py.
 KERNELS_OF_ROWS = [
-    name
-    for name in _cpu.BUILDS[BASELINE]
-    if not name.startswith(("rows_", "columns_"))
+    name for name in _cpu.BUILDS[BASELINE] if not name.startswith(("rows_", "columns_"))
 ]
 
 
