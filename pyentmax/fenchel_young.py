@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from pyentmax.calls.devices import is_dask
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import arrange_scores, check_one_axis
@@ -26,6 +27,7 @@ from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import MAPPINGS
 
 
+@explained
 def fenchel_young_loss(
     z: Any,
     y: Any,
@@ -48,18 +50,7 @@ def fenchel_young_loss(
     mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
     axis : int, tuple of int or None
         which axes form a row
-    reduction : "mean", "sum" or "none"
-        the mean divides by the sum of the weights that count, and is 0 where none does
-    weight : array that broadcasts against the labels' shape, optional
-        the weight of each row
-    mask : bool array that broadcasts to z, optional
-        True where a score may get probability. The loss of a label on a masked entry is infinite;
-        a distribution's values there are ignored. Rows that are all masked and rows of weight 0
-        are ignored, and their targets may be anything
-    ignore_index : int, optional
-        rows with this label are ignored; for labels only
-    label_smoothing : float in [0, 1]
-        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
+    reduction, weight, mask, ignore_index, label_smoothing : as in `LossOptions`
     **params
         the mapping's own parameters, such as ``alpha``
 
@@ -86,6 +77,7 @@ def fenchel_young_loss(
     return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
+@explained
 def fenchel_young_loss_and_grad(
     z: Any,
     y: Any,
@@ -101,7 +93,21 @@ def fenchel_young_loss_and_grad(
 ) -> tuple[Any, Any]:
     """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
 
-    For "none" the gradient is each row's own.
+    Parameters
+    ----------
+    z, y, mapping, axis : as in `fenchel_young_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, **params : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    loss : float, or array of the labels' shape for "none"
+    gradient : array of z's shape
+        of the reduced loss; for "none" each row's own
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`
 
     Examples
     --------

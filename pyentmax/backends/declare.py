@@ -28,7 +28,15 @@ import numpy as np
 from pyentmax.backends import choice, threads
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import beside, is_dask
-from pyentmax.calls.documentation import GRADIENT, PRODUCT, VJPS, with_sections
+from pyentmax.calls.documentation import (
+    GRADIENT,
+    JACOBIAN,
+    PRODUCT,
+    SUPPORT,
+    VJPS,
+    explained,
+    with_sections,
+)
 from pyentmax.calls.dtypes import as_array
 from pyentmax.calls.parameters import Parameter
 from pyentmax.calls.rows import (
@@ -89,7 +97,7 @@ def log_probabilities(parameter: Parameter | None = None) -> Declare:
 
 def support(parameter: Parameter | None = None) -> Declare:
     """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
-    return _with(_score_function, parameter=parameter, kernels=False)
+    return _with(_score_function, parameter=parameter, sections=SUPPORT, kernels=False)
 
 
 def product(parameter: Parameter | None = None, *, kernel: str | None = None) -> Declare:
@@ -103,7 +111,8 @@ def product(parameter: Parameter | None = None, *, kernel: str | None = None) ->
 
 def jacobian(parameter: Parameter | None = None) -> Declare:
     """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
-    return _with(_derivative, parameter=parameter, results=("matrix",), kernels=False)
+    form = {"results": ("matrix",), "sections": JACOBIAN, "kernels": False}
+    return _with(_derivative, parameter=parameter, **form)
 
 
 def elementwise_gradient(parameter: Parameter) -> Declare:
@@ -163,6 +172,7 @@ def accelerated(
         number of the body's first parameters that users do not see
     """
     keywords = keywords or {}
+    explained(body)
     reference = with_signature(body, arrange(False), roles, keywords, skip)
     public = reference
     if kernels:
@@ -182,10 +192,13 @@ def _score_function(
     parameter: Parameter | None,
     *,
     dead: float = 0,
+    sections: str = "",
     kernels: bool = True,
 ) -> Accelerated[P, R]:
     """A function of scores whose result has their shape."""
     name, named = body.__name__, "" if parameter is None else parameter.name
+    if sections:
+        with_sections(body, sections, parameter_names(body))
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
@@ -238,7 +251,8 @@ def _derivative(
     name, named = kernel or body.__name__, "" if parameter is None else parameter.name
     with_scores = "z" in parameter_names(body)
     if sections:
-        with_sections(body, sections, parameter_names(body)[2:])
+        others = parameter_names(body)[2 if direction else 1 :]
+        with_sections(body, sections, (*others, "workers") if kernels else others)
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:

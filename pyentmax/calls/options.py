@@ -7,13 +7,29 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from pyentmax.calls.documentation import explained
+
 REDUCTIONS = ("mean", "sum", "none")
 
 
+@explained
 class LossOptions(TypedDict, total=False):
     """The same for signatures: ``**options: Unpack[LossOptions]``.
 
-    `pyentmax.fenchel_young_loss` says what they mean.
+    Parameters
+    ----------
+    reduction : "mean", "sum" or "none"
+        the mean divides by the sum of the weights that count, and is 0 where none does
+    weight : array that broadcasts against the labels' shape, optional
+        the weight of each row
+    mask : bool array that broadcasts to z, optional
+        True where a score may get probability. The loss of a label on a masked entry is infinite;
+        a distribution's values there are ignored. Rows that are all masked and rows of weight 0
+        are ignored, and their targets may be anything
+    ignore_index : int, optional
+        rows with this label are ignored; for labels only
+    label_smoothing : float in [0, 1]
+        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
     """
 
     reduction: str

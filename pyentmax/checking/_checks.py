@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import is_masked
 from pyentmax.calls.numbers import is_number
 from pyentmax.checking._differences import EPSILON, Array, derivatives
@@ -22,6 +23,7 @@ SPACINGS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
 
 
+@explained
 def check_jacobian(
     fn: Callable[[Any], Any],
     z: Any,
@@ -110,6 +112,7 @@ def check_jacobian(
     return compare(what, analytic, found, epsilon, rtol, atol)
 
 
+@explained
 def check_vjp(
     fn: Callable[[Any], Any],
     z: Any,
@@ -185,6 +188,7 @@ def check_vjp(
     )
 
 
+@explained
 def check_gradient(
     loss: Callable[[Any], Any],
     z: Any,

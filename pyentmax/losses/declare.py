@@ -40,7 +40,7 @@ def loss(parameter: Parameter | None = None) -> Declare:
     """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`."""
 
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(body, LOSS, (*parameter_names(body)[2:], *Options._fields))
+        with_sections(body, LOSS, (*parameter_names(body)[2:], *Options._fields, "workers"))
         name, named = body.__name__, "" if parameter is None else parameter.name
         forms = ("number", "entries") if name.endswith("_and_grad") else ("number",)
 

@@ -93,9 +93,10 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
         1 or more, including ``inf``, sets no bound. In each row the unmasked bounds must sum to 1
         or more; a sum from 1 − 8ε√d on, with ε the coarser precision of z and upper, counts as 1,
         and then p = u
-    axis, out, workers : as in `pyentmax.softmax`
+    axis : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         where it is False, `upper` may hold anything
+    out, workers : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -165,6 +166,7 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     p, g : arrays of one shape, p = csoftmax(z, upper)
     upper, axis, mask : as in `csoftmax`
         p does not show whether a score is −∞ or its bound exhausted: mask a score of −∞
+    workers : as in `csoftmax`
 
     Returns
     -------

@@ -143,7 +143,7 @@ def csparsemax_vjp_upper(
     Parameters
     ----------
     p, g, z : arrays of one shape, p = csparsemax(z, upper)
-    upper, axis, mask : as in `csparsemax`
+    upper, axis, mask, workers : as in `csparsemax`
 
     Returns
     -------

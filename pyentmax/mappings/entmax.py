@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
@@ -248,7 +249,7 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Parameters
     ----------
     p : array of probabilities
-    alpha, axis : as in `entmax`
+    alpha, axis, workers : as in `entmax`
 
     Returns
     -------
@@ -365,18 +366,23 @@ def entmax_loss_and_grad(
 def log_entmax(
     z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
-    """log p of p = entmax(z, alpha), −∞ off its support. Errors as in `pyentmax.entmax`.
+    """log p of p = entmax(z, alpha), −∞ off its support.
 
     Up to α = 2, log p = log1p((α−1)(z − max z − c))/(α−1) with the normaliser c of
     `pyentmax.thresholds.newton`, so that it is finite wherever p is not 0 but underflows.
 
     Parameters
     ----------
-    z, alpha, axis, mask, out : as in `pyentmax.entmax`
+    z, alpha, axis, mask, out, workers : as in `pyentmax.entmax`
 
     Returns
     -------
     array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `pyentmax.entmax`
 
     Examples
     --------
@@ -393,11 +399,24 @@ def log_entmax(
     return np.where(beta <= 1, log_p, logarithms(bisect_p_max(z, np.maximum(beta, 1)).p))
 
 
+@explained
 def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """`pyentmax.entmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
-    Parameters, result and errors are those of `sparsemax_csr`, with an alpha for all rows or one
-    for each.
+    Parameters
+    ----------
+    z, mask : as in `sparsemax_csr`
+    alpha : float or array of shape (rows,)
+        of all rows, or of each; otherwise as for `entmax`
+
+    Returns
+    -------
+    as in `sparsemax_csr`
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        as in `sparsemax_csr`
 
     Examples
     --------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
@@ -199,7 +200,20 @@ def entmax15_loss_and_grad(
 
 @declare.log_probabilities()
 def log_entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
-    """log p of p = entmax15(z), −∞ off its support. Parameters and errors as in `log_softmax`.
+    """log p of p = entmax15(z), −∞ off its support.
+
+    Parameters
+    ----------
+    z, axis, mask, out, workers : as in `log_softmax`
+
+    Returns
+    -------
+    as in `log_softmax`
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `log_softmax`
 
     Examples
     --------
@@ -209,10 +223,22 @@ def log_entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -
     return logarithms(entmax15.body(z))
 
 
+@explained
 def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
     """`pyentmax.entmax15` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
-    Parameters, result and errors are those of `sparsemax_csr`.
+    Parameters
+    ----------
+    z, mask : as in `sparsemax_csr`
+
+    Returns
+    -------
+    as in `sparsemax_csr`
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        as in `sparsemax_csr`
 
     Examples
     --------

@@ -111,6 +111,8 @@ def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out:
     mask : bool array that broadcasts to z, optional
         0 stands where it is False
     out : array of z's shape, optional
+    workers : int, optional
+        how many threads share the entries; by default as `pyentmax.set_workers` says
 
     Returns
     -------
@@ -140,7 +142,20 @@ def entmax_sigmoid_grad(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None)
     """dp/dz = 1/(p^{α−2} + (1 − p)^{α−2}) at p = entmax_sigmoid(z, alpha), elementwise.
 
     From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z: p (1 − p) at α = 1, ½ inside
-    [−1, 1] at α = 2, and 0 where p is 0 or 1. Parameters and errors as in `entmax_sigmoid`.
+    [−1, 1] at α = 2, and 0 where p is 0 or 1.
+
+    Parameters
+    ----------
+    z, alpha, mask, workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid`
 
     Examples
     --------
@@ -156,7 +171,18 @@ def entmax_sigmoid_grad2(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None
     """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
 
     From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
-    Parameters and errors as in `entmax_sigmoid`.
+    Parameters
+    ----------
+    z, alpha, mask, workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid`
 
     Examples
     --------
@@ -173,7 +199,23 @@ def entmax_sigmoid_jvp(run: Run, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any 
     """dp/dz ∘ v: forward or backward through `entmax_sigmoid`, whose Jacobian is diagonal.
 
     Takes the scores z, unlike the products of the other mappings, since rounding loses 1 − p near
-    p = 1. v has z's shape. Parameters and errors as in `entmax_sigmoid`.
+    p = 1.
+
+    Parameters
+    ----------
+    z : as in `entmax_sigmoid`
+    v : array of z's shape
+        a direction
+    alpha, mask, workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid`
 
     Examples
     --------
@@ -198,8 +240,20 @@ def entmax_sigmoid_grad_alpha(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any =
 
         (p^{β−1} + q^{β−1}) ∂p/∂α = ψ(β log q) log² q − ψ(β log p) log² p,
 
-    where ψ(x) = (x eˣ − eˣ + 1)/x² is ½ at x = 0: there is no division by β. Parameters and
-    errors as in `entmax_sigmoid`.
+    where ψ(x) = (x eˣ − eˣ + 1)/x² is ½ at x = 0: there is no division by β.
+
+    Parameters
+    ----------
+    z, alpha, mask, workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid`
 
     Examples
     --------
@@ -217,7 +271,21 @@ def entmax_sigmoid_vjp_alpha(
 ) -> Any:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
-    g has z's shape. Parameters and errors as in `entmax_sigmoid`.
+    Parameters
+    ----------
+    z : as in `entmax_sigmoid`
+    g : array of z's shape
+        a loss's gradient in p
+    alpha, mask, workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    array of alpha's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid`
 
     Examples
     --------
@@ -261,6 +329,7 @@ def entmax_sigmoid_loss(
         entries with this target are ignored
     label_smoothing : float
         y is moved towards ½ by this fraction
+    workers : as in `entmax_sigmoid`
 
     Returns
     -------
@@ -287,7 +356,20 @@ def entmax_sigmoid_loss_and_grad(
 ) -> tuple[Any, Any]:
     """`entmax_sigmoid_loss` and its gradient p − y in z, with one forward pass.
 
-    Parameters and errors as in `entmax_sigmoid_loss`; the gradient has z's shape.
+    Parameters
+    ----------
+    z, y, alpha : as in `entmax_sigmoid_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, workers : as in `entmax_sigmoid_loss`
+
+    Returns
+    -------
+    loss, gradient
+        as `entmax_sigmoid_loss` returns it, and of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid_loss`
 
     Examples
     --------
@@ -327,6 +409,7 @@ def one_vs_all_loss(
         rows with this label are ignored; if y has z's shape, entries with this target
     label_smoothing : float
         each class's target is moved towards ½ by this fraction
+    workers : as in `entmax_sigmoid`
 
     Returns
     -------
@@ -357,7 +440,20 @@ def one_vs_all_loss_and_grad(
 ) -> tuple[Any, Any]:
     """`one_vs_all_loss` and its gradient p − y in z, with one forward pass.
 
-    Parameters and errors as in `one_vs_all_loss`; the gradient has z's shape.
+    Parameters
+    ----------
+    z, y, alpha, axis : as in `one_vs_all_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, workers : as in `one_vs_all_loss`
+
+    Returns
+    -------
+    loss, gradient
+        as `one_vs_all_loss` returns it, and of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `one_vs_all_loss`
 
     Examples
     --------

@@ -112,8 +112,8 @@ def fusedmax(
         λ ≥ 0
     axis : int
         one axis only: the entries of several have no order
-    mask : bool array that broadcasts to z, optional
-        as in `pyentmax.softmax`. The scores on both sides of a masked entry are not neighbours:
+    mask : as in `pyentmax.softmax`
+        the scores on both sides of a masked entry are not neighbours:
         each run between masked entries is smoothed separately, then one sparsemax taken of all
     out, workers : as in `pyentmax.softmax`
 
@@ -207,6 +207,7 @@ def fusedmax_vjp_strength(
     p, g : arrays of one shape, p = fusedmax(z, strength)
     strength, axis, mask : as in `fusedmax`
         a score of −∞ counts as masked too, which p does not show: mask it here
+    workers : as in `fusedmax`
 
     Returns
     -------
@@ -214,8 +215,10 @@ def fusedmax_vjp_strength(
 
     Raises
     ------
-    ValueError, TypeError
-        as in `fusedmax`, and if p and g differ in shape
+    ValueError
+        if p and g differ in shape; else as in `fusedmax`
+    TypeError
+        as in `fusedmax`
 
     Examples
     --------

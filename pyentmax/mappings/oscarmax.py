@@ -108,7 +108,10 @@ def oscarmax(
     z : array of scores
     strength : float or array that broadcasts against the batch shape (z's without the axis)
         λ ≥ 0
-    axis, mask, out, workers : as in `pyentmax.softmax`; masked entries are left out
+    axis : as in `pyentmax.softmax`
+    mask : as in `pyentmax.softmax`
+        masked entries are left out
+    out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

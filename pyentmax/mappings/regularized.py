@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import (
@@ -90,6 +91,7 @@ _POWERS = tuple(2.0**k for k in range(-30, 31))
 _LADDER = (*(-t for t in reversed(_POWERS)), 0.0, *_POWERS)
 
 
+@explained
 def regularized_argmax(
     z: Any, omega_grad_inverse: Elementwise, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -160,6 +162,7 @@ def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
     return p / np.sum(p, axis=-1, keepdims=True)
 
 
+@explained
 def separable_jvp(
     p: Any, v: Any, omega_second_derivative: Elementwise, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -194,6 +197,7 @@ def separable_jvp(
 separable_vjp = renamed(separable_jvp, "separable_vjp")
 
 
+@explained
 def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs with s = 1/g''(p) on the support; of shape batch + (d, d).
 
@@ -223,6 +227,7 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     return jacobian.astype(rows.dtype, copy=False)
 
 
+@explained
 def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1) -> Any:
     """The Jacobian where Ω is not separable (Peters et al. 2019, Prop. 2, general form).
 
@@ -305,7 +310,8 @@ def separable_mapping(
     ----------
     name : str
     omega, omega_grad_inverse, omega_second_derivative : functions of an array, elementwise
-        g (finite on [0, 1]), (g')⁻¹ as in `regularized_argmax`, and g'' as in `separable_jvp`
+        g, finite on [0, 1]; (g')⁻¹, of which `regularized_argmax` says what it may return; and g'',
+        positive on (0, 1]
     sparse : bool
         whether g'(0) is finite, so that the mapping gives exact zeros; if it is not, every
         unmasked score is in the support, even if p underflows

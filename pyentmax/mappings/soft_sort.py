@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import Rows, arrange_scores, check_one_axis, check_same_shape, to_rows
@@ -86,6 +87,7 @@ STRENGTH = PerRow("strength", least=0, strict=True, one_axis=True)
 REGULARIZERS = ("quadratic", "entropic")
 
 
+@explained
 def soft_sort(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -127,12 +129,29 @@ def soft_sort(
     return problem.finish(problem.projection()[..., ::-1])
 
 
+@explained
 def soft_sort_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_sort` at z in the direction v: its means over the blocks.
 
-    Takes z, unlike the products of the mappings. Parameters and errors as in `soft_sort`.
+    Takes z, unlike the products of the mappings.
+
+    Parameters
+    ----------
+    z : as in `soft_sort`
+    v : array of z's shape
+        a direction
+    strength, axis, regularizer : as in `soft_sort`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_sort`
 
     Examples
     --------
@@ -144,12 +163,29 @@ def soft_sort_jvp(
     return problem.finish(run_sums(problem.shares(problem.w) * moved, problem.start)[..., ::-1])
 
 
+@explained
 def soft_sort_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_sort`'s output.
 
-    Parameters and errors as in `soft_sort`.
+   
+
+    Parameters
+    ----------
+    z : as in `soft_sort`
+    g : array of z's shape
+        a loss's gradient in the output
+    strength, axis, regularizer : as in `soft_sort`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_sort`
 
     Examples
     --------
@@ -161,6 +197,7 @@ def soft_sort_vjp(
     return problem.finish(problem.unsorted(problem.shares(problem.w) * sums))
 
 
+@explained
 def soft_rank(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -195,12 +232,29 @@ def soft_rank(
     return problem.finish(problem.unsorted(problem.projection()))
 
 
+@explained
 def soft_rank_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_rank` at z in the direction v: (v − its mean over the block)/ε.
 
-    Takes z, unlike the products of the mappings. Parameters and errors as in `soft_rank`.
+    Takes z, unlike the products of the mappings.
+
+    Parameters
+    ----------
+    z : as in `soft_rank`
+    v : array of z's shape
+        a direction
+    strength, axis, regularizer : as in `soft_rank`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_rank`
 
     Examples
     --------
@@ -210,10 +264,27 @@ def soft_rank_jvp(
     return _ranking(z, strength, axis, regularizer).product(v, "v")
 
 
+@explained
 def soft_rank_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_rank`'s output: J is symmetric.
+
+    Parameters
+    ----------
+    z : as in `soft_rank`
+    g : array of z's shape
+        a loss's gradient in the output
+    strength, axis, regularizer : as in `soft_rank`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_rank`
 
     Examples
     --------
@@ -223,6 +294,7 @@ def soft_rank_vjp(
     return _ranking(z, strength, axis, regularizer).product(g, "g")
 
 
+@explained
 def soft_topk(
     z: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -246,8 +318,10 @@ def soft_topk(
 
     Raises
     ------
-    ValueError, TypeError
-        as in `soft_sort`; a ValueError if some k is below 1 or not whole
+    ValueError
+        if some k is below 1 or not whole; else as in `soft_sort`
+    TypeError
+        as in `soft_sort`
 
     Examples
     --------
@@ -258,10 +332,27 @@ def soft_topk(
     return problem.finish(problem.unsorted(problem.projection()))
 
 
+@explained
 def soft_topk_jvp(
     z: Any, v: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
-    """The derivative of `soft_topk` at z in the direction v. Parameters and errors as there.
+    """The derivative of `soft_topk` at z in the direction v.
+
+    Parameters
+    ----------
+    z : as in `soft_topk`
+    v : array of z's shape
+        a direction
+    k, strength, axis, regularizer : as in `soft_topk`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_topk`
 
     Examples
     --------
@@ -271,10 +362,27 @@ def soft_topk_jvp(
     return _choosing(z, k, strength, axis, regularizer).product(v, "v")
 
 
+@explained
 def soft_topk_vjp(
     z: Any, g: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_topk`'s output: J is symmetric.
+
+    Parameters
+    ----------
+    z : as in `soft_topk`
+    g : array of z's shape
+        a loss's gradient in the output
+    k, strength, axis, regularizer : as in `soft_topk`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_topk`
 
     Examples
     --------

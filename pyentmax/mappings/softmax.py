@@ -87,7 +87,7 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     out : array of z's shape, optional
         where to write the result; may be z itself
     workers : int, optional
-        how many threads share the rows, as in `pyentmax.set_workers`
+        how many threads share the rows; by default as `pyentmax.set_workers` says
 
     Returns
     -------
@@ -198,8 +198,7 @@ def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) ->
 
     Parameters
     ----------
-    z : array of scores
-    axis, mask, out : as in `pyentmax.softmax`
+    z, axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

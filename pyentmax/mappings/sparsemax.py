@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
@@ -199,7 +200,20 @@ def sparsemax_loss_and_grad(
 
 @declare.log_probabilities()
 def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
-    """log p of p = sparsemax(z), −∞ off its support. Parameters and errors as in `log_softmax`.
+    """log p of p = sparsemax(z), −∞ off its support.
+
+    Parameters
+    ----------
+    z, axis, mask, out, workers : as in `log_softmax`
+
+    Returns
+    -------
+    as in `log_softmax`
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `log_softmax`
 
     Examples
     --------
@@ -209,6 +223,7 @@ def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) 
     return logarithms(sparsemax.body(z))
 
 
+@explained
 def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
     """`pyentmax.sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
@@ -225,8 +240,10 @@ def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
 
     Raises
     ------
-    ValueError, TypeError
-        as in `pyentmax.softmax`; a ValueError if z is not 2-D, a TypeError if it is on a device
+    ValueError
+        if z is not 2-D; else as in `pyentmax.softmax`
+    TypeError
+        if z is on a device; else as in `pyentmax.softmax`
     ImportError
         if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
 

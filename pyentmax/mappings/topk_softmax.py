@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
@@ -146,11 +147,24 @@ def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
     return _simplex.dense(p)
 
 
+@explained
 def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
     """`pyentmax.topk_softmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
-    Parameters, result and errors are those of `sparsemax_csr`, with a k for all rows or one for
-    each.
+    Parameters
+    ----------
+    z, mask : as in `sparsemax_csr`
+    k : whole number or array of shape (rows,)
+        number of scores to keep in all rows, or in each
+
+    Returns
+    -------
+    as in `sparsemax_csr`
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        as in `sparsemax_csr`
 
     Examples
     --------

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
@@ -220,11 +221,24 @@ def topk_sparsemax_loss_and_grad(
     return fenchel_young_and_gradient(TOPK_SPARSEMAX, z, y, k)
 
 
+@explained
 def topk_sparsemax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
     """`pyentmax.topk_sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
-    Parameters, result and errors are those of `sparsemax_csr`, with a k for all rows or one for
-    each.
+    Parameters
+    ----------
+    z, mask : as in `sparsemax_csr`
+    k : whole number or array of shape (rows,)
+        number of scores to keep in all rows, or in each
+
+    Returns
+    -------
+    as in `sparsemax_csr`
+
+    Raises
+    ------
+    ValueError, TypeError, ImportError
+        as in `sparsemax_csr`
 
     Examples
     --------

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import is_dask, on_device
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings.entmax import ENTMAX
@@ -193,6 +194,7 @@ class KeyValueCache:
         heads = math.prod(self._batch)
         held.append(*(x.reshape(heads, *x.shape[-2:]) for x in (key, value)))
 
+    @explained
     def attend(
         self,
         query: Any,
@@ -227,7 +229,7 @@ class KeyValueCache:
         ValueError
             if shapes do not fit, a parameter is out of its range, or the cache is still empty
         TypeError
-            as in `attention`, or if the query is not NumPy's or more precise than the cache
+            if the query is not NumPy's or more precise than the cache; else as in `attention`
         """
         held = self._held()
         given, answer = _on_host(query, "query")

@@ -8,6 +8,7 @@ import numpy as np
 
 from pyentmax.calls.dask_arrays import plan
 from pyentmax.calls.devices import is_dask
+from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings.entmax import ENTMAX
@@ -19,6 +20,7 @@ from pyentmax.sparse_attention.weights import AttentionWeights
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 
 
+@explained
 def attention(
     query: Any,
     key: Any,
@@ -68,7 +70,8 @@ def attention(
     return_weights : bool, default False
         also return the weights, which the derivatives take
     workers : int, optional
-        number of threads, as in `pyentmax.set_workers`; the result does not depend on it
+        number of threads, by default as `pyentmax.set_workers` says; the result does not depend on
+        it
     **parameters
         of the mapping, such as ``k``; per head as `alpha`, bounds as `mask`
 
@@ -118,6 +121,7 @@ def attention(
     return output if weights is None else (output, weights)
 
 
+@explained
 def attention_vjp(
     weights: AttentionWeights,
     query: Any,
@@ -146,8 +150,9 @@ def attention_vjp(
     g : array of the output's shape
     query, key, value, alpha, mapping, scale, sink, workers, **parameters : as in `attention`
     mask, causal, offset : as in `attention`
-        needed if they were passed there and the mapping's derivative depends on the mask, as that
-        of fusedmax, for which keys on two sides of a masked one are not neighbours
+        these three are needed if they were passed there and the mapping's derivative depends on
+        the mask, as that of fusedmax, for which keys on two sides of a masked one are not
+        neighbours
 
     Returns
     -------
@@ -156,8 +161,10 @@ def attention_vjp(
 
     Raises
     ------
-    ValueError, TypeError
-        as in `attention`, or if weights or g do not fit the arrays
+    ValueError
+        if weights or g do not fit the arrays; else as in `attention`
+    TypeError
+        as in `attention`
 
     Examples
     --------
@@ -188,6 +195,7 @@ def attention_vjp(
     )
 
 
+@explained
 def attention_jvp(
     weights: AttentionWeights,
     query: Any,
@@ -251,6 +259,7 @@ def attention_jvp(
     return inputs.output(output)
 
 
+@explained
 def attention_vjp_alpha(
     weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5, *, workers: int | None = None
 ) -> Any:

@@ -71,341 +71,204 @@ __all__ = [
 ]
 
 def softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-    """p = softmax(z) along ``dim``, with its derivatives."""
-
+    """Dense probabilities: argmax of p·z + H(p) over the simplex, H Shannon's entropy."""
 def sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-    """p = sparsemax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016)."""
 def entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-    """p = entmax15(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities p = [z/2 − τ]₊²: α-entmax at α = 1.5 (Peters et al. 2019, Alg. 2)."""
 def entmax(
-    z: Tensor,
-    alpha: float | Tensor = 1.5,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = entmax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C)."""
 def normmax(
-    z: Tensor,
-    alpha: float | Tensor = 2.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = normmax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α."""
 def topk_softmax(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = topk_softmax(z) along ``dim``, with its derivatives."""
-
+    """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3)."""
 def topk_sparsemax(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = topk_sparsemax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros."""
 def fusedmax(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = fusedmax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017)."""
 def oscarmax(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = oscarmax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017)."""
 def csoftmax(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = csoftmax(z) along ``dim``, with its derivatives."""
-
+    """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017)."""
 def csparsemax(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = csparsemax(z) along ``dim``, with its derivatives."""
-
+    """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018)."""
 def budget_sparsemax(
-    z: Tensor,
-    budget: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
+    z: Tensor, budget: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
-    """p = budget_sparsemax(z) along ``dim``, with its derivatives."""
-
+    """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all."""
 def softmax_loss(
-    z: Tensor,
-    y: Tensor,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
+    z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
+    weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.softmax`, with its derivatives."""
-
 def sparsemax_loss(
-    z: Tensor,
-    y: Tensor,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
+    z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
+    weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.sparsemax`, with its derivatives."""
-
 def entmax15_loss(
-    z: Tensor,
-    y: Tensor,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
+    z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
+    weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.entmax15`, with its derivatives."""
-
 def entmax_loss(
-    z: Tensor,
-    y: Tensor,
-    alpha: float | Tensor = 1.5,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *,
+    reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.entmax`, with its derivatives."""
-
 def normmax_loss(
-    z: Tensor,
-    y: Tensor,
-    alpha: float | Tensor = 2.0,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    z: Tensor, y: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *,
+    reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.normmax`, with its derivatives."""
-
 def topk_sparsemax_loss(
-    z: Tensor,
-    y: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
+    z: Tensor, y: Tensor, k: float | Tensor, dim: int = -1, *, reduction: Reduction = "mean",
+    weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.topk_sparsemax`, with its derivatives."""
-
 def fusedmax_loss(
-    z: Tensor,
-    y: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    z: Tensor, y: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *,
+    reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.fusedmax`, with its derivatives."""
-
 def oscarmax_loss(
-    z: Tensor,
-    y: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    reduction: Reduction = "mean",
-    weight: Tensor | None = None,
-    mask: Tensor | None = None,
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    z: Tensor, y: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *,
+    reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.oscarmax`, with its derivatives."""
-
 class Softmax(MappingModule):
-    """`softmax` as a module."""
+    """`softmax` as a module; tensors come with each call."""
 
     dim: int
     def __init__(self, dim: int = -1) -> None: ...
-
 class Sparsemax(MappingModule):
-    """`sparsemax` as a module."""
+    """`sparsemax` as a module; tensors come with each call."""
 
     dim: int
     def __init__(self, dim: int = -1) -> None: ...
-
 class Entmax15(MappingModule):
-    """`entmax15` as a module."""
+    """`entmax15` as a module; tensors come with each call."""
 
     dim: int
     def __init__(self, dim: int = -1) -> None: ...
-
 class Entmax(MappingModule):
-    """`entmax` as a module."""
+    """`entmax` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     dim: int
     def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1) -> None: ...
-
 class Normmax(MappingModule):
-    """`normmax` as a module."""
+    """`normmax` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     dim: int
     def __init__(self, alpha: float | Tensor = 2.0, dim: int = -1) -> None: ...
-
 class TopkSoftmax(MappingModule):
-    """`topk_softmax` as a module."""
+    """`topk_softmax` as a module; tensors come with each call."""
 
     k: float | Tensor
     dim: int
     def __init__(self, k: float | Tensor, dim: int = -1) -> None: ...
-
 class TopkSparsemax(MappingModule):
-    """`topk_sparsemax` as a module."""
+    """`topk_sparsemax` as a module; tensors come with each call."""
 
     k: float | Tensor
     dim: int
     def __init__(self, k: float | Tensor, dim: int = -1) -> None: ...
-
 class Fusedmax(MappingModule):
-    """`fusedmax` as a module."""
+    """`fusedmax` as a module; tensors come with each call."""
 
     strength: float | Tensor
     dim: int
     def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None: ...
-
 class Oscarmax(MappingModule):
-    """`oscarmax` as a module."""
+    """`oscarmax` as a module; tensors come with each call."""
 
     strength: float | Tensor
     dim: int
     def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None: ...
-
 class Csoftmax(MappingModule):
-    """`csoftmax` as a module."""
+    """`csoftmax` as a module; tensors come with each call."""
 
     upper: float | Tensor
     dim: int
     def __init__(self, upper: float | Tensor, dim: int = -1) -> None: ...
-
 class Csparsemax(MappingModule):
-    """`csparsemax` as a module."""
+    """`csparsemax` as a module; tensors come with each call."""
 
     upper: float | Tensor
     dim: int
     def __init__(self, upper: float | Tensor, dim: int = -1) -> None: ...
-
 class BudgetSparsemax(MappingModule):
-    """`budget_sparsemax` as a module."""
+    """`budget_sparsemax` as a module; tensors come with each call."""
 
     budget: float | Tensor
     dim: int
     def __init__(self, budget: float | Tensor, dim: int = -1) -> None: ...
-
 class EntmaxSigmoid(MappingModule):
-    """`entmax_sigmoid` as a module."""
+    """`entmax_sigmoid` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     def __init__(self, alpha: float | Tensor = 1.5) -> None: ...
-
 class SoftmaxLoss(LossModule):
-    """`softmax_loss` as a module."""
+    """`softmax_loss` as a module; tensors come with each call."""
 
     dim: int
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
+        self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
         label_smoothing: float = 0.0,
     ) -> None: ...
-
 class SparsemaxLoss(LossModule):
-    """`sparsemax_loss` as a module."""
+    """`sparsemax_loss` as a module; tensors come with each call."""
 
     dim: int
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
+        self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
         label_smoothing: float = 0.0,
     ) -> None: ...
-
 class Entmax15Loss(LossModule):
-    """`entmax15_loss` as a module."""
+    """`entmax15_loss` as a module; tensors come with each call."""
 
     dim: int
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
+        self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
         label_smoothing: float = 0.0,
     ) -> None: ...
-
 class EntmaxLoss(LossModule):
-    """`entmax_loss` as a module."""
+    """`entmax_loss` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     dim: int
@@ -413,17 +276,11 @@ class EntmaxLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, alpha: float | Tensor = 1.5, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class NormmaxLoss(LossModule):
-    """`normmax_loss` as a module."""
+    """`normmax_loss` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     dim: int
@@ -431,17 +288,11 @@ class NormmaxLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        alpha: float | Tensor = 2.0,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, alpha: float | Tensor = 2.0, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class TopkSparsemaxLoss(LossModule):
-    """`topk_sparsemax_loss` as a module."""
+    """`topk_sparsemax_loss` as a module; tensors come with each call."""
 
     k: float | Tensor
     dim: int
@@ -449,17 +300,11 @@ class TopkSparsemaxLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        k: float | Tensor,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, k: float | Tensor, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class FusedmaxLoss(LossModule):
-    """`fusedmax_loss` as a module."""
+    """`fusedmax_loss` as a module; tensors come with each call."""
 
     strength: float | Tensor
     dim: int
@@ -467,17 +312,11 @@ class FusedmaxLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        strength: float | Tensor = 1.0,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, strength: float | Tensor = 1.0, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class OscarmaxLoss(LossModule):
-    """`oscarmax_loss` as a module."""
+    """`oscarmax_loss` as a module; tensors come with each call."""
 
     strength: float | Tensor
     dim: int
@@ -485,33 +324,22 @@ class OscarmaxLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        strength: float | Tensor = 1.0,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, strength: float | Tensor = 1.0, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class EntmaxSigmoidLoss(LossModule):
-    """`entmax_sigmoid_loss` as a module."""
+    """`entmax_sigmoid_loss` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, alpha: float | Tensor = 1.5, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...
-
 class OneVsAllLoss(LossModule):
-    """`one_vs_all_loss` as a module."""
+    """`one_vs_all_loss` as a module; tensors come with each call."""
 
     alpha: float | Tensor
     dim: int
@@ -519,11 +347,6 @@ class OneVsAllLoss(LossModule):
     ignore_index: int | None
     label_smoothing: float
     def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        dim: int = -1,
-        *,
-        reduction: Reduction = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        self, alpha: float | Tensor = 1.5, dim: int = -1, *, reduction: Reduction = "mean",
+        ignore_index: int | None = None, label_smoothing: float = 0.0,
     ) -> None: ...

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pyentmax import MAPPINGS
+from pyentmax.calls.documentation import F, explained
 from pyentmax.torch import composed, operations
 from pyentmax.torch.arguments import (
     as_number,
@@ -48,22 +49,23 @@ def _mapping_function(name: str) -> Callable[..., Tensor]:
         return apply(name, z, value, dim, mask=mask)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
-    function.__doc__ = f"""p = {name}(z) along ``dim``, with its derivatives.
+    function.__doc__ = f"""{(MAPPINGS[name].forward.__doc__ or "").partition(chr(10))[0]}
+
+    Along ``dim``, with its derivatives; `pyentmax.{name}` says more.
 
     Parameters
     ----------
     z : Tensor of scores
-{_described(parameter)}    dim : int, default -1
+{_described(name, parameter)}    dim : int, default -1
+        along which the rows lie
     mask : bool Tensor that broadcasts to z, optional
         True where a score may get probability
 
     Returns
     -------
     Tensor of z's shape and dtype; zeros in a row with nothing left
-
-    See `pyentmax.{name}` for what it computes.
     """
-    return _named(function, name, ["z"], parameter, default, apply)
+    return with_tensors(_named(function, name, ["z"], parameter, default, apply))
 
 
 def _loss_function(name: str) -> Callable[..., Tensor]:
@@ -85,15 +87,16 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     ----------
     z : Tensor of scores
     y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
-{_described(parameter)}    dim : int, default -1
-    reduction, weight, mask, ignore_index, label_smoothing
-        as in `pyentmax.fenchel_young_loss`
+{_described(name, parameter)}    dim : int, default -1
+        along which the classes lie
+    reduction, weight, mask, ignore_index, label_smoothing : as in `LossOptions`
 
     Returns
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    return _named(function, f"{name}_loss", ["z", "y"], parameter, default, apply_loss)
+    name = f"{name}_loss"
+    return with_tensors(_named(function, name, ["z", "y"], parameter, default, apply_loss))
 
 
 def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None) -> Tensor:
@@ -161,6 +164,7 @@ def apply_loss(
     return composed.reduced(each, share, reduction).to(z.dtype)
 
 
+@explained
 def fenchel_young_loss(
     z: Tensor, y: Tensor, mapping: str = "entmax15", dim: int = -1, **options: Any
 ) -> Tensor:
@@ -168,8 +172,11 @@ def fenchel_young_loss(
 
     Parameters
     ----------
-    z, y, dim : as in `entmax15_loss`
+    z : Tensor of scores
+    y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
     mapping : str
+    dim : int, default -1
+        along which the classes lie
     **options
         those of the losses, and the mapping's parameter by its name
     """
@@ -239,10 +246,17 @@ def _dim_last(
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _described(parameter: str | None) -> str:
+def with_tensors(function: F) -> F:
+    """Write out what its docstring says as that of an array function, for tensors."""
+    text = explained(function).__doc__ or ""
+    function.__doc__ = text.replace(" array", " Tensor").replace("the axis", "``dim``")
+    return function
+
+
+def _described(name: str, parameter: str | None) -> str:
     if parameter is None:
         return ""
-    return f"    {parameter} : float or Tensor, as in the function of `pyentmax`\n"
+    return f"    {parameter} : as in `{name}`\n"
 
 
 def _named(

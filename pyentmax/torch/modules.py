@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pyentmax.calls.documentation import explained
 from pyentmax.torch import functions, one_vs_all
 from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
@@ -79,16 +80,22 @@ def module_class(
     base: type, name: str, function: Callable[..., Tensor], settings: list[inspect.Parameter]
 ) -> type:
     """A module that calls the function."""
-    first = f"`{function.__name__}` as a module."
+    called = function.__name__
     namespace = {
-        "__doc__": f"{first}\n\nTensors come with each call, all other arguments are set here.",
+        "__doc__": f"""`{called}` as a module; tensors come with each call.
+
+        Parameters
+        ----------
+        {", ".join(setting.name for setting in settings)} : as in `{called}`
+        """,
         "__module__": __name__,  # where pickle looks for it
         "__signature__": inspect.Signature(settings),
         "function": staticmethod(function),
     }
-    return type(name, (base,), namespace)
+    return functions.with_tensors(type(name, (base,), namespace))
 
 
+@explained
 class Attention(Settings):
     """`attention` by a mapping, without projections; weights are dropped in training only.
 

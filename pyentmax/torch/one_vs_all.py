@@ -9,9 +9,10 @@ from torch import Tensor
 
 from pyentmax.torch import composed
 from pyentmax.torch.arguments import check_broadcast, check_mask, check_scores, check_tensor
-from pyentmax.torch.functions import apply, apply_loss, with_options
+from pyentmax.torch.functions import apply, apply_loss, with_options, with_tensors
 
 
+@with_tensors
 def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
     """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`, with its derivatives.
 
@@ -35,6 +36,7 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
     return p if mask is None else torch.where(mask, p, 0)
 
 
+@with_tensors
 @with_options
 def entmax_sigmoid_loss(
     z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, **options: Any
@@ -46,8 +48,7 @@ def entmax_sigmoid_loss(
     z, y : Tensors of one shape
         scores, and for each 0, 1, a bool, or a probability
     alpha : float or Tensor that broadcasts to z
-    **options
-        reduction, weight, mask, ignore_index, label_smoothing as in `pyentmax.entmax_sigmoid_loss`
+    reduction, weight, mask, ignore_index, label_smoothing : as in `entmax_sigmoid_loss`
 
     Returns
     -------
@@ -64,6 +65,7 @@ def entmax_sigmoid_loss(
     return apply_loss("one_vs_all", z.unsqueeze(-1), y.unsqueeze(-1), alpha, -1, **options)
 
 
+@with_tensors
 @with_options
 def one_vs_all_loss(
     z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, **options: Any
@@ -77,8 +79,7 @@ def one_vs_all_loss(
     alpha : float or Tensor that broadcasts to z
     dim : int, default -1
         of the classes
-    **options
-        reduction, weight, mask, ignore_index, label_smoothing as in `pyentmax.one_vs_all_loss`
+    reduction, weight, mask, ignore_index, label_smoothing : as in `one_vs_all_loss`
 
     Returns
     -------

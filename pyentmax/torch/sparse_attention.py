@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pyentmax.calls.documentation import explained
 from pyentmax.torch import composed, dense_attention, operations
 from pyentmax.torch.arguments import (
     as_number,
@@ -41,6 +42,7 @@ THEIRS = {
 }
 
 
+@explained
 def attention(
     query: Tensor,
     key: Tensor,

@@ -1,7 +1,9 @@
-"""What type checkers know of the package: the stubs are current, and two scripts are checked."""
+"""What editors and type checkers know: stubs are current, docstrings whole, scripts checked."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -22,6 +24,22 @@ REPORTED = re.compile(r"^\s*\S*?(user|mistakes)\.py:(\d+)(?::\d+)?[ :-]+error: "
 def test_stubs_are_current() -> None:
     for path, text in write_stubs.stubs().items():
         assert path.read_text("utf-8") == text, "run `make stubs`"
+
+
+@pytest.mark.parametrize("module", ["pyentmax", "pyentmax.torch"])
+def test_docstrings_explain_every_argument(module: str) -> None:
+    if module == "pyentmax.torch" and find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed: pip install 'pyentmax[torch]'")
+    public = importlib.import_module(module)
+    for name in public.__all__:
+        function = getattr(public, name)
+        if not callable(function) or isinstance(function, type) and module == "pyentmax":
+            continue  # of the records, attributes are explained
+        _, _, text = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
+        entries = re.findall(r"^(\S+(?:, \S+)*)(?: : .*)?$", text.split("\n\n")[0], re.MULTILINE)
+        explained = {word.strip("*") for entry in entries for word in entry.split(", ")}
+        assert explained >= inspect.signature(function).parameters.keys(), name
+        assert "as in `" not in text, name
 
 
 @pytest.mark.slow
