@@ -76,10 +76,10 @@ def budget_sparsemax(
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
     Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k: the operator of SparseK attention (Lou et al.
-    2024), and soft top-k with a quadratic regulariser. Exact, by a sort of the breakpoints z and z − 1
-    and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d); twice that where
-    full entries score far above the rest, to keep the rest's digits. The compiled kernel finds the
-    level without a sort, O(d) per pass.
+    2024), and soft top-k with a quadratic regulariser. Exact, by a sort of the breakpoints z and
+    z − 1 and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d); twice that
+    where full entries score far above the rest, to keep the rest's digits. The compiled kernel
+    finds the level without a sort, O(d) per pass.
 
     Parameters
     ----------

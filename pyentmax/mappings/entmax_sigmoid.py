@@ -99,8 +99,8 @@ OPTIONS = Options._field_defaults
 def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None) -> Any:
     """α-sigmoid, elementwise: p of the problem max p z + H_α([p, 1 − p]), as α-entmax([z, 0])₁.
 
-    The logistic sigmoid at α = 1; entmoid (Popov et al. 2019) at α = 1.5. Above 1, p is exactly 0 below z = −1/(α−1), exactly 1 above
-    1/(α−1), and at α = ∞ a step, ½ at 0.
+    The logistic sigmoid at α = 1; entmoid (Popov et al. 2019) at α = 1.5. Above 1, p is exactly 0
+    below z = −1/(α−1), exactly 1 above 1/(α−1), and at α = ∞ a step, ½ at 0.
 
     Parameters
     ----------
