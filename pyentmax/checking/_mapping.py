@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,7 @@ def check_mapping(
     mapping: str | Mapping,
     *,
     vjp: Callable[[Any, Any], Any] | None = None,
+    dtypes: Sequence[str] | None = None,
     **parameters: Any,
 ) -> MappingReport:
     """Check anybody's implementation of a mapping, in any array library.
@@ -150,6 +151,9 @@ def check_mapping(
     vjp : callable, optional
         From p, which fn gave, and v to Jᵀv, both fn's arrays. If not given, PyTorch, JAX and
         TensorFlow differentiate fn themselves.
+    dtypes : sequence of str, optional
+        The float types to look at, of ``"float64"``, ``"float32"``, ``"float16"`` and
+        ``"bfloat16"``; by default all that fn takes.
     **parameters
         The mapping's own, such as ``alpha``. They are passed to fn by name if it has a parameter of
         that name; otherwise fn is expected to have them built in.
@@ -164,7 +168,7 @@ def check_mapping(
     TypeError
         if fn takes no array of scores, or the parameters are not those of the mapping
     ValueError
-        if there is no mapping of that name
+        if there is no mapping of that name, or fn takes none of the dtypes
 
     Examples
     --------
@@ -185,6 +189,10 @@ def check_mapping(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # fn may warn of overflow, but its result is what counts
         claims = claims_of(fn, record, parameters, vjp)
+        taken = [claim.dtype for claim in claims]
+        claims = [claim for claim in claims if dtypes is None or claim.dtype in dtypes]
+        if not claims:
+            raise ValueError(f"dtypes must have one that fn takes, of {taken}, got {dtypes}")
         results = tuple(_examine(holds, claims) for holds in PROPERTIES)
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     name = f"{record.name} ({given})" if given else record.name

@@ -8,6 +8,7 @@ import pkgutil
 import sys
 
 from pyentmax import MAPPINGS, check_mapping
+from pyentmax.checking._claims import SPACINGS
 from pyentmax.tasks.command_line import Commands
 
 PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
@@ -27,6 +28,13 @@ def add_check(commands: Commands) -> None:
     help = "such as keras.ops:sparsemax, or mine:softmax of ./mine.py"
     add("function", metavar="MODULE:FUNCTION", help=help)
     add("--as", dest="mapping", required=True, choices=MAPPINGS, help="what it claims to be")
+    add(
+        "--dtypes",
+        nargs="+",
+        choices=SPACINGS,
+        metavar="TYPE",
+        help="all that it takes if not given",
+    )
     for name in PARAMETERS:
         takers = ", ".join(key for key, record in MAPPINGS.items() if name in record.parameters)
         add(f"--{name}", type=number, metavar="X", help=f"of {takers}")
@@ -44,7 +52,7 @@ def _check(args: argparse.Namespace) -> None:
     parameters = {name: getattr(args, name) for name in PARAMETERS}
     given = {name: value for name, value in parameters.items() if value is not None}
     try:
-        report = check_mapping(fn, args.mapping, **given)
+        report = check_mapping(fn, args.mapping, dtypes=args.dtypes, **given)
     except TypeError as error:  # no function, or parameters that do not belong to the mapping
         raise ValueError(f"{args.function}: {error}") from error
     print(report)

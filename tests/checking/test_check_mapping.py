@@ -121,6 +121,12 @@ def test_error_of_function_is_a_failure_with_its_scores() -> None:
         (len, {"mapping": "hardmax"}, ValueError, "mapping must be one of softmax"),
         (len, {"mapping": "entmax"}, TypeError, r"takes the parameters \(alpha\), got \(\)"),
         (str.upper, {"mapping": "softmax"}, TypeError, "fn must map an array of scores"),
+        (
+            pyentmax.softmax,
+            {"mapping": "softmax", "dtypes": ["int8"]},
+            ValueError,
+            r"one that fn takes, of \['float64', .*\], got \['int8'\]",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(
