@@ -6,10 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import has_torch_function
 
 from pyentmax.torch.composed import HALF
 
 FLOATING = frozenset((*HALF, torch.float32, torch.float64))
+
+
+def is_overridden(*tensors: Any) -> bool:
+    """Whether one is tensor-like and takes calls, by PyTorch's protocol, as in symbolic traces."""
+    return any(type(x) is not Tensor for x in tensors) and has_torch_function(tensors)
 
 
 def check_tensor(value: Any, name: str) -> None:
@@ -17,6 +23,11 @@ def check_tensor(value: Any, name: str) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a Tensor, got {type(value).__name__}; torch.as_tensor makes one"
+        )
+    if value.is_nested:
+        raise TypeError(
+            f"{name} must be a dense Tensor, got a nested one; pad it with "
+            f"{name}.to_padded_tensor(0.0), and hide the padding with a mask"
         )
     if value.layout is not torch.strided:
         raise TypeError(

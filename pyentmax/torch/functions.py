@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function
 
 from pyentmax import MAPPINGS
 from pyentmax.calls.documentation import F, explained
@@ -24,6 +25,7 @@ from pyentmax.torch.arguments import (
     check_options,
     check_scores,
     check_tensor,
+    is_overridden,
     scores_of_loss,
 )
 from pyentmax.torch.operations import PARAMETERS
@@ -101,6 +103,8 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
 
 def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None) -> Tensor:
     """A mapping by its name along a dimension, its parameter a number, a tensor or None."""
+    if is_overridden(z):
+        return handle_torch_function(apply, (z,), name, z, value, dim, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
@@ -134,6 +138,10 @@ def apply_loss(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The loss of a mapping by its name, or the one-vs-all loss."""
+    options = {"reduction": reduction, "weight": weight, "mask": mask}
+    options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    if is_overridden(z, y):
+        return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
     check_scores(z, "z")
     check_tensor(y, "y")
     check_mask(mask, z)

@@ -6,9 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function
 
 from pyentmax.torch import composed
-from pyentmax.torch.arguments import check_broadcast, check_mask, check_scores, check_tensor
+from pyentmax.torch.arguments import (
+    check_broadcast,
+    check_mask,
+    check_scores,
+    check_tensor,
+    is_overridden,
+)
 from pyentmax.torch.functions import apply, apply_loss, with_options, with_tensors
 
 
@@ -28,6 +35,8 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
     -------
     Tensor of z's shape and dtype
     """
+    if is_overridden(z):
+        return handle_torch_function(entmax_sigmoid, (z,), z, alpha, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
     if isinstance(alpha, Tensor):
@@ -54,6 +63,8 @@ def entmax_sigmoid_loss(
     -------
     Tensor: a number, or for the reduction "none" a loss for each score
     """
+    if is_overridden(z, y):
+        return handle_torch_function(entmax_sigmoid_loss, (z, y), z, y, alpha, **options)
     check_scores(z, "z")
     check_tensor(y, "y")
     if y.shape != z.shape:  # or y could be taken for labels, which is another loss

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.overrides import handle_torch_function
 
 from pyentmax.calls.documentation import explained
 from pyentmax.torch import composed, dense_attention, operations
@@ -20,6 +21,7 @@ from pyentmax.torch.arguments import (
     check_mask,
     check_number,
     check_scores,
+    is_overridden,
 )
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.functions import (
@@ -123,6 +125,12 @@ def attention(
     >>> print(output, weights)
     tensor([[2.9393]]) tensor([[0.3536, 0.0000, 0.6464]])
     """
+    if is_overridden(query, key, value):
+        options = {"mask": mask, "bias": bias, "causal": causal, "offset": offset, "scale": scale}
+        options |= {"sink": sink, "softcap": softcap, "dropout": dropout, "mapping": mapping}
+        options |= {"alpha": alpha, "return_weights": return_weights, **parameters}
+        tensors = query, key, value
+        return handle_torch_function(attention, tensors, *tensors, **options)
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     if mask is not None:

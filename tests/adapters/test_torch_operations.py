@@ -476,6 +476,38 @@ def test_per_example_gradients_of_attention() -> None:
     torch.testing.assert_close(each, expected, **ROUNDING)
 
 
+def test_a_symbolic_trace_keeps_calls_whole() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.sparse = pt.Attention(1.4, causal=True), pt.Sparsemax(dim=0)
+            self.loss, self.binary = pt.EntmaxLoss(1.3), pt.EntmaxSigmoidLoss()
+
+        def forward(self, z: Any, y: Any) -> Any:
+            p = self.sparse(self.attention(z, z, z)) + pt.entmax(z, 1.3) + pt.entmax_sigmoid(z)
+            return self.loss(p, y) + self.binary(p, p.sigmoid())
+
+    z, y = tensor(3, 4, grad=False), torch.tensor([0, 1, 3])
+    traced = torch.fx.symbolic_trace(Model())
+    assert torch.equal(traced(z, y), Model()(z, y))
+    targets = [node.target.__name__ for node in traced.graph.nodes if callable(node.target)]
+    assert {"attention", "apply", "entmax_sigmoid", "apply_loss"} <= set(targets)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_told_how_to_pad(layout: Any) -> None:
+    rows = [tensor(2, 3, grad=False), tensor(3, 3, grad=False)]
+    nested = torch.nested.nested_tensor(rows, layout=layout)
+    for call in (lambda z: pt.sparsemax(z), lambda z: pt.attention(z, z, z)):
+        with pytest.raises(TypeError, match=r"pad it with \w+.to_padded_tensor\(0.0\)"):
+            call(nested)
+    padded, mask = nested.to_padded_tensor(0.0), torch.tensor([[True, True, False], [True] * 3])
+    found = pt.attention(padded, padded, padded, mask=mask.unsqueeze(1))
+    for output, z in zip(found, rows, strict=True):
+        torch.testing.assert_close(output[: len(z)], pt.attention(z, z, z), **DOUBLE)
+
+
 # --- what PyTorch asks of an operation ------------------------------------------------------------
 
 
