@@ -30,6 +30,12 @@ from pyentmax.torch.functions import (
     MAPPING_FUNCTIONS,
     fenchel_young_loss,
 )
+from pyentmax.torch.log_probabilities import (
+    log_entmax,
+    log_entmax15,
+    log_softmax,
+    log_sparsemax,
+)
 from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 from pyentmax.torch.sparse_attention import attention
@@ -51,6 +57,10 @@ __all__ = [
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
+    "log_entmax",
+    "log_entmax15",
+    "log_softmax",
+    "log_sparsemax",
     "one_vs_all_loss",
 ]
 __all__ += [*MAPPING_FUNCTIONS, *LOSS_FUNCTIONS, *MODULES]

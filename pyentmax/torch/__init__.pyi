@@ -7,6 +7,10 @@ from typing import Literal
 from torch import Tensor
 
 from pyentmax.torch.functions import fenchel_young_loss as fenchel_young_loss
+from pyentmax.torch.log_probabilities import log_entmax as log_entmax
+from pyentmax.torch.log_probabilities import log_entmax15 as log_entmax15
+from pyentmax.torch.log_probabilities import log_softmax as log_softmax
+from pyentmax.torch.log_probabilities import log_sparsemax as log_sparsemax
 from pyentmax.torch.modules import AlphaEntmax as AlphaEntmax
 from pyentmax.torch.modules import Attention as Attention
 from pyentmax.torch.modules import LossModule, MappingModule
@@ -24,6 +28,10 @@ __all__ = [
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
+    "log_entmax",
+    "log_entmax15",
+    "log_softmax",
+    "log_sparsemax",
     "one_vs_all_loss",
     "softmax",
     "sparsemax",

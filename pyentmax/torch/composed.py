@@ -28,6 +28,7 @@ ALPHAS = {
 }
 NAMES = (*ALPHAS, "entmax")
 
+LARGE = 0.75  # at most one probability of a row is above
 SUM_TOLERANCE = 4e-3  # of target distributions, which bfloat16 rounds by up to 2⁻⁸ of themselves
 
 
@@ -77,6 +78,20 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
         p = {1.5: entmax15_rows, 2.0: sparsemax_rows}[ALPHAS[name]](x)
     p = torch.where(broken, torch.nan, p)
     return torch.where(dead, 0, p).to(z.dtype)
+
+
+def log_mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
+    """Logarithms of probabilities, a large one from the others of its row; −∞ off the support."""
+    p = mapping(wide(z), name, value, mask)
+    if ALPHAS.get(name) == 1:
+        _, x, dead, broken = _rows(z, mask)
+        log_p = torch.log_softmax(x, -1)
+        log_p = torch.where(dead, -torch.inf, torch.where(broken, torch.nan, log_p))
+    else:
+        large = p > LARGE
+        others = torch.where(large, 0, p).sum(-1, keepdim=True).clamp(max=1 - LARGE)
+        log_p = torch.where(large, torch.log1p(-others), p.log())
+    return log_p.to(z.dtype)
 
 
 def sparsemax_rows(x: Tensor) -> Tensor:
@@ -199,6 +214,41 @@ def grad_alpha(p: Tensor, alpha: Any) -> Tensor:
     moved = inside * mean_rho - rho + beta * (inside * ell * mean_rho - rho * mean_ell)
     total = scaled.sum(-1, keepdim=True)
     return torch.where(on, moved / torch.where(total == 0, 1, total), 0)
+
+
+def log_vjp(log_p: Tensor, g: Tensor, alpha: Any) -> Tensor:
+    """The gradient of the scores for g, that of log p.
+
+    On the support ∂log p_i/∂z_j = r_i (δ_ij − s_j/Σs) with r = p^{1−α} and s = p^{2−α}, so that
+    the gradient is r ∘ g − s (r·g)/Σs. Off it there is none.
+    """
+    on, r, share = _log_jacobian(log_p, alpha)
+    moved = torch.where(on, r * torch.where(on, g, 0), 0)
+    moved = moved - share * moved.sum(-1, keepdim=True)
+    return torch.where(log_p.isnan(), log_p, moved).to(g.dtype)
+
+
+def log_jvp(log_p: Tensor, v: Tensor, alpha: Any) -> Tensor:
+    """The change of log p in the direction v of the scores: r ∘ (v − s·v/Σs), in those terms."""
+    on, r, share = _log_jacobian(log_p, alpha)
+    moved = r * (v - (share * torch.where(on, v, 0)).sum(-1, keepdim=True))
+    return torch.where(log_p.isnan(), log_p, torch.where(on, moved, 0)).to(v.dtype)
+
+
+def _log_jacobian(log_p: Tensor, alpha: Any) -> tuple[Tensor, Tensor, Tensor]:
+    log_p = wide(log_p)
+    alpha = _column(alpha, log_p)
+    on = (log_p > -torch.inf) & (alpha < torch.inf)
+    ell, beta = torch.where(on, log_p, 0), torch.where(alpha < torch.inf, alpha - 1, 1)
+    some = on.any(-1, keepdim=True)
+    log_s = torch.where(on | ~some, (1 - beta) * ell, -torch.inf)
+    return on, (-beta * ell).exp(), torch.where(on, log_s.softmax(-1), 0)
+
+
+def log_grad_alpha(log_p: Tensor, alpha: Any) -> Tensor:
+    """∂log p/∂α on the support, where p does not underflow."""
+    p = wide(log_p).exp()
+    return torch.where(p > 0, grad_alpha(p, alpha) / torch.where(p > 0, p, 1), 0)
 
 
 # --- losses ---------------------------------------------------------------------------------------

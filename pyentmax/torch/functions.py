@@ -101,22 +101,36 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     return with_tensors(_named(function, name, ["z", "y"], parameter, default, apply_loss))
 
 
-def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None) -> Tensor:
-    """A mapping by its name along a dimension, its parameter a number, a tensor or None."""
+def apply(
+    name: str,
+    z: Tensor,
+    value: Any,
+    dim: int,
+    log: bool = False,
+    *,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """A mapping by its name along a dimension, its parameter a number, a tensor or None.
+
+    With `log`, the logarithm of that.
+    """
     if is_overridden(z):
-        return handle_torch_function(apply, (z,), name, z, value, dim, mask=mask)
+        return handle_torch_function(apply, (z,), name, z, value, dim, log, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
-        return apply_to_rows(name, z, value, mask)
-    return apply_to_rows(name, *_dim_last(name, z, value, mask, dim)).movedim(-1, dim)
+        return apply_to_rows(name, z, value, mask, log)
+    return apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log).movedim(-1, dim)
 
 
-def apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
+def apply_to_rows(
+    name: str, z: Tensor, value: Any, mask: Tensor | None, log: bool = False
+) -> Tensor:
     """A mapping along the last dimension, of arguments that are checked."""
     if in_onnx_export():
-        return composed.mapping(z, name, value, mask)
-    return operations.mapping(z, name, *split(name, value), mask)
+        return (composed.log_mapping if log else composed.mapping)(z, name, value, mask)
+    operation = operations.log_mapping if log else operations.mapping
+    return operation(z, name, *split(name, value), mask)
 
 
 def in_onnx_export() -> bool:

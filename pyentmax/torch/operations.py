@@ -1,6 +1,7 @@
 """The operations of `pyentmax.torch`, and their derivatives.
 
     mapping             p = π(z)
+    log_mapping         log p
     product             J v at the output p
     parameter_gradient  Σ g ∘ ∂p/∂parameter
     loss                a Fenchel-Young loss, reduced, and its gradient share ∘ (p − q)
@@ -27,6 +28,10 @@ from pyentmax import (
     attention_vjp,
     attention_vjp_alpha,
     fenchel_young_loss_and_grad,
+    log_entmax,
+    log_entmax15,
+    log_softmax,
+    log_sparsemax,
     one_vs_all_loss_and_grad,
 )
 from pyentmax import attention as array_attention
@@ -131,6 +136,62 @@ mapping: Rule = registered(
     setup_context=_keep_mapping,
     backward=_mapping_backward,
     jvp=_mapping_jvp,
+    vmap=partial(row_by_row, arrays=1, per_score=per_score),
+)
+
+
+# --- log p ----------------------------------------------------------------------------------------
+
+LOGARITHMS: dict[str, Rule] = {
+    "softmax": log_softmax,
+    "sparsemax": log_sparsemax,
+    "entmax15": log_entmax15,
+    "entmax": log_entmax,
+}
+
+
+def _log_mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+    if not has_kernels(z):
+        return composed.log_mapping(z, name, _value(parameter, number), mask).contiguous()
+    return on_arrays(LOGARITHMS[name], z, *_values(name, parameter, number), mask=mask)
+
+
+def _keep_log_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
+    _, ctx.name, parameter, ctx.number, _ = inputs
+    keep(ctx, output, parameter)
+
+
+def _log_mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    log_p, parameter = ctx.saved_tensors
+    in_z = in_parameter = None
+    if ctx.needs_input_grad[0]:
+        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
+        in_z = composed.log_vjp(log_p, g, alpha)
+    if ctx.needs_input_grad[2]:
+        each = torch.where(log_p > -torch.inf, g, 0) * composed.log_grad_alpha(log_p, parameter)
+        in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
+    return in_z, None, in_parameter, None, None
+
+
+def _log_mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
+    log_p, parameter = ctx.saved_tensors
+    moved = torch.zeros_like(log_p)
+    if d_z is not None:
+        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
+        moved = composed.log_jvp(log_p, d_z, alpha)
+    if d_parameter is not None:
+        moved = moved + composed.log_grad_alpha(log_p, parameter) * d_parameter.unsqueeze(-1)
+    return moved.to(log_p.dtype)
+
+
+log_mapping: Rule = registered(
+    "log_mapping",
+    f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
+    compute=_log_mapping,
+    fake=_like_first,
+    setup_context=_keep_log_mapping,
+    backward=_log_mapping_backward,
+    jvp=_log_mapping_jvp,
     vmap=partial(row_by_row, arrays=1, per_score=per_score),
 )
 

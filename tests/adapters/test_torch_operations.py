@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import arrays  # noqa: E402
+from pyentmax.torch import operations as operations_module  # noqa: E402
 
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 COMPOSED = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
@@ -261,6 +262,46 @@ def test_second_derivatives_in_alpha(alpha: float) -> None:
         torch.testing.assert_close(hessian(inputs[1]), near, rtol=1e-3, atol=1e-4)
     else:
         assert torch.autograd.gradgradcheck(pt.entmax, inputs, **DIFFERENCES)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_logarithms_and_their_derivatives(
+    name: str, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernels:
+        monkeypatch.setattr(operations_module, "has_kernels", lambda tensor: False)
+    z, mask = tensor(3, 5), torch.tensor([True, True, True, False, True])
+    settings = [torch.tensor(1.3, dtype=torch.float64)] * (name == "entmax")
+    function, mapping = getattr(pt, f"log_{name}"), getattr(pt, name)
+    log_p, p = (f(z, *settings, mask=mask) for f in (function, mapping))
+    torch.testing.assert_close(log_p, p.log(), **DOUBLE)
+    inputs = [(0.2 * tensor(3, 5, grad=False)).requires_grad_()]  # with few zeros
+    inputs += [x.clone().requires_grad_() for x in settings]
+
+    def on_support(z: Any, *settings: Any) -> Any:
+        log_p = function(z.mT, *settings, 0, mask=mask[:, None])
+        return torch.where(log_p > -torch.inf, log_p, 0)
+
+    assert torch.autograd.gradcheck(on_support, inputs, **DIFFERENCES)
+    assert torch.autograd.gradgradcheck(on_support, inputs, **DIFFERENCES)
+    direction = tuple(torch.ones_like(x) * x.detach().cos() for x in inputs)
+    _, found = torch.func.jvp(on_support, tuple(x.detach() for x in inputs), direction)
+    _, expected = torch.autograd.functional.jvp(on_support, tuple(inputs), direction)
+    torch.testing.assert_close(found, expected, **DOUBLE)
+    assert (function(z, *settings, mask=torch.tensor(False)) == -torch.inf).all()
+    half = z.detach().bfloat16()
+    torch.testing.assert_close(function(half), function(half.float()).bfloat16())
+
+
+def test_a_log_probability_stays_finite_where_p_underflows() -> None:
+    z = torch.tensor([0.0, -900.0, -1100.0], dtype=torch.float64, requires_grad=True)
+    assert pt.entmax(z, 1.001)[1] == 0
+    log_p = pt.log_entmax(z, 1.001)
+    np.testing.assert_array_equal(log_p.detach(), pe.log_entmax(z.detach().numpy(), 1.001))
+    log_p[1].backward()  # dlog p₁ = p₁^{1−α}(dz₁ − dz₀), with all of Σs at 0
+    rate = np.exp(-0.001 * log_p[1].item())
+    np.testing.assert_allclose(z.grad, [-rate, rate, 0], rtol=1e-12)
 
 
 def test_missing_derivatives_are_errors() -> None:
@@ -527,6 +568,7 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     rest = ("entmax", alpha.detach(), mask)
     return {
         "mapping": (ops.mapping, (z, "entmax", alpha, None, mask)),
+        "log p": (ops.log_mapping, (z, "entmax", alpha, None, mask)),
         "product": (ops.product, (p, v, "entmax", alpha.detach(), None, mask)),
         "gradient of alpha": (ops.parameter_gradient, (p, v.detach(), None, *rest)),
         "loss": (ops.loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, 0.0)),
