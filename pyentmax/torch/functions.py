@@ -97,8 +97,9 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    name = f"{name}_loss"
-    return with_tensors(_named(function, name, ["z", "y"], parameter, default, apply_loss))
+    # The functions above read `name` when they are called.
+    title = f"{name}_loss"
+    return with_tensors(_named(function, title, ["z", "y"], parameter, default, apply_loss))
 
 
 def apply(
