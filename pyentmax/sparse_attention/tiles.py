@@ -394,6 +394,7 @@ class _Kernels:
             all_weights = mapping.forward(scores, call.seen(tile))
             if call.has_sink:
                 sinks, rest = _softmax_sink(all_weights, scores, call.sink(tile))
+                all_weights[rest == 0] = 0
             flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
             pack(flat, values, columns, indptr[1:], 0)
         count = int(indptr[-1])

@@ -81,6 +81,17 @@ def test_tokens_do_not_see_later_ones(changes):
         assert np.abs(other[:, t:] - scores[:, t:]).max() > 1e-3
 
 
+def test_scores_are_scaled_by_length():
+    model = small(layers=1, attention="softmax", length_scale=True)
+    plain = LanguageModel(replace(model.config, length_scale=False), model.params, bos=1, eos=2)
+    scaled, unscaled = (m.attention_weights(TEXT)[0] for m in (model, plain))
+    logit, power = (model.params[f"layer.0.self.length_{x}"] for x in ("logit", "power"))
+    for t in range(1, TEXT.shape[1]):
+        factor = 1 + np.exp(logit) * np.log(t + 1) ** power
+        one, other = (np.diff(np.log(x[:, :, t, : t + 1])) for x in (scaled, unscaled))
+        np.testing.assert_allclose(one, factor[:, None] * other, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("changes", [{}, RELATIVE], ids=str)
 def test_positions_matter(changes):
     model = small(**changes)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax import (
+    MAPPINGS,
     AttentionWeights,
     attention,
     attention_jvp,
@@ -154,20 +155,21 @@ def test_gradients_match_finite_differences(name: str) -> None:
     np.testing.assert_allclose(np.sum(along * g), product, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("sink", [None, 0.3])
+@pytest.mark.parametrize("sink", [None, 5.0])
 @pytest.mark.parametrize("alpha", [0.6, 1.0, 1.2, 1.5, 2.0, [1.25, 0.5, 1.75, 2.0], [[1.4], [1.6]]])
 def test_alpha_gradient_matches_finite_differences(alpha: Any, sink: float | None) -> None:
     rng = np.random.default_rng(4)
+    options = {} if sink is None else {"sink": sink, "scale": 3.0}  # fewer weights
     alpha = np.array(alpha)
     query, key, value = normal(rng, (2, 4, 3, 5)), normal(rng, (2, 2, 6, 5)), normal(rng, (6, 3))
-    output, weights = attention(query, key, value, alpha, sink=sink, return_weights=True)
+    output, weights = attention(query, key, value, alpha, return_weights=True, **options)
     g = normal(rng, output.shape)
     found = attention_vjp_alpha(weights, value, g, alpha)
     assert np.shape(found) == alpha.shape
     step = 1e-6
 
     def loss(alpha: Any) -> Any:
-        return np.sum(g * attention(query, key, value, alpha, sink=sink))
+        return np.sum(g * attention(query, key, value, alpha, **options))
 
     for index in np.ndindex(alpha.shape):
         moved = np.zeros(alpha.shape)
@@ -231,7 +233,19 @@ def test_softmax_with_sink_0_is_softmax_plus_one() -> None:
     np.testing.assert_array_equal(attention(query, key, value, 1, scale=1, sink=-np.inf), without)
 
 
-@pytest.mark.parametrize("alpha", [1.5, 2, 3.0])
+@pytest.mark.parametrize("mapping", ["topk_softmax", "topk_sparsemax"])
+def test_a_sink_takes_none_of_the_k_places(mapping: str) -> None:
+    key, options = np.array([[0.3], [0.2], [0.1], [0.0]]), {"mapping": mapping, "k": 2}
+    output, weights = attention(
+        [[1.0]], key, key, scale=1, sink=0.25, return_weights=True, **options
+    )
+    two = MAPPINGS[mapping.removeprefix("topk_")].forward([0.3, 0.2, 0.25])
+    np.testing.assert_allclose(weights.to_dense(), [[*two[:2], 0, 0]], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(weights.sink, two[2:], rtol=0, atol=1e-15)
+    np.testing.assert_allclose(output, [two[:2] @ key[:2]], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.5, 2, 3.0])
 def test_large_sink_takes_all_weight(alpha: float) -> None:
     x = normal(RNG, (2, 70, 3))
     options = {"sink": np.array([1e6, -1e6]), "causal": True, "offset": -3}

@@ -89,7 +89,8 @@ def test_attend_matches_attention(
     rng = np.random.default_rng(seed)
     s, d, width, size, run = (int(n) for n in rng.integers(1, [200, 9, 5, 20, 30]))
     t = int(rng.integers(1, 4))
-    cached, queried = [((), ()), ((2,), (4,)), ((3, 1), (3, 2)), ((2, 2), (2, 4))][rng.integers(4)]
+    batches = [((), ()), ((2,), (4,)), ((3, 1), (3, 2)), ((2, 2), (2, 4)), ((2,), (3, 2))]
+    cached, queried = batches[rng.integers(len(batches))]
     noise = rng.choice([0.0, 0.1, 1.0])
     key = clustered(rng, (*cached, s, d), run, noise).astype(dtype)
     value = rng.standard_normal((*cached, s, width)).astype(dtype)
@@ -112,6 +113,9 @@ def test_attend_matches_attention(
     scale = max(1.0, float(np.abs(query).max() * np.abs(key).max()) * d)
     found, wanted = (w.to_dense() for w in (report.weights, weights))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=room * scale)
+    if weights.sink is not None:
+        one, other = report.weights.sink, weights.sink
+        np.testing.assert_allclose(one, other, rtol=0, atol=room * scale)
     np.testing.assert_allclose(
         output, expected, rtol=0, atol=room * scale * max(1, np.abs(value).max()) * 4
     )
@@ -165,9 +169,9 @@ def test_parameters_may_be_per_head() -> None:
 
 def test_higher_sinks_skip_more_pages() -> None:
     rng = np.random.default_rng(3)
-    key = clustered(rng, (4096, 16), 32, 0.05)
-    query = rng.standard_normal((5, 16))
-    cache, skipped = filled(key, key, 32, [4096]), []
+    key = clustered(rng, (2, 1024, 16), 32, 0.05)
+    query = rng.standard_normal((3, 2, 5, 16))  # three queries in a batch share each head of keys
+    cache, skipped = filled(key, key, 32, [1024]), []
     for sink in (-np.inf, 0.0, 2.0, 4.0, 1e6):
         output, report = cache.attend(query, 1.5, sink=sink)
         expected, weights = pe.attention(query, key, key, 1.5, sink=sink, return_weights=True)
@@ -247,6 +251,9 @@ def test_lower_scores_do_not_move_the_threshold(alpha: float) -> None:
             answers.append(rule.above(scores, *rule.find(scores))[0, : len(row)])
         np.testing.assert_array_equal(answers[0], answers[1])
         np.testing.assert_array_equal(answers[0], answers[2])
+        beside = EntmaxThreshold(np.array([alpha]), sink=row[:1])  # the largest score is a sink's
+        others = beside.above(row[None, 1:], *beside.find(row[None, 1:]))[0]
+        np.testing.assert_array_equal(others, answers[0][1:])
         assert answers[0][:-1].all()
         if abs(shift) > 1e-10:
             assert answers[0][-1] == (shift > 0)
