@@ -171,6 +171,7 @@ def entmax_sigmoid_grad2(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None
     """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
 
     From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
+
     Parameters
     ----------
     z, alpha, mask, workers : as in `entmax_sigmoid`

@@ -73,9 +73,8 @@ class Parser(argparse.ArgumentParser):
 
         ``train`` and ``dev`` say which; ``required`` that the command cannot do without.
         """
-        group = self.add_argument_group("data")
         for name, help in (("--train", train), ("--dev", dev)):
-            group.add_argument(
+            self.add_argument(
                 name, nargs="+", type=Path, required=required, metavar="FILE", help=help
             )
 

@@ -27,9 +27,8 @@ def add_commands(commands: Commands) -> None:
         "Writes DIR/best.npz, the model with the most dev captions right, and DIR/last.npz, from "
         "which --resume continues.",
     )
-    data = parser.add_argument_group("data").add_argument
-    data("--images", type=int, default=5000, metavar="N", help="a tenth to choose by, one to test")
     add = parser.add_argument
+    add("--images", type=int, default=5000, metavar="N", help="a tenth to choose by, one to test")
     add("--attention", default="1.5", metavar="MAPPING", help="an α or a name, topk_softmax:4 say")
     add("--heads", type=int, default=4, metavar="N", help="heads per attention")
     add("--layers", type=int, default=2, metavar="N", help="layers of the decoder")
