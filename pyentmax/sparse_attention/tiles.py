@@ -492,7 +492,7 @@ def attention_vjp(
     g_query = g_query.reshape((*inputs.batch, t, inputs.query.shape[-1]))
     g_scale = None
     if has_gradient(setting.scale):
-        g_scale = (g_query * inputs.query).sum(axis=-1)
+        g_scale = np.einsum("...td,...td->...t", g_query, inputs.query)
     g_query *= setting.scale
     return (
         g_query,
