@@ -118,6 +118,7 @@ def test_dragging_parameters_reaches_both_ends(browser):
 
 
 def test_keyboard_moves_everything(browser):
+    choose(browser, "entmax")  # whatever the test before left
     browser.run("document.getElementById('play-z2').focus()")
     before = state(browser)
     browser.press("right", "right", "left", "right")
