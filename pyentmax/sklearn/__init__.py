@@ -1,9 +1,10 @@
 """A linear classifier with sparse probabilities, and prediction sets, for scikit-learn.
 
-from pyentmax.sklearn import FenchelYoungClassifier
+from pyentmax.sklearn import ConformalClassifier, FenchelYoungClassifier
 
 classifier = FenchelYoungClassifier(loss="entmax15").fit(X, y)
 p = classifier.predict_proba(X)  # most entries are exactly zero
+sets = ConformalClassifier(pipeline).fit(X, y).calibrate(more_X, more_y).predict_set(new_X)
 """
 
 from __future__ import annotations
@@ -17,5 +18,6 @@ except ImportError as error:
     ) from error
 
 from pyentmax.sklearn.classifier import FenchelYoungClassifier
+from pyentmax.sklearn.conformal import ConformalClassifier
 
-__all__ = ["FenchelYoungClassifier"]
+__all__ = ["ConformalClassifier", "FenchelYoungClassifier"]

@@ -33,7 +33,7 @@ from sklearn.utils.validation import (
 )
 
 import pyentmax as pe
-from pyentmax.sklearn.conformal import quantile, support_scores
+from pyentmax.sklearn.conformal import calibration_scores, distinct, quantile, support_sets
 
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 ONE_VS_ALL = "one-vs-all"
@@ -61,9 +61,13 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     max_iter : int
         The most iterations of L-BFGS.
     tol : float
-        L-BFGS ends where no entry of the mean loss's gradient is larger.
+        L-BFGS ends where no entry of the mean loss's gradient is larger, as for
+        `sklearn.linear_model.LogisticRegression`.
     class_weight : dict, "balanced" or None
         As for `sklearn.linear_model.LogisticRegression`.
+    warm_start : bool
+        Whether `fit` starts from the coefficients of the last one, if they are for the same classes
+        and number of features; otherwise it starts from zeros.
 
     Attributes
     ----------
@@ -101,8 +105,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         C: float = 1.0,
         fit_intercept: bool = True,
         max_iter: int = 500,
-        tol: float = 1e-6,
+        tol: float = 1e-4,
         class_weight: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.loss = loss
         self.penalty = penalty
@@ -111,6 +116,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.class_weight = class_weight
+        self.warm_start = warm_start
 
     # --- fitting ----------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> FenchelYoungClassifier:
@@ -132,7 +138,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
         y, classes, targets = _targets(y)
         weight = self._weights(X, y, classes, sample_weight)
-        coef, intercept, n_iter = self._minimized(X, targets, weight, len(classes))
+        start = self._start(classes, X.shape[1])
+        coef, intercept, n_iter = self._minimized(X, targets, weight, start)
         # A calibration holds only for the coefficients that it was made with.
         for name in ("calibration_scores_", "calibration_alpha_"):
             self.__dict__.pop(name, None)
@@ -174,18 +181,27 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             )
         return np.asarray(weight)
 
+    def _start(self, classes: Any, features: int) -> Floats:
+        """Coefficients and intercept of each class to start from, (K, features + 1)."""
+        start = np.zeros((len(classes), features + 1))
+        if self.warm_start and hasattr(self, "coef_"):
+            last = np.column_stack([self.coef_, self.intercept_])
+            if np.array_equal(self.classes_, classes) and last.shape == start.shape:
+                start[:, : features + self.fit_intercept] = last[:, : features + self.fit_intercept]
+        return start
+
     def _minimized(
-        self, X: Any, targets: Any, weight: Floats, classes: int
+        self, X: Any, targets: Any, weight: Floats, start: Floats
     ) -> tuple[Floats, Floats, int]:
         """Coefficients, intercepts and iterations of L-BFGS, on the objective over C Σ weight."""
         loss = weighted_loss(self.loss)
-        features, total = X.shape[1], weight.sum()
+        total = weight.sum()
         # Where a factor exceeds floats there is no penalty, or the penalty is all that counts.
         decay = 0.0 if self.penalty is None else 1 / float(self.C) / float(total)
         decay = min(decay, sys.float_info.max)
 
         def objective(parameters: Floats) -> tuple[float, Floats]:
-            table = parameters.reshape(classes, features + 1)
+            table = parameters.reshape(start.shape)
             coef, intercept = table[:, :-1], table[:, -1]
             value, g = loss(safe_sparse_dot(X, coef.T) + intercept, targets, weight / total)
             gradient = np.empty_like(table)
@@ -195,7 +211,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
         found = minimize(
             objective,
-            np.zeros(classes * (features + 1)),
+            start.reshape(-1),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": self.max_iter, "gtol": self.tol, "ftol": 0.0, "maxfun": 10**9},
@@ -209,7 +225,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        table = found.x.reshape(classes, features + 1)
+        table = found.x.reshape(start.shape)
         return table[:, :-1].copy(), table[:, -1].copy(), n_iter
 
     # --- use --------------------------------------------------------------------------------------
@@ -267,18 +283,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         y : (n,) labels
         """
         scores = self._scores(X)
-        y = np.asarray(y)
-        if y.shape != (len(scores),):
-            raise ValueError(f"y: expected {len(scores)} labels, got shape {y.shape}")
-        check_classification_targets(y)
-        _distinct(np.concatenate([self.classes_, y]))  # of one kind
-        place = np.searchsorted(self.classes_, y)
-        wrong = self.classes_[np.minimum(place, len(self.classes_) - 1)] != y
-        if wrong.any():
-            raise ValueError(f"y: expected the classes {self.classes_}, got {y[wrong][0]}")
         alpha = self._sparse_alpha()
-        needed = support_scores(scores, alpha)
-        self.calibration_scores_ = np.sort(np.take_along_axis(needed, place[:, None], axis=1)[:, 0])
+        self.calibration_scores_ = calibration_scores(scores, y, self.classes_, alpha)
         self.calibration_alpha_ = alpha
         return self
 
@@ -307,8 +313,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             If `calibrate` was not called since the last `fit` or change of the loss,
             the loss has no supports, or the coverage is out of range.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage: expected a number between 0 and 1, got {coverage}")
         scores = self._scores(X)
         alpha = self._sparse_alpha()
         if not hasattr(self, "calibration_scores_"):
@@ -319,8 +323,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 f"last one: that was for α = {known}, loss is now {self.loss!r}"
             )
         largest = quantile(self.calibration_scores_, coverage)
-        # Scores round otherwise in another batch: a sample seen again must not lose its label.
-        return np.asarray(support_scores(scores, alpha, rounding=1e-10) <= largest)
+        return support_sets(scores, alpha, largest)
 
     def _sparse_alpha(self) -> float:
         if self.loss == ONE_VS_ALL or alpha_of(self.loss) == 1:
@@ -346,19 +349,10 @@ def _targets(y: Any) -> tuple[Any, Any, Any]:
         return y, np.arange(y.shape[1]), y.astype(np.float64)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
-    classes = _distinct(y)
+    classes = distinct(y)
     if len(classes) < 2:
         raise ValueError(f"y: expected at least two classes, got one class: {classes}")
     return y, classes, np.searchsorted(classes, y)
-
-
-def _distinct(y: Any) -> Any:
-    """The labels, each once, in ascending order; a ValueError where they have none."""
-    try:
-        return np.unique(y)
-    except TypeError:
-        kinds = sorted({type(label).__name__ for label in y.tolist()})
-        raise ValueError(f"y: expected labels of one kind, got {' and '.join(kinds)}") from None
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -16,12 +16,14 @@ from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from pyentmax.sklearn import FenchelYoungClassifier
-from pyentmax.sklearn.conformal import support_scores
+from pyentmax.sklearn import ConformalClassifier, FenchelYoungClassifier
+from pyentmax.sklearn.conformal import support_scores, support_sets
 
 X, Y = load_iris(return_X_y=True)
 X = StandardScaler().fit_transform(X)
@@ -36,6 +38,12 @@ def test_scikit_learn_checks_pass(loss):
     above = "check_classifiers_multilabel_output_format_predict_proba"
     expected = {above: "zeros"} if loss == "one-vs-all" else {}
     check_estimator(FenchelYoungClassifier(loss), expected_failed_checks=expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks_pass_around_a_classifier():
+    check_estimator(ConformalClassifier(LogisticRegression()))
 
 
 def test_softmax_loss_is_logistic_regression():
@@ -165,11 +173,15 @@ def test_pipelines_searches_calibration_and_pickling():
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 3.0])
 def test_a_label_enters_the_support_at_its_score(alpha):
     z = 2 * np.random.default_rng(0).normal(size=(50, 6))
-    needed = support_scores(z, alpha)
+    needed = np.stack([support_scores(z, z[:, label], alpha) for label in range(6)], axis=1)
     for temperature in (0.3, 1, 4):
         inside = pe.entmax_support(z / temperature, alpha)
         decided = np.abs(needed / temperature - 1) > 1e-9
         np.testing.assert_array_equal(inside[decided], (needed < temperature)[decided])
+        sets = support_sets(z, alpha, temperature)
+        np.testing.assert_array_equal(sets[decided], inside[decided])
+    assert support_sets(z, alpha, np.inf).all()
+    np.testing.assert_array_equal(support_sets(z, alpha, 0.0), z == z.max(axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize("loss", [1 + 1e-9, 1.25, "entmax15", "sparsemax", 3.0])
@@ -193,6 +205,69 @@ def test_sets_have_the_promised_coverage(loss, coverage):
     # The mean of 10 splits: a standard error of about √(c(1 − c)/1000/10).
     assert np.mean(found) == pytest.approx(coverage, abs=0.015)
     assert 1 < np.mean(sizes) < 5
+
+
+CLASSIFIERS = {
+    "linear": LogisticRegression(),
+    "two classes": LogisticRegression(),
+    "without scores": KNeighborsClassifier(30),
+    "ours": FenchelYoungClassifier("sparsemax"),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_any_pipeline_has_sets_of_the_promised_coverage(name):
+    features, labels = make_classification(
+        3000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
+    )
+    labels = np.array(list("abcde"))[labels % 2 if name == "two classes" else labels]
+    wrapped = ConformalClassifier(make_pipeline(StandardScaler(), CLASSIFIERS[name]))
+    wrapped.fit(features[:500], labels[:500])
+    found = []
+    for seed in range(10):
+        known_x, new_x, known_y, new_y = train_test_split(
+            features[500:], labels[500:], test_size=0.5, random_state=seed
+        )
+        sets = wrapped.calibrate(known_x, known_y).predict_set(new_x, 0.8)
+        assert sets.any(axis=1).all()
+        found.append(sets[new_y[:, None] == wrapped.classes_].mean())
+    assert np.mean(found) == pytest.approx(0.8, abs=0.02)
+    np.testing.assert_array_equal(wrapped.predict(new_x), wrapped.estimator_.predict(new_x))
+
+
+def test_sets_around_a_fitted_classifier_are_its_own():
+    fitted = FenchelYoungClassifier("sparsemax").fit(X, Y)
+    own = fitted.calibrate(X, Y).predict_set(X)
+    wrapped = ConformalClassifier(fitted, alpha=2).calibrate(X, Y)
+    np.testing.assert_array_equal(wrapped.predict_set(X), own)
+    assert ConformalClassifier(fitted).predict_proba(X).shape == (150, 3)
+    assert not hasattr(ConformalClassifier(LinearSVC().fit(X, Y)), "predict_proba")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda fitted: ConformalClassifier(fitted).predict_set(X), r"calibrate\(X, y\) before"),
+        (lambda fitted: ConformalClassifier(fitted, alpha=1).calibrate(X, Y), "above 1, got 1"),
+        (lambda fitted: ConformalClassifier(LogisticRegression()).calibrate(X, Y), "not fitted"),
+        (
+            lambda fitted: ConformalClassifier(fitted).calibrate(X, Y).fit(X, Y).predict_set(X),
+            r"calibrate\(X, y\) before",
+        ),
+    ],
+)
+def test_wrong_uses_of_wrapped_classifiers_are_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(FenchelYoungClassifier().fit(X, Y))
+
+
+def test_warm_start_goes_on_from_the_last_fit():
+    cold = FenchelYoungClassifier(C=2, tol=1e-6).fit(X, Y)
+    warm = FenchelYoungClassifier(tol=1e-6, warm_start=True).fit(X, Y).set_params(C=2).fit(X, Y)
+    assert warm.fit(X, Y).n_iter_ == 1 < cold.n_iter_
+    np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=0, atol=1e-3)
+    other = FenchelYoungClassifier(tol=1e-6).fit(X, -Y)
+    np.testing.assert_array_equal(warm.set_params(C=1).fit(X, -Y).coef_, other.coef_)
 
 
 def test_calibration_ends_with_its_model():
@@ -252,7 +327,7 @@ def test_wrong_arguments_are_errors(settings, y, message):
     ("call", "message"),
     [
         (lambda fitted: fitted.predict_set(X), r"calibrate\(X, y\) before"),
-        (lambda fitted: fitted.predict_set(X, 1.0), "between 0 and 1"),
+        (lambda fitted: fitted.calibrate(X, Y).predict_set(X, 1.0), "between 0 and 1"),
         (lambda fitted: fitted.calibrate(X, Y + 1), "expected the classes"),
         (lambda fitted: fitted.calibrate(X, Y.astype(str).astype(object)), "of one kind, got int"),
         (lambda fitted: fitted.calibrate(X, np.array([0, "a", None] * 50)), "Unknown label type"),
@@ -278,6 +353,6 @@ def test_failed_fits_warn():
 
 
 def test_infinite_C_means_no_penalty():
-    found = FenchelYoungClassifier(C=np.inf).fit(X, Y)
-    free = FenchelYoungClassifier(penalty=None).fit(X, Y)
+    found = FenchelYoungClassifier(C=np.inf, tol=1e-6).fit(X, Y)
+    free = FenchelYoungClassifier(penalty=None, tol=1e-6).fit(X, Y)
     np.testing.assert_allclose(found.coef_, free.coef_, rtol=1e-6, atol=1e-9)
