@@ -17,6 +17,7 @@ threads need no lock, and the module runs without the global interpreter lock.
 import os
 
 cimport cython
+from cpython.pycapsule cimport PyCapsule_New
 cimport numpy as cnp
 
 cnp.import_array()
@@ -38,6 +39,12 @@ cdef extern from "gufunc/kernel.h":
     const Build *builds()
     const char *COMPILER
     const char *BUILD_FLAGS
+
+
+cdef extern from "xla/handler.h":
+    ctypedef struct XlaFrame
+    void xla_serve(const Kernel *kernels)
+    void *xla_handler(XlaFrame *frame)
 
 
 cdef enum:
@@ -67,6 +74,13 @@ cdef dict gufuncs_by_instruction_set(const Build *build):
         found[build.instruction_set.decode()] = gufuncs(build.kernels)
         build += 1
     return found
+
+
+cdef object xla_handler_of(const Build *build, chosen):
+    while build.instruction_set.decode() != chosen:
+        build += 1
+    xla_serve(build.kernels)
+    return PyCapsule_New(<void *>xla_handler, NULL, NULL)
 
 
 def choose(wanted):
@@ -117,7 +131,9 @@ def pack(const real[:, ::1] block, real[::1] values, index[::1] columns, cnp.int
     return count
 
 
-BUILDS = gufuncs_by_instruction_set(builds())
+cdef const Build *found_builds = builds()
+BUILDS = gufuncs_by_instruction_set(found_builds)
 INSTRUCTION_SET = choose(os.environ.get("PYENTMAX_INSTRUCTION_SET", ""))
 BUILD_INFO = f"{COMPILER.decode()}, {BUILD_FLAGS.decode()}"
+XLA_HANDLER = xla_handler_of(found_builds, INSTRUCTION_SET)
 globals().update(BUILDS[INSTRUCTION_SET])

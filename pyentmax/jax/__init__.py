@@ -18,11 +18,13 @@ except ImportError as error:
         f"pyentmax.jax needs JAX, which cannot be imported ({error}): pip install 'pyentmax[jax]'"
     ) from error
 
+from pyentmax.jax.attention import attention
 from pyentmax.jax.losses import entmax15_loss, entmax_loss, softmax_loss, sparsemax_loss
-from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax
+from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax, topk_sparsemax
 from pyentmax.jax.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 
 __all__ = [
+    "attention",
     "entmax",
     "entmax15",
     "entmax15_loss",
@@ -35,4 +37,5 @@ __all__ = [
     "sparsemax",
     "sparsemax_loss",
     "topk_softmax",
+    "topk_sparsemax",
 ]

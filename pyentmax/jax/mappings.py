@@ -8,13 +8,15 @@ come by applying them twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from pyentmax.jax.kernels import with_kernel
 from pyentmax.jax.powers import NEAR, curvature, exponential
-from pyentmax.jax.rows import Rows, by_rows, places
+from pyentmax.jax.rows import Rows, by_rows
 
 
 def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -91,9 +93,12 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     >>> print(np.round(np.float64(by_alpha), 3))
     [ 0.124 -0.124  0.   ]
     """
+    if type(alpha) in (int, float) and alpha in _CLOSED:
+        return by_rows(_CLOSED[alpha], z, axis, mask)
     rows = Rows(z, axis, mask)
-    alpha = rows.alpha(alpha)
-    return rows.restored(entmax_rows(rows.scores, alpha), alpha)
+    alpha = rows.parameter("alpha", alpha)
+    alpha = alpha * jnp.where(rows.empty | (alpha < jnp.inf), 1, jnp.nan)  # whose gradient is NaN
+    return rows.restored(entmax_rows(rows.unshifted, jnp.where(rows.empty, 2, alpha)))
 
 
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -114,84 +119,163 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     >>> print(np.round(np.float64(topk_softmax([1.0, 0.5, -2.0], 2)), 3))
     [0.622 0.378 0.   ]
     """
+    return _topk(_topk_softmax_rows, z, k, axis, mask)
+
+
+def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+    """The point nearest to z of the simplex with at most k non-zeros.
+
+    sparsemax over the k largest scores (Kyrillidis et al. 2013); of scores that tie for the k-th
+    place, those of the lowest indices are kept.
+
+    Parameters
+    ----------
+    z, k, axis, mask : as for `topk_softmax`
+
+    Examples
+    --------
+    >>> print(topk_sparsemax([1.0, 0.8, 0.9, -1.0], 2).round(4))
+    [0.55 0.   0.45 0.  ]
+    """
+    return _topk(_topk_sparsemax_rows, z, k, axis, mask)
+
+
+def _topk(body: Callable[..., jax.Array], z: Any, k: Any, axis: Any, mask: Any) -> jax.Array:
     rows = Rows(z, axis, mask)
     k = rows.parameter("k", k)
-    place = jnp.clip(k, 1, 2**30).astype(jnp.int32) - 1
-    descending = -jnp.sort(-rows.unshifted, axis=-1)
-    kept = rows.unshifted >= jnp.take_along_axis(descending, place, axis=-1, mode="clip")
-    p = softmax_rows(jnp.where(kept, rows.scores, -jnp.inf))
+    p = body(rows.unshifted, jnp.clip(k, 1, 2**30))
     return rows.restored(jnp.where((k >= 1) & (k == jnp.floor(k)), p, jnp.nan))
 
 
-# --- bodies: rows (…, d) with their maximum at 0 ----------------------------------------------
-# Compiled once per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at
-# every call, for its functions are new ones.
-@jax.custom_jvp
-def softmax_rows(x: jax.Array) -> jax.Array:
+# --- rows (…, d) as they come ------------------------------------------------------------------
+def _mapping(
+    solve: Callable[..., jax.Array],
+    slope: Callable[..., jax.Array],
+    by_parameter: Callable[..., jax.Array] | None = None,
+    select: Callable[..., jax.Array] | None = None,
+    kernel: str | None = None,
+    serves: Callable[..., jax.Array] | None = None,
+) -> Callable[..., jax.Array]:
+    """A mapping of rows and perhaps a parameter of each, by the body for a maximum of 0.
+
+    A row with nothing left is zeros, one with NaN or +∞ is NaN, as from the kernels. The derivative
+    is that of s = ``slope(p)``, and ``by_parameter(p, …)`` by the parameter. ``select(z, …)`` says
+    which scores count, before the shift to a maximum of 0 makes ties, and ``serves(…)`` whether the
+    kernel knows all parameters.
+
+    Compiled once per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at
+    every call, for its functions are new ones.
+    """
+
+    def body(z: jax.Array, *parameters: jax.Array) -> jax.Array:
+        if select is not None:
+            z = jnp.where(select(z, *parameters) | jnp.isnan(z), z, -jnp.inf)
+        top = z.max(axis=-1, keepdims=True)
+        usable = jnp.isfinite(top)
+        p = solve(jnp.where(usable, z - jnp.where(usable, top, 0), 0), *parameters)
+        return jnp.where(usable, p, jnp.where(jnp.isneginf(top), 0, jnp.nan))
+
+    forward = jax.custom_jvp(jax.jit(body if kernel is None else with_kernel(body, kernel, serves)))
+
+    @forward.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        z, *parameters = primals
+        p = forward(*primals)
+        moved = _product(slope(p, *parameters), tangents[0])
+        if by_parameter is not None:
+            moved = moved + by_parameter(p, *parameters) * tangents[1]
+        return p, moved
+
+    return forward
+
+
+def _softmax(x: jax.Array) -> jax.Array:
     e = jnp.exp(x)
     return e / e.sum(axis=-1, keepdims=True)
 
 
-@softmax_rows.defjvp
-def _softmax_jvp(primals: Any, tangents: Any) -> Any:
-    p = softmax_rows(*primals)
-    return p, _product(p, tangents[0])
+def _sparsemax(x: jax.Array) -> jax.Array:
+    """p = [x − τ]₊ by Newton's method on Σ [x − τ]₊, convex in τ (Michelot 1986).
 
+    From max x − 1 the steps rise to τ; when the support stays as it is, the last one was exact.
+    """
 
-@jax.custom_jvp
-@jax.jit
-def sparsemax_rows(x: jax.Array) -> jax.Array:
-    """p = [x − τ]₊ with the exact τ from sorted scores (Held et al. 1974)."""
-    top = -jnp.sort(-x, axis=-1)
-    rank = 1 + places(x.shape, x.dtype)
-    sums = jnp.cumsum(jnp.where(jnp.isneginf(top), 0, top), axis=-1)
-    size = (1 + rank * top > sums).sum(axis=-1, keepdims=True)
-    tau = (jnp.take_along_axis(sums, size - 1, axis=-1) - 1) / size.astype(x.dtype)
-    for _ in range(2):  # Newton, against the rounding of long running sums
+    def sums(tau: jax.Array) -> list[jax.Array]:
         u = jnp.maximum(x - tau, 0)
-        inside = (u > 0).sum(axis=-1, keepdims=True, dtype=x.dtype)
-        tau = tau + (u.sum(axis=-1, keepdims=True) - 1) / inside
-    return jnp.maximum(x - tau, 0)
+        return _row_sums(u, (u > 0).astype(x.dtype))
+
+    def step(tau: jax.Array, size_before: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        total, size = sums(tau)
+        return (total - 1) / size, size, size != size_before
+
+    tau = _from_below(step, x)
+    total, size = sums(tau)
+    # The differences are exact near the threshold, so that a correction has more digits than τ.
+    return jnp.where(x > tau, jnp.maximum((x - tau) - (total - 1) / size, 0), 0)
 
 
-@sparsemax_rows.defjvp
-def _sparsemax_jvp(primals: Any, tangents: Any) -> Any:
-    p = sparsemax_rows(*primals)
-    return p, _product((p > 0).astype(p.dtype), tangents[0])
-
-
-@jax.custom_jvp
-@jax.jit
-def entmax15_rows(x: jax.Array) -> jax.Array:
-    """p = [x/2 − τ]₊² with the exact τ from sorted scores (Peters et al. 2019, Algorithm 2)."""
+def _entmax15(x: jax.Array) -> jax.Array:
+    """p = [x/2 − τ]₊² by Newton's method on the norm √Σ [x/2 − τ]₊², convex in τ."""
     x = x / 2
-    top = -jnp.sort(-x, axis=-1)
-    finite = jnp.where(jnp.isneginf(top), 0, top)
-    rank = 1 + places(x.shape, x.dtype)
-    mean = jnp.cumsum(finite, axis=-1) / rank
-    spread = jnp.cumsum(finite**2, axis=-1) - rank * mean**2
-    tau = mean - jnp.sqrt(jnp.maximum(1 - spread, 0) / rank)
-    # The thresholds of the first ranks increase until the right one; −∞ is never inside.
-    size = (tau <= top).sum(axis=-1, keepdims=True)
-    tau = jnp.take_along_axis(tau, size - 1, axis=-1)
-    for _ in range(2):  # Newton, against the rounding of long running sums
+    close = 4 * jnp.finfo(x.dtype).eps
+
+    def tangent(tau: jax.Array) -> jax.Array:
         u = jnp.maximum(x - tau, 0)
-        tau = tau + ((u * u).sum(axis=-1, keepdims=True) - 1) / (2 * u.sum(axis=-1, keepdims=True))
-    u = jnp.maximum(x - tau, 0)
+        squares, total = _row_sums(u * u, u)
+        norm = jnp.sqrt(squares)
+        return (norm - 1) * norm / total
+
+    def step(tau: jax.Array, _: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        up = tangent(tau)
+        return up, up, up > close
+
+    tau = _from_below(step, x)
+    u = jnp.where(x > tau, jnp.maximum((x - tau) - tangent(tau), 0), 0)
     return u * u
 
 
-@entmax15_rows.defjvp
-def _entmax15_jvp(primals: Any, tangents: Any) -> Any:
-    p = entmax15_rows(*primals)
-    support = p > 0
-    s = jnp.where(support, jnp.sqrt(jnp.where(support, p, 1)), 0)
-    return p, _product(s, tangents[0])
+def _from_below(step: Callable[..., tuple[jax.Array, jax.Array, jax.Array]], x: jax.Array) -> Any:
+    """τ of rows by steps that rise to it from max x − 1 = −1, each row until it moves no more.
+
+    ``step(τ, state)`` gives the step, the state for the next, and whether there is to be one. Each
+    step of Newton's method divides the product of excess and slope by 4 or more: from below d² to
+    below ε, at most log₂d + ½log₂(1/ε) times.
+    """
+    most = 33 + jnp.finfo(x.dtype).nmant // 2  # for up to 2³¹ scores
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < most) & carry[3].any()
+
+    def next_step(carry: Any) -> Any:
+        steps, tau, state, moving = carry
+        up, state, more = step(tau, state)
+        moving = moving & more
+        return steps + 1, jnp.where(moving, tau + up, tau), state, moving
+
+    zero = jnp.zeros_like(x.max(axis=-1, keepdims=True))
+    return jax.lax.while_loop(unfinished, next_step, (0, zero - 1, zero, zero == 0))[1]
 
 
-@jax.custom_jvp
-@jax.jit
-def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
+def _row_sums(*terms: jax.Array) -> list[jax.Array]:
+    """Sums over the rows of several arrays, in one pass over what they are computed from."""
+    zeros = tuple(jnp.zeros((), x.dtype) for x in terms)
+
+    def add(these: Any, those: Any) -> Any:
+        return tuple(a + b for a, b in zip(these, those, strict=True))
+
+    return [x[..., None] for x in jax.lax.reduce(terms, zeros, add, (terms[0].ndim - 1,))]
+
+
+def _kth_and_above(z: jax.Array, k: jax.Array) -> jax.Array:
+    descending = -jnp.sort(-z, axis=-1)
+    return z >= jnp.take_along_axis(descending, k.astype(jnp.int32) - 1, axis=-1, mode="clip")
+
+
+def _first_k(z: jax.Array, k: jax.Array) -> jax.Array:
+    return jnp.argsort(jnp.argsort(-z, axis=-1, stable=True), axis=-1).astype(k.dtype) < k
+
+
+def _entmax(x: jax.Array, alpha: jax.Array) -> jax.Array:
     """p = [1 + β (x − c)]₊^{1/β} with β = α − 1: at β = 0 this is exp(x − c), and c = log Σ exp x.
 
     c lies between 0 and the c of constant scores, (1 − d^{−β}) / β. Newton's steps start at 0; for
@@ -199,12 +283,11 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     bracket is a bisection instead, and so is every third: after three steps for each bit of the
     dtype, mostly long before, the bracket has closed.
     """
-    beta = alpha - 1
-    valid = (alpha > 0) & jnp.isfinite(beta)
-    beta = jnp.where(valid, beta, 1)
+    valid = (alpha > 0) & (alpha < jnp.inf)
+    beta = jnp.where(valid, alpha, 2) - 1
     log_d = jnp.log(jnp.ones_like(x).sum(axis=-1, keepdims=True))  # d may be symbolic
     near = jnp.abs(beta) * log_d < 1e-6
-    low = jnp.zeros_like(beta + x[..., :1])
+    low = jnp.zeros_like(beta + log_d)
     high = jnp.where(near, log_d, -jnp.expm1(-beta * log_d) / jnp.where(near, 1, beta)) + low
     eps = jnp.finfo(x.dtype).eps
 
@@ -234,13 +317,6 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     return jnp.where(valid, p, jnp.nan)
 
 
-@entmax_rows.defjvp
-def _entmax_jvp(primals: Any, tangents: Any) -> Any:
-    (x, alpha), (dx, dalpha) = primals, tangents
-    p = entmax_rows(x, alpha)
-    return p, _product(_powers(p, 2 - alpha), dx) + _grad_alpha(p, alpha) * dalpha
-
-
 @jax.jit
 def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     r"""∂p/∂α on the support, for every α above 0.
@@ -253,7 +329,7 @@ def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     p^{2−α} may exceed all floats, so numerator and denominator are divided by its largest.
     """
     beta = alpha - 1
-    support = p > 0
+    q, support = p, p > 0
     p = jnp.where(support, p, 0)
     ell = -jnp.log(jnp.where(support, p, 1))
     power = jnp.where(support, (beta - 1) * ell, -jnp.inf)
@@ -268,29 +344,57 @@ def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     mean_rho = rho.sum(axis=-1, keepdims=True)
     mean_ell = (p * ell).sum(axis=-1, keepdims=True)
     inside = p * mean_rho - rho + beta * (p * ell * mean_rho - rho * mean_ell)
-    return jnp.where(support, inside / scaled.sum(axis=-1, keepdims=True), 0)
+    return jnp.where(support, inside / scaled.sum(axis=-1, keepdims=True), 0 * q)
 
 
 def _powers(p: jax.Array, power: jax.Array) -> jax.Array:
-    """p to a power on the support, 0 off it."""
+    """p to a power on the support, 0 off it, NaN where p is."""
     support = p > 0
-    return jnp.where(support, jnp.exp(power * jnp.log(jnp.where(support, p, 1))), 0)
+    return jnp.where(support, jnp.exp(power * jnp.log(jnp.where(support, p, 1))), 0 * p)
+
+
+def _roots(p: jax.Array) -> jax.Array:
+    support = p > 0
+    return jnp.where(support, jnp.sqrt(jnp.where(support, p, 1)), 0 * p)
+
+
+def _ones(p: jax.Array) -> jax.Array:
+    return jnp.where(p > 0, 1, 0 * p)
 
 
 def _product(s: jax.Array, v: jax.Array) -> jax.Array:
     """J v = s ∘ (v − Σ s v / Σ s).
 
-    Taken relative to the v of the largest s, which changes nothing. For a large α that s can exceed
-    all others by more than a float's digits, and the difference it multiplies would round away: its
-    own entry is minus the sum of the others.
+    Taken relative to the v of the largest s, or its mean where several are, which changes nothing.
+    For a large α that s can exceed all others by more than a float's digits, and the difference it
+    multiplies would round away: instead it is multiplied by 0, and left with the others' sum. It
+    may even be infinite.
     """
-    inside, at = s > 0, jnp.argmax(s, axis=-1, keepdims=True)
-    top = places(s.shape, at.dtype) == at
-    most = jnp.take_along_axis(s, at, axis=-1)
-    share = jnp.where(top, 1, s / jnp.where(most > 0, most, 1))
-    share = jnp.where(inside & (jnp.isfinite(most) | top), share, 0)
-    there = jnp.where(top, v, 0).sum(axis=-1, keepdims=True)
-    rest = jnp.where(inside & ~top, v - there, 0)
-    mean = (share * rest).sum(axis=-1, keepdims=True) / share.sum(axis=-1, keepdims=True)
-    moved = jnp.where(inside & ~top, jnp.where(inside & ~top, s, 0) * (rest - mean), 0)
-    return jnp.where(top, -moved.sum(axis=-1, keepdims=True), moved)
+    most = s.max(axis=-1, keepdims=True)
+    top, finite = s == most, jnp.isfinite(most)
+    share = jnp.where(finite, s / jnp.where(finite & (most > 0), most, 1), top.astype(s.dtype))
+    count = top.sum(axis=-1, keepdims=True, dtype=s.dtype)
+    reference = jnp.where(top, v, 0).sum(axis=-1, keepdims=True) / count
+    rest = jnp.where(s != 0, v - reference, 0)
+    product = jnp.where(top & ~finite, 0, s) * rest
+    shares = share.sum(axis=-1, keepdims=True)
+    return product - share * (product.sum(axis=-1, keepdims=True) / jnp.where(most > 0, shares, 1))
+
+
+softmax_rows = _mapping(_softmax, lambda p: p)
+sparsemax_rows = _mapping(_sparsemax, _ones, kernel="sparsemax")
+entmax15_rows = _mapping(_entmax15, _roots, kernel="entmax15")
+entmax_rows = _mapping(
+    _entmax,
+    lambda p, alpha: _powers(p, 2 - alpha),
+    _grad_alpha,
+    kernel="entmax",
+    serves=lambda alpha: ~(alpha < 1).any(),
+)
+_topk_softmax_rows = _mapping(
+    lambda x, k: _softmax(x), lambda p, k: p, select=_kth_and_above, kernel="topk_softmax"
+)
+_topk_sparsemax_rows = _mapping(
+    lambda x, k: _sparsemax(x), lambda p, k: _ones(p), select=_first_k, kernel="topk_sparsemax"
+)
+_CLOSED = {1: softmax_rows, 1.5: entmax15_rows, 2: sparsemax_rows}  # for a known α

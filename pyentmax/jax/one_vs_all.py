@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from pyentmax.jax.losses import checked_weight, entmax_loss, reduced
 from pyentmax.jax.mappings import entmax
-from pyentmax.jax.rows import broadcast, checked_axes, one_hot, promoted
+from pyentmax.jax.rows import as_mask, broadcast, checked_axes, one_hot, promoted
 
 
 def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:
@@ -144,7 +144,7 @@ def _floating(z: Any) -> jax.Array:
 
 def _live(z: jax.Array, mask: Any) -> jax.Array:
     """The mask in the shape of the scores."""
-    return broadcast("mask", jnp.asarray(True if mask is None else mask), z.shape)
+    return broadcast("mask", as_mask(True if mask is None else mask), z.shape)
 
 
 def _pairs(z: jax.Array, live: jax.Array) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -52,18 +53,27 @@ class Rows:
         scores = promoted(self.arranged(z), jnp.float32)
         self.mask: jax.Array | None = None
         if mask is not None:
-            mask = jnp.asarray(mask)
-            if mask.dtype != bool:
-                raise TypeError(f"mask: expected a bool array, got {mask.dtype}")
-            self.mask = self.arranged(broadcast("mask", mask, z.shape))
+            self.mask = self.arranged(broadcast("mask", as_mask(mask), z.shape))
             scores = jnp.where(self.mask, scores, -jnp.inf)
         self.unshifted = scores
+
+    @cached_property
+    def _top(self) -> jax.Array:
         # Adding the same number to all scores changes nothing, so the maximum has no derivative.
-        top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
-        self.empty: jax.Array = jnp.isneginf(top)
-        self.invalid: jax.Array = jnp.isnan(top) | jnp.isposinf(top)
+        return jax.lax.stop_gradient(self.unshifted.max(axis=-1, keepdims=True))
+
+    @cached_property
+    def empty(self) -> jax.Array:
+        return jnp.isneginf(self._top)
+
+    @cached_property
+    def invalid(self) -> jax.Array:
+        return jnp.isnan(self._top) | jnp.isposinf(self._top)
+
+    @cached_property
+    def scores(self) -> jax.Array:
         unusable = self.empty | self.invalid
-        self.scores: jax.Array = jnp.where(unusable, 0, scores - jnp.where(unusable, 0, top))
+        return jnp.where(unusable, 0, self.unshifted - jnp.where(unusable, 0, self._top))
 
     def arranged(self, x: jax.Array) -> jax.Array:
         """An array of z's shape as rows."""
@@ -71,7 +81,7 @@ class Rows:
 
     def parameter(self, name: str, x: Any) -> jax.Array:
         """A parameter for each row, (…, 1)."""
-        return broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
+        return broadcast(name, jnp.asarray(x, dtype=self.unshifted.dtype), self.batch)[..., None]
 
     def alpha(self, x: Any) -> jax.Array:
         """α for each row, (…, 1); where it is not above 0 or infinite, the row is invalid."""
@@ -88,12 +98,10 @@ class Rows:
         # Elsewhere 0 times a masked score, −∞, would make one that `jax_debug_nans` reports.
         return factor * jnp.where(where, sum(parameters, start=self.unshifted), 0)
 
-    def restored(self, p: jax.Array, *parameters: jax.Array) -> jax.Array:
-        """Rows of a result in z's shape and dtype: zeros for empty rows, NaN for invalid ones."""
-        p = jnp.where(self.empty, 0, p)
-        p = jnp.where(self.invalid, self.nan_rows(self.invalid, *parameters), p).astype(self.dtype)
+    def restored(self, p: jax.Array) -> jax.Array:
+        """Rows of a result in z's shape and dtype."""
         shape = (*self.batch, *(self.shape[i] for i in self._axes))
-        return p.reshape(shape).transpose(np.argsort(self._order))
+        return p.astype(self.dtype).reshape(shape).transpose(np.argsort(self._order))
 
 
 def promoted(x: jax.Array, least: Any) -> jax.Array:
@@ -114,7 +122,15 @@ def one_hot(labels: jax.Array, shape: tuple[int, ...], axis: int = -1) -> jax.Ar
 def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:
     """``body(rows)`` over an axis, several, or all."""
     rows = Rows(z, axis, mask)
-    return rows.restored(body(rows.scores))
+    return rows.restored(body(rows.unshifted))
+
+
+def as_mask(mask: Any) -> jax.Array:
+    """A mask as an array, which has to be of bools."""
+    mask = jnp.asarray(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"mask: expected a bool array, got {mask.dtype}; convert it with mask != 0")
+    return mask
 
 
 def checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:

@@ -1,11 +1,15 @@
 """The JAX adapter: the values of the library's own functions, and derivatives of every order."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
 import pytest
 
 import pyentmax as pe
+from pyentmax.backends.choice import kernels
 
 jax = pytest.importorskip("jax", reason="JAX is not installed; pip install 'pyentmax[jax]'")
 jnp = pytest.importorskip("jax.numpy")
@@ -48,6 +52,40 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
         assert np.all(np.abs(p - exact) <= twice * allowed)
         sums = p.astype(np.float64).sum(axis=-1)
         assert np.all(np.abs(sums - 1) <= 4 * np.finfo(dtype).eps * np.sqrt(d))
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("scale", [0.001, 1])
+def test_thresholds_without_kernels_are_as_accurate(name, scale):
+    """An exported program has none."""
+    crowded = np.full((1, 5000), -0.99999)
+    crowded[0, 0] = 0
+    z = np.concatenate([crowded, scale * RNG.normal(size=(3, 5000))]).astype(np.float32)
+    exported = jax.export.export(jax.jit(getattr(pj, name)))(jax.ShapeDtypeStruct(z.shape, z.dtype))
+    assert "custom_call" not in exported.mlir_module()
+    exact, allowed = moved(z, {"sparsemax": 2, "entmax15": 1.5}[name])
+    p = np.asarray(exported.call(z))
+    assert np.all(np.abs(p - exact) <= allowed)
+    sums = p.astype(np.float64).sum(axis=-1)
+    assert np.all(np.abs(sums - 1) <= 4 * np.finfo(z.dtype).eps * np.sqrt(z.shape[-1]))
+
+
+KERNELS = {"sparsemax": (), "entmax15": (), "entmax": (1.25,), "topk_softmax": (3,)}
+
+
+@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
+@pytest.mark.parametrize("name", KERNELS)
+def test_programs_for_a_processor_call_the_kernels(name):
+    args = KERNELS[name]
+    z = RNG.normal(size=(2, 3, 40)).astype(np.float32)
+    z[0, 1, :] = -np.inf
+    z[0, 2, 7] = np.nan
+    program = jax.jit(lambda z: getattr(pj, name)(z, *args))
+    assert "pyentmax_rows" in program.lower(z).as_text()
+    expected = getattr(pe, name)(z, *args)
+    np.testing.assert_array_equal(program(z), expected)
+    with jax.disable_jit():
+        np.testing.assert_allclose(getattr(pj, name)(z, *args), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -122,6 +160,68 @@ def test_top_k_keeps_ties_as_the_library_does(k):
     np.testing.assert_allclose(pj.topk_softmax(z, each), pe.topk_softmax(z, each), rtol=1e-14)
 
 
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_top_k_of_sparsemax_keeps_the_first_of_ties(k):
+    z = np.array([[2.0, 1.9, 1.9, 1.9, 0], [1e-16, 0, 0, -1, -2]])
+    for number in (k, np.array([k, 1])):
+        expected = pe.topk_sparsemax(z, number)
+        np.testing.assert_allclose(pj.topk_sparsemax(z, number), expected, rtol=1e-14, atol=1e-16)
+    v = RNG.normal(size=(2, 5))
+    _, along = jax.jvp(lambda z: pj.topk_sparsemax(z, k), (z,), (v,))
+    expected = pe.topk_sparsemax_jvp(pe.topk_sparsemax(z, k), v, k)
+    np.testing.assert_allclose(along, expected, rtol=1e-12, atol=1e-12)
+
+
+ATTENTIONS = [
+    {},
+    {"alpha": np.array([1.0, 1.3, 1.5, 2.0])},
+    {"alpha": 2, "causal": True, "offset": 2},
+    {"mapping": "topk_softmax", "k": np.array([1, 2, 3, 4])},
+    {"mapping": "sparsemax", "scale": 0.3},
+]
+
+
+@pytest.mark.parametrize("options", ATTENTIONS, ids=str)
+def test_attention_agrees_with_the_library(options):
+    query = RNG.normal(size=(2, 4, 5, 8))
+    key, value = RNG.normal(size=(2, 2, 7, 8)), RNG.normal(size=(2, 2, 7, 3))
+    mask = RNG.random((2, 1, 5, 7)) < 0.7
+    mask[1, 0, 2] = mask[..., 6] = False
+    key[..., 6, :], value[..., 6, :] = np.nan, np.inf  # no query may see them
+    expected, weights = pe.attention(query, key, value, mask=mask, return_weights=True, **options)
+    output, pull = jax.vjp(partial(pj.attention, mask=mask, **options), query, key, value)
+    np.testing.assert_allclose(output, expected, rtol=1e-9, atol=1e-12)
+    of_mapping = {k: v for k, v in options.items() if k not in ("causal", "offset")}
+    g = RNG.normal(size=output.shape)
+    gradients = pe.attention_vjp(weights, query, key, value, g, **of_mapping)
+    for found, right in zip(pull(g), gradients, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_classes_may_be_sharded_over_an_explicit_mesh():
+    """In a process of its own, since devices are counted once."""
+    code = """
+import numpy as np, jax, jax.numpy as jnp, pyentmax as pe, pyentmax.jax as pj
+mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+z, g = np.random.default_rng(0).normal(size=(2, 4, 32)).astype(np.float32)
+split = jax.P(None, "x")
+with jax.set_mesh(mesh):
+    scores, cotangent = (jax.device_put(x, split) for x in (z, g))
+    for name, args in {"softmax": (), "sparsemax": (), "entmax15": (), "entmax": (1.3,)}.items():
+        p, pull = jax.vjp(lambda z: getattr(pj, name)(z, *args), scores)
+        assert p.sharding.spec == split
+        np.testing.assert_allclose(p, getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-6)
+        expected = getattr(pe, f"{name}_vjp")(np.asarray(p), g, *args)
+        np.testing.assert_allclose(pull(cotangent)[0], expected, rtol=1e-5, atol=1e-6)
+        loss = jax.grad(lambda z: getattr(pj, f"{name}_loss")(z, jnp.arange(4), *args))
+        expected = getattr(pe, f"{name}_loss_and_grad")(z, np.arange(4), *args)[1]
+        np.testing.assert_allclose(jax.jit(loss)(scores), expected, rtol=1e-5, atol=1e-6)
+"""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_derivatives_by_scores_and_alpha_agree_with_the_library(alpha):
     z, v = RNG.normal(size=(2, 6))
@@ -147,6 +247,8 @@ TWICE = {
 def test_derivatives_of_second_order(name, alpha):
     z = jnp.array([0.3, 0.1, -0.4, -3.0, 0.7])  # far from the threshold at every α tried
     check_grads(jax.jit(TWICE[name]), (z, alpha), order=2, rtol=1e-3)
+    tied = jnp.array([0.3, 0.3, 0.1, -3.0, 0.3])
+    check_grads(jax.jit(TWICE[name]), (tied, alpha), order=2, rtol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -368,6 +470,8 @@ def test_compiled_and_vectorised_calls_are_the_same():
     expected = pe.entmax(z, alpha)
     np.testing.assert_allclose(jax.jit(pj.entmax)(z, alpha), expected, atol=1e-12, rtol=1e-7)
     np.testing.assert_allclose(jax.vmap(pj.entmax)(z, alpha), expected, atol=1e-12, rtol=1e-7)
+    each = jax.vmap(pj.entmax, (None, 0))(z, alpha)
+    np.testing.assert_allclose(each[:, 0], pe.entmax(z[[0] * 4], alpha), atol=1e-12, rtol=1e-7)
     np.testing.assert_allclose(
         jax.vmap(pj.sparsemax, 1, 1)(z.T), pe.sparsemax(z, axis=-1).T, rtol=1e-7
     )
@@ -466,7 +570,7 @@ def test_exports_with_symbolic_axes(name):
         (lambda: pj.softmax([1.0], axis=1), ValueError, "axis 1 is out of bounds"),
         (lambda: pj.softmax([1.0], axis=(0, -1)), ValueError, "repeated axis"),
         (lambda: pj.softmax([1.0], axis=0.5), TypeError, "axis must be an int"),
-        (lambda: pj.softmax([1.0], mask=[1]), TypeError, "a bool array"),
+        (lambda: pj.softmax([1.0], mask=[1.0]), TypeError, "a bool array, got .*mask != 0"),
         (lambda: pj.softmax([1.0], mask=[True, False]), ValueError, "mask: expected a shape"),
         (lambda: pj.entmax([1.0], [1.5, 2.0]), ValueError, "alpha: expected a shape"),
         (lambda: pj.softmax_loss([1.0], 0, reduction="max"), ValueError, "reduction"),

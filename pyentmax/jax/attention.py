@@ -1,0 +1,151 @@
+"""Attention with any mapping of `pyentmax.jax`, its weights as one dense array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pyentmax.jax.mappings import (
+    entmax,
+    entmax15,
+    softmax,
+    sparsemax,
+    topk_softmax,
+    topk_sparsemax,
+)
+from pyentmax.jax.rows import as_mask, places, promoted
+
+_MAPPINGS: dict[str, Callable[..., jax.Array]] = {
+    "entmax": entmax,
+    "entmax15": entmax15,
+    "softmax": softmax,
+    "sparsemax": sparsemax,
+    "topk_softmax": topk_softmax,
+    "topk_sparsemax": topk_sparsemax,
+}
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    alpha: Any = 1.5,
+    *,
+    mapping: str | None = None,
+    mask: Any = None,
+    causal: bool = False,
+    offset: Any = 0,
+    scale: Any = None,
+    return_weights: bool = False,
+    **parameters: Any,
+) -> Any:
+    """Output O = π(scale · Q Kᵀ) V of attention, α-entmax by default.
+
+    The arguments are those of :func:`pyentmax.attention`. All T × S weights are computed, as in
+    `jax.nn.dot_product_attention`, whose arrays have the heads in another place: (…, T, H, d).
+    Everything is differentiable but `mask` and `offset`.
+
+    Parameters
+    ----------
+    query : array of shape (…, T, d)
+    key : array of shape (…, S, d)
+    value : array of shape (…, S, dᵥ)
+        Batch shapes broadcast. If the last batch axis has fewer key heads than query heads,
+        neighbouring query heads share one.
+    alpha : number or array that broadcasts against the batch shape
+        Of α-entmax: one for all, or of shape (H,) one for each head of (B, H, T, d). Other mappings
+        ignore it.
+    mapping : {"entmax", "entmax15", "softmax", "sparsemax", "topk_softmax", "topk_sparsemax"}
+        Replaces α-entmax.
+    mask : bool array, optional
+        Broadcastable to (…, T, S), True where a query may see a key. A key that no query may see
+        may hold anything, even NaN, and its value, too.
+    causal : bool, default False
+        Query t sees only the keys 0 … t + offset.
+    offset : int, default 0
+        Number of keys before the first query: for new queries behind a cache, its length.
+    scale : number or array that broadcasts against the batch shape, optional
+        Of the scores, 1/√d if not given.
+    return_weights : bool, default False
+        Also return the weights, (…, T, S).
+    **parameters
+        Of the mapping: ``k``, one for all or per head as `alpha`.
+
+    Returns
+    -------
+    array of shape (…, T, dᵥ), or that and the weights
+        Zeros for a query that sees no key.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there is no such mapping.
+    TypeError
+        If a parameter is missing or unknown, or the mask is not of bools.
+
+    Examples
+    --------
+    >>> query = jnp.array([[2.0, 0.0]])
+    >>> key = jnp.array([[2.0, 0.0], [0.0, 1.0], [1.5, 1.0]])
+    >>> value = jnp.array([[1.0], [2.0], [4.0]])
+    >>> output, weights = attention(query, key, value, 2, return_weights=True)
+    >>> print(output.round(4), weights.round(4))
+    [[1.4393]] [[0.8536 0.     0.1464]]
+    """
+    chosen = mapping or "entmax"
+    if chosen not in _MAPPINGS:
+        raise ValueError(f"mapping: expected one of {', '.join(_MAPPINGS)}, got {mapping!r}")
+    query, key, value = _arranged(query, key, value)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    shape = (query.shape[-2], key.shape[-2])
+    seen = None if mask is None else _ranked(as_mask(mask), query.ndim)
+    if causal:
+        before = places(shape, jnp.int32) <= places(shape, jnp.int32, 0) + offset
+        before = _ranked(before, query.ndim)
+        seen = before if seen is None else seen & before
+    if seen is not None:  # a weight or gradient of 0 times infinity would make NaN
+        of_any = seen.any(axis=-2, keepdims=True).swapaxes(-1, -2)
+        key, value = jnp.where(of_any, key, 0), jnp.where(of_any, value, 0)
+    at_least_single = promoted(query, jnp.float32).dtype
+    scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=at_least_single)
+    if chosen == "entmax":
+        parameters["alpha"] = alpha
+    parameters = {name: _per_row(number) for name, number in parameters.items()}
+    scale = jnp.asarray(scale, scores.dtype)
+    scale = _ranked(scale[..., None, None] if scale.ndim else scale, query.ndim)
+    weights = _MAPPINGS[chosen](scores * scale, mask=seen, **parameters).astype(value.dtype)
+    output = weights @ value
+    return (output, weights) if return_weights else output
+
+
+def _arranged(*arrays: Any) -> tuple[jax.Array, ...]:
+    """Query, key and value of one dtype and rank, keys and values repeated for the query heads."""
+    found = {
+        name: jnp.asarray(x) for name, x in zip(("query", "key", "value"), arrays, strict=True)
+    }
+    dtype = jnp.result_type(*found.values())
+    dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+    if any(x.ndim < 2 for x in found.values()):
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in found.items())
+        raise ValueError(f"query, key, value: expected shapes (…, length, d), got {shapes}")
+    ndim = max(x.ndim for x in found.values())
+    query, *others = (_ranked(x, ndim).astype(dtype) for x in found.values())
+    if ndim > 2:
+        heads = query.shape[-3]
+        for i, x in enumerate(others):
+            if x.shape[-3] not in (1, heads) and heads % x.shape[-3] == 0:
+                others[i] = jnp.repeat(x, heads // x.shape[-3], axis=-3)
+    return query, *others
+
+
+def _ranked(x: jax.Array, ndim: int) -> jax.Array:
+    """The array with axes of length 1 in front, for strict promotion of ranks."""
+    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+
+
+def _per_row(number: Any) -> Any:
+    """A parameter of each batch entry as one of each of its queries."""
+    return number if jnp.ndim(number) == 0 else jnp.asarray(number)[..., None]
