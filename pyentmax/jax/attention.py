@@ -92,8 +92,8 @@ def attention(
     >>> key = jnp.array([[2.0, 0.0], [0.0, 1.0], [1.5, 1.0]])
     >>> value = jnp.array([[1.0], [2.0], [4.0]])
     >>> output, weights = attention(query, key, value, 2, return_weights=True)
-    >>> print(output.round(4), weights.round(4))
-    [[1.4393]] [[0.8536 0.     0.1464]]
+    >>> print(f"{output.item():.4f}", weights > 0)
+    1.4393 [[ True False  True]]
     """
     chosen = mapping or "entmax"
     if chosen not in _MAPPINGS:
