@@ -169,8 +169,6 @@ def soft_sort_vjp(
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_sort`'s output.
 
-   
-
     Parameters
     ----------
     z : as in `soft_sort`
