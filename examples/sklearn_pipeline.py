@@ -13,15 +13,18 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.colors import to_rgb
-from sklearn.datasets import load_wine
-from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+try:
+    import matplotlib.pyplot as plt
+    import numpy as np
+    from matplotlib.colors import to_rgb
+    from sklearn.datasets import load_wine
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+except ImportError as error:
+    raise SystemExit(f"{error}: pip install 'pyentmax[sklearn]' matplotlib") from None
 
 from pyentmax.sklearn import FenchelYoungClassifier
 

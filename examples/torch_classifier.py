@@ -14,11 +14,14 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
+try:
+    import matplotlib.pyplot as plt
+    import torch
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from torch import Tensor, nn
+except ImportError as error:
+    raise SystemExit(f"{error}: pip install 'pyentmax[torch]' scikit-learn matplotlib") from None
 
 import pyentmax.torch as pt
 

@@ -74,7 +74,7 @@ def execute(path: Path) -> Any:
         from nbclient.exceptions import CellTimeoutError
     except ImportError as missing:
         raise SystemExit(
-            f"{missing.name} is not installed: pip install pyentmax[notebooks]"
+            f"{missing.name} is not installed: pip install 'pyentmax[notebooks]'"
         ) from None
     try:
         return _execute(path)

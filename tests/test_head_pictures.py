@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
+pytest.importorskip("matplotlib", reason="pictures need the extra: pip install 'pyentmax[models]'")
 
 from pyentmax.plotting import (
     AttentionPanel,

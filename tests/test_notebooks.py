@@ -23,7 +23,7 @@ NOTEBOOKS = sorted(set(FOLDER.glob("[0-9][0-9]*_*.ipynb")) - {MOVED})
 LARGEST = 1_500_000  # bytes
 LONGEST = 40  # lines of a cell
 DRAWS = re.compile(r"\bmatplotlib\b|\bplt\b|\bax(es)?\b(\[.+\])?\.(?!figure\b)|\bfigure\.")
-NEEDS = "executing notebooks needs the extra: pip install pyentmax[notebooks]"
+NEEDS = "executing notebooks needs the extra: pip install 'pyentmax[notebooks]'"
 
 MAPPINGS = "\n".join(
     file.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from pyentmax import plotting
 from pyentmax.analysis import SupportSizes, calibration
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
 
-pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
+pytest.importorskip("matplotlib", reason="pictures need the extra: pip install 'pyentmax[models]'")
 
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch

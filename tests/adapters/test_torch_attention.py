@@ -9,7 +9,7 @@ import pytest
 
 import pyentmax as pe
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import dense_attention, operations  # noqa: E402

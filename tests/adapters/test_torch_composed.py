@@ -10,7 +10,7 @@ import pytest
 
 import pyentmax as pe
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import arrays, composed, operations, sparse_attention  # noqa: E402

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from stages import slow
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch.entmax import *  # noqa: E402, F403

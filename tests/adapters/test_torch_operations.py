@@ -16,7 +16,7 @@ from stages import slow
 import pyentmax as pe
 from pyentmax.mappings import MAPPINGS
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402

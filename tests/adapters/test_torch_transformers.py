@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 hub = pytest.importorskip(
-    "transformers", reason="transformers is not installed: pip install pyentmax[transformers]"
+    "transformers", reason="transformers is not installed: pip install 'pyentmax[transformers]'"
 )
 
 import pyentmax.torch as pt  # noqa: E402
