@@ -1,9 +1,10 @@
 """Which implementations of softmax, sparsemax and entmax are right? `check_mapping` over packages.
 
-Each function is examined in a process of its own, in the version that is installed; a package that
-is missing is named as missing. PyTorch, JAX, Keras, SciPy and the other packages come from PyPI,
-without dependencies where these would bring GPU builds. Some minutes on one core; next year's
-versions are this command with another --out.
+Each function is examined in the version that is installed, Keras in a process for each backend; a
+package that is missing is named as missing. All of them come from PyPI. Some minutes on an idle
+core; next year's versions are this command with another --out.
+
+What came out: docs/results/implementations.md.
 
     python -m experiments.own.implementations
 """
@@ -15,6 +16,7 @@ import os
 import sys
 import time
 import warnings
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -112,9 +114,17 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
 
 
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
-    """Examine one function in a new process: Keras has one backend in each."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(examine, [settings])
+    """Examine one function in a process with its environment: Keras has one backend in each."""
+    result: dict[str, Any] = process(*settings.get("environment", {}).items()).apply(
+        examine, [settings]
+    )
+    return result
+
+
+@cache
+def process(*environment: Any) -> Any:
+    """A process of its own for each environment."""
+    return get_context("spawn").Pool(1)
 
 
 def examine(settings: Settings) -> dict[str, Any]:

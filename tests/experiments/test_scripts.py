@@ -37,6 +37,7 @@ SCRIPTS = {
     "own.captions": "--row softmax top4 --updates 2 --images 20",
     "own.pytorch": "--updates 2",
     "own.speeds": "--rounds 1 --tokens 100 --context 16",
+    "own.implementations": "--package scipy",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
