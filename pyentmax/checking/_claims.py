@@ -125,30 +125,26 @@ def once(method: Callable[..., Array]) -> Callable[..., Array]:
     return remembered
 
 
-def _axis_names(fn: Function) -> tuple[str | None, ...]:
-    """What fn may call its axis: its parameter of that name, any if it has no signature."""
+def _names(fn: Function) -> set[str] | None:
+    """The names of fn's parameters; None if it has no signature."""
     try:
-        names = inspect.signature(fn).parameters
+        return {*inspect.signature(fn).parameters}
     except (TypeError, ValueError):
-        return "axis", "dim", None
-    return (next((name for name in ("axis", "dim") if name in names), None),)
-
-
-def _takes(fn: Function, name: str) -> bool:
-    try:
-        return name in inspect.signature(fn).parameters
-    except (TypeError, ValueError):
-        return False
+        return None
 
 
 def claims_of(
     fn: Function, record: Mapping, parameters: dict[str, Any], vjp: Function | None
 ) -> list[Claim]:
     """The claim in every float type that fn takes; a TypeError if it takes no scores at all."""
-    passed = {name: value for name, value in parameters.items() if _takes(fn, name)}
+    names = _names(fn)
+    passed = {name: value for name, value in parameters.items() if name in (names or ())}
+    axis_names = (
+        ("axis", "dim", None) if names is None else (*sorted({"axis", "dim"} & names), None)
+    )
     first: Exception | None = None
     for library in (name for name in LIBRARIES if name in sys.modules):
-        for axis_name in _axis_names(fn):
+        for axis_name in axis_names:
             for rank in (1, 2):
                 claim = Claim(fn, record, parameters, passed, library, axis_name, rank, vjp)
                 try:

@@ -119,45 +119,22 @@ def functions(source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 # What has to be found of the first stage: published faults, and those that hide best.
 FIRST = [
-    Fault(
-        "without the shift",
-        "softmax",
-        "np.exp(z - np.where(top > -np.inf, top, 0))",
-        "np.exp(z)",
-        "shifts",
-    ),
-    Fault(
-        "the mean with the wrong sign", "softmax", "(v - np.sum(p", "(v + np.sum(p", "derivative"
-    ),
-    Fault(
-        "threshold from all running sums, as in Keras 3.15",
-        "sparsemax",
-        "np.take_along_axis(excess, size - 1, axis=-1)",
-        "(np.sum(np.where(support, excess + 1, 0), axis=-1, keepdims=True) - 1)",
-        "exact values",
-    ),
-    Fault(
-        "threshold rounded to float16",
-        "sparsemax",
-        "y - tau",
-        "y - tau.astype(np.float16).astype(z.dtype)",
-        "sum of a row",
-    ),
-    Fault(
-        "ties broken by order",
-        "sparsemax",
-        "falling = -np.sort(-y",
-        "y = y - np.arange(z.shape[-1], dtype=z.dtype) / 1000; falling = -np.sort(-y",
-        "ties",
-    ),
-    Fault(
-        "ties broken by order",
-        "topk_softmax",
-        "z >= least",
-        "np.argsort(np.argsort(-z, axis=-1, kind='stable'), axis=-1) < k",
-        "ties",
-    ),
-]
+    Fault(*fields)
+    for fields in (
+        ("without the shift", "softmax", "np.exp(z - np.where(top > -np.inf, top, 0))",
+         "np.exp(z)", "shifts"),
+        ("the mean with the wrong sign", "softmax", "(v - np.sum(p", "(v + np.sum(p", "derivative"),
+        ("threshold from all running sums, as in Keras 3.15", "sparsemax",
+         "np.take_along_axis(excess, size - 1, axis=-1)",
+         "(np.sum(np.where(support, excess + 1, 0), axis=-1, keepdims=True) - 1)", "exact values"),
+        ("threshold rounded to float16", "sparsemax", "y - tau",
+         "y - tau.astype(np.float16).astype(z.dtype)", "sum of a row"),
+        ("ties broken by order", "sparsemax", "falling = -np.sort(-y",
+         "y = y - np.arange(z.shape[-1], dtype=z.dtype) / 1000; falling = -np.sort(-y", "ties"),
+        ("ties broken by order", "topk_softmax", "z >= least",
+         "np.argsort(np.argsort(-z, axis=-1, kind='stable'), axis=-1) < k", "ties"),
+    )
+]  # fmt: skip
 OTHERS = [
     Fault(*fields)
     for fields in (
