@@ -158,11 +158,6 @@ def explained(function: F) -> F:
     return function
 
 
-def entry(function: str, parameter: str) -> str:
-    """What a function's docstring says about a parameter."""
-    return _written.get(function, {}).get("Parameters", {}).get(parameter, "")
-
-
 def _entry(section: str, header: str, lines: str) -> dict[str, str]:
     """An entry for each name that its header lists."""
     names, _, what = header.partition(" : ")
