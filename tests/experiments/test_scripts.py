@@ -38,6 +38,7 @@ SCRIPTS = {
     "own.pytorch": "--updates 2",
     "own.speeds": "--rounds 1 --tokens 100 --context 16",
     "own.implementations": "--package scipy",
+    "own.clients": "--client xarray",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
