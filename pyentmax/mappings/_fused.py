@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.backends.choice import writes_out
 from pyentmax.calls.parameters import PerRow
 from pyentmax.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
 
@@ -125,6 +126,12 @@ def pooled(level: Callable[[Any], Any], like: Any) -> tuple[Any, Any]:
         start[..., 1:] &= ~rises
         levels = level(start)
     return start, levels
+
+
+@writes_out
+def falling_rows(y: Any, *, out: Any) -> None:
+    """The falling sequence nearest to each row of y, which has one value in each block."""
+    out[...] = pooled(lambda start: run_means(y, start), y)[1]
 
 
 def project(u: Any) -> Any:

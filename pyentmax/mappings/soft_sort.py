@@ -32,7 +32,7 @@ from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import Rows, arrange_scores, check_one_axis, check_same_shape, to_rows
-from pyentmax.mappings._fused import pooled, run_means, run_sums
+from pyentmax.mappings._fused import falling_rows, pooled, run_means, run_sums
 from pyentmax.mappings.topk_softmax import K
 
 __all__ = [
@@ -94,8 +94,7 @@ def soft_sort(
     """z sorted to rise, differentiably: proj((1, …, d)/ε; z), ε the strength.
 
     Exactly sorted where neighbours differ by less than 1/ε; a block of values that are farther
-    apart is pulled to its mean, and as ε grows all values are. Blondel et al. (2020), Eq. 5, who
-    sort to fall.
+    apart is pulled to its mean, and as ε grows all values are. (Blondel et al. 2020 sort to fall.)
 
     Parameters
     ----------
@@ -202,7 +201,7 @@ def soft_rank(
     """Ranks of z, 1 for the least and d for the largest: proj(z/ε; 1, …, d), ε the strength.
 
     Exact ranks where neighbours differ by more than ε, ties share their mean, and values that are
-    closer than that get ranks between. Blondel et al. (2020), Eq. 6, who rank from the largest.
+    closer than that get ranks between. (Blondel et al. 2020 rank from the largest.)
 
     Parameters
     ----------
@@ -300,7 +299,7 @@ def soft_topk(
 
     Sparse with the quadratic regulariser, where it is ``budget_sparsemax(z / strength, k)``: 1 for
     what leads and 0 for what falls behind by some ε. Of the values that are largest in magnitude,
-    ``z * soft_topk(z**2 / 2, k)`` keeps some k (Sander et al. 2023, §4).
+    ``z * soft_topk(z**2 / 2, k)`` keeps some k (Sander et al. 2023).
 
     Parameters
     ----------
@@ -494,13 +493,13 @@ def _scaled(rows: Rows, order: Any, strength: Any, z: Any, w: Any, regularizer: 
     """proj(z/ε; w), or exp of the log-KL projection on log w.
 
     Where two neighbours are farther apart than w's first and last entry, a block ends between them,
-    and how much farther does not matter. So gaps are limited to that, and no digits are lost to
-    blocks far away.
+    and how much farther does not matter. So gaps are limited to somewhat more than that, and no
+    digits are lost to blocks far away.
     """
     is_log, most = regularizer == "entropic", np.finfo(np.float64).max / (2 * z.shape[-1])
     with np.errstate(divide="ignore", over="ignore"):
         w = np.log(w) if is_log else w
-        limit = np.minimum(w[..., :1] - w[..., -1:], most)  # so that x is finite
+        limit = np.minimum(2 * (w[..., :1] - w[..., -1:]) + 1, most)  # so that x is finite
         gaps = np.minimum((z[..., :-1] - z[..., 1:]) / strength, limit)
     x = np.concatenate([np.zeros_like(z[..., :1]), 0 - np.cumsum(gaps, axis=-1)], axis=-1)
     return _problem(rows, order, strength, x, w, regularizer, is_log)
@@ -510,11 +509,14 @@ def _problem(
     rows: Rows, order: Any, strength: Any, x: Any, w: Any, regularizer: str, is_log: bool = False
 ) -> _Problem:
     entropic = regularizer == "entropic"
-
-    def level(start: Any) -> Any:
-        return _level(x, start, entropic) - _level(w, start, entropic)
-
-    start, _ = pooled(level, x)
+    if entropic:
+        start, _ = pooled(lambda start: _level(x, start, True) - _level(w, start, True), x)
+    else:
+        y, v = x - w, np.empty_like(x)
+        falling_rows(y, out=v)
+        start = np.ones_like(v, dtype=bool)
+        start[..., 1:] = v[..., 1:] != v[..., :-1]
+        start |= run_sums(v != y, start) == 0  # equal from the first, and not pooled
     return _Problem(rows, order, strength, x, w, start, entropic, is_log)
 
 

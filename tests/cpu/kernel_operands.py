@@ -78,6 +78,8 @@ def operands(name, z, rng):
             beta = np.broadcast_to(beta[0], z.shape)  # one for all
         y = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), z > 0).astype(z.dtype)
         return (z, beta) if name == "entmax_sigmoid" else (z, y, beta)
+    if name == "falling_rows":
+        return (z,)
     if name == "entmax_grad_alpha":
         z, mask, alpha = operands("entmax", z, rng)
         return _cpu.BUILDS[BASELINE]["entmax"](z, mask, alpha), alpha

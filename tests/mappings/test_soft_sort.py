@@ -127,7 +127,14 @@ def test_products_match_differences(name: str, regularizer: str) -> None:
         moved = jvp(z, v, *k, **options)
         np.testing.assert_allclose(moved, (up - down) / (2 * h), rtol=1e-6, atol=1e-7 / strength)
         back = vjp(z, g, *k, **options)
-        np.testing.assert_allclose(np.sum(back * v, 1), np.sum(moved * g, 1), rtol=1e-11)
+        np.testing.assert_allclose(
+            np.sum(back * v, 1), np.sum(moved * g, 1), rtol=1e-11, atol=1e-13
+        )
+    still = [([5.0, 5, 5, 0], 3), ([5.0, 5, 0, 0], 2), ([1.0, 1, 1], 3), ([9.0, 0, -9, -9], 1)]
+    for z, count in still:  # all in or out, so that nothing moves
+        v = RNG.standard_normal(len(z))
+        moved = pe.soft_topk_jvp(z, v, count, 0.1, regularizer=regularizer)
+        np.testing.assert_allclose(moved, 0, atol=1e-15 if regularizer == "quadratic" else 1e-9)
     x = RNG.standard_normal(7)
     jacobian = module.textbook_jacobian(x, np.arange(7))
     np.testing.assert_allclose([pe.soft_rank_jvp(x, e) for e in np.eye(7)], jacobian, atol=1e-14)
