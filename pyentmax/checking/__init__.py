@@ -14,7 +14,7 @@ The checks work on any function of arrays. If z is a device array (of CuPy, for 
 functions are called with device arrays, and only the comparison is made on the host.
 
 `check_mapping` looks at one property after another of a function from scores to probabilities, in
-any array library; `_properties.py` lists them.
+any array library; ``_properties.py`` lists them.
 """
 
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
