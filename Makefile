@@ -185,6 +185,7 @@ gpu: export PYTHONPATH := .
 gpu:
 	$(GPU_PYTHON) -c 'from pyentmax.calls.devices import device_module; device_module("cuda")'
 	$(GPU_PYTHON) -m pytest -n $(GPU_JOBS) -p no:cacheprovider -p no:benchmark tests/cuda/test_kernels_on_a_gpu.py tests/device
+	$(GPU_PYTHON) -m pytest -rs -p no:cacheprovider -p no:benchmark tests/adapters/test_torch_*.py -k 'on_a_gpu'
 	@if command -v compute-sanitizer >/dev/null; then set -x; \
 		PYENTMAX_TEST_NO_POOL=1 compute-sanitizer --error-exitcode 1 $(GPU_PYTHON) -m pytest \
 			-p no:cacheprovider -p no:benchmark tests/cuda/test_kernels_on_a_gpu.py -k 'strides or shared_memory'; \

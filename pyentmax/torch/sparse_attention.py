@@ -1,9 +1,10 @@
 """Attention with sparse weights as a function of tensors.
 
-Two routes give the same numbers. The operation goes over the support of the weights, in the
+Three routes give the same numbers. The operation goes over the support of the weights, in the
 kernels, and stores no array of all weights. `dense_attention` multiplies whole matrices, with the
 mapping between them: where that is faster, where scores or weights are changed on their way or
-asked for, and on devices without kernels.
+asked for, and on devices without kernels. On a GPU without CuPy, long rows go through
+`flex_attention`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from pyentmax.calls.documentation import explained
-from pyentmax.torch import composed, dense_attention, operations
+from pyentmax.torch import composed, dense_attention, flex_attention, operations
 from pyentmax.torch.arguments import (
     as_number,
     check_broadcast,
@@ -157,6 +158,12 @@ def attention(
     kernels = has_kernels(query)
     has_operation = kernels and only_output and not in_onnx_export()
     setting = (mask, causal, offset, scale, sink)
+    if only_output and not kernels and sink is None and not in_onnx_export():
+        flexible = flex_attention.alpha_for(query, key, value, mapping, parameter)
+        if flexible is not None:
+            where: dict[str, Any] = {"mask": mask, "causal": causal, "offset": offset}
+            output = flex_attention.attention(query, key, value, flexible, scale=scale, **where)
+            return output.to(dtype)
     if not has_operation or dense_attention.is_short(shape[-2], shape[-1], causal):
         if not kernels:
             composed.check_composed(mapping, parameter, query.device)

@@ -1,0 +1,146 @@
+"""α-entmax attention by FlexAttention: on the host with a stand-in for its semantics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+library = pytest.importorskip("torch.nn.attention.flex_attention")
+if not hasattr(library, "AuxRequest"):
+    pytest.skip("FlexAttention returns no largest scores", allow_module_level=True)
+
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch import arrays, flex_attention  # noqa: E402
+
+B, H, T, S, D = 2, 4, 9, 11, 3
+
+
+class StandIn:
+    """FlexAttention's semantics by all scores, with the gradient of its log-sum-exp; it counts."""
+
+    passes = 0
+
+    def __call__(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        score_mod: Any = None,
+        block_mask: Any = None,
+        scale: Any = None,
+        enable_gqa: bool = False,
+        return_aux: Any = None,
+    ) -> Any:
+        self.passes += 1
+        assert enable_gqa == (query.size(1) != key.size(1))
+        key, value = (x.repeat_interleave(query.size(1) // x.size(1), 1) for x in (key, value))
+        scores = scale * query @ key.mT
+        places = torch.meshgrid(*(torch.arange(n) for n in scores.shape), indexing="ij")
+        if score_mod is not None:
+            scores = score_mod(scores, *places)
+        if block_mask is not None:
+            scores = torch.where(block_mask.mask_mod(*places), scores, -torch.inf)
+        dead = (scores == -torch.inf).all(-1, keepdim=True)
+        weights = torch.where(dead, 0, torch.where(dead, 0, scores).softmax(-1))
+        if return_aux is None:
+            return weights @ value
+        lse = torch.where(dead, 0, scores).logsumexp(-1).masked_fill(dead[..., 0], -torch.inf)
+        found = {"lse": lse, "max_scores": scores.amax(-1).detach()}
+        asked = {name: x if getattr(return_aux, name) else None for name, x in found.items()}
+        return weights @ value, library.AuxOutput(**asked)
+
+
+def inputs(dtype: Any = torch.float64, key_heads: int = H) -> list[Any]:
+    shapes = (B, H, T, D), (B, key_heads, S, D), (B, key_heads, S, 2)
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
+    return [(3 * x if i == 0 else x).to(dtype).requires_grad_() for i, x in enumerate(drawn)]
+
+
+def cases() -> dict[str, dict[str, Any]]:
+    mask = torch.rand(B, 1, T, S, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[0, 0, 2] = False
+    return {
+        "1.5": {"alpha": 1.5},
+        "1.05": {"alpha": 1.05, "causal": True, "offset": 2},
+        "sparsemax": {"alpha": 2.0, "mask": mask},
+        "heads": {"alpha": torch.tensor([1.1, 1.4, 1.6, 1.9]).double(), "causal": True},
+        "rows without keys": {"alpha": 1.5, "mask": mask, "causal": True, "offset": -1},
+    }
+
+
+@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("key_heads", [H, 2])
+def test_outputs_and_gradients_equal_dense_entmax(case: str, key_heads: int) -> None:
+    options, arrays = cases()[case], inputs(key_heads=key_heads)
+    alpha = options.pop("alpha")
+    if isinstance(alpha, torch.Tensor):
+        arrays.append(alpha.requires_grad_())
+    expected = pt.attention(*arrays[:3], alpha, scale=0.7, **options)
+    found = flex_attention.attention(
+        *arrays[:3], alpha, scale=0.7, steps=12, flex=StandIn(), **options
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+    g = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    ours, theirs = (torch.autograd.grad(output, arrays, g) for output in (found, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-11)
+
+
+def test_a_call_passes_over_the_scores_nine_times() -> None:
+    stand_in, arrays = StandIn(), inputs(torch.float32)
+    found = flex_attention.attention(*arrays, 1.5, scale=0.7, flex=stand_in)
+    assert stand_in.passes == 9
+    # Scores up to 10, rounded, and a mean of them subtracted from a threshold.
+    torch.testing.assert_close(found, pt.attention(*arrays, scale=0.7), rtol=0, atol=1e-5)
+
+
+def on_the_host(*arrays: Any, return_aux: Any = None, **options: Any) -> Any:
+    """FlexAttention itself, but for the largest scores, which it does not return there."""
+    is_top = return_aux is not None and return_aux.max_scores
+    return (StandIn() if is_top else library.flex_attention)(
+        *arrays, return_aux=return_aux, **options
+    )
+
+
+@pytest.mark.slow  # PyTorch's compiler takes half a minute
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention_itself_and_its_graph_give_the_same_output() -> None:
+    arrays, options = [x.detach() for x in inputs(torch.float32)], {"scale": 0.7, "causal": True}
+    expected = pt.attention(*arrays, 1.5, **options)
+    found = flex_attention.attention(*arrays, 1.5, flex=on_the_host, **options)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    run = torch.compile(flex_attention._by_newton, backend=backend, fullgraph=True)
+    for alpha in (1.5, 1.6, 1.7):
+        beta = torch.full((H,), alpha - 1)
+        found = run(*arrays, beta, None, 0.7, 6, on_the_host)
+        torch.testing.assert_close(
+            found, pt.attention(*arrays, alpha, scale=0.7), rtol=0, atol=1e-5
+        )
+    assert len(graphs) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_cupy", lambda: None)
+    host = [torch.randn(2, n, 512, 64).requires_grad_() for n in (4, 2, 2)]
+    alpha = torch.tensor([1.2, 1.5, 1.75, 2.0], requires_grad=True)
+    for a, options in ((1.5, {}), (1.5, {"causal": True}), (alpha, {"causal": True})):
+        device = [x.detach().cuda().requires_grad_() for x in (*host, alpha)]
+        on_device = device[3] if a is alpha else a
+        assert flex_attention.alpha_for(*device[:3], "entmax", on_device) is not None
+        found = pt.attention(*device[:3], on_device, **options)
+        expected = pt.attention(*host, a, **options)
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=2e-5)
+        inputs, theirs = (list(x[:3]) + [x[3]] * (a is alpha) for x in (device, [*host, alpha]))
+        gradients = torch.autograd.grad(found.square().sum(), inputs)
+        wanted = torch.autograd.grad(expected.square().sum(), theirs)
+        for ours, right in zip(gradients, wanted, strict=True):
+            torch.testing.assert_close(ours.cpu(), right, rtol=1e-3, atol=3e-4)
