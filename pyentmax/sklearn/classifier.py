@@ -51,7 +51,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     ----------
     loss : {"entmax15", "sparsemax", "softmax", "one-vs-all"} or float
         The mapping from scores to probabilities, whose Fenchel-Young loss is minimised; a number is
-        the α of α-entmax, from 1 up. "one-vs-all" decides on each class separately, by 1.5-entmax
+        the α of α-entmax, above 0. "one-vs-all" decides on each class separately, by 1.5-entmax
         of its score and 0. For single labels its probabilities are then divided by their sum.
     penalty : {"l2", None}
         Whether ½‖W‖² is added. Intercepts are not penalised.
@@ -326,7 +326,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return support_sets(scores, alpha, largest)
 
     def _sparse_alpha(self) -> float:
-        if self.loss == ONE_VS_ALL or alpha_of(self.loss) == 1:
+        if self.loss == ONE_VS_ALL or alpha_of(self.loss) <= 1:
             raise ValueError(
                 "loss: prediction sets are supports, expected an α-entmax with α > 1, got "
                 f"{self.loss!r}"
@@ -366,10 +366,10 @@ def alpha_of(loss: str | float) -> float:
     """The α of a loss by its name or its number; a ValueError if there is none."""
     if isinstance(loss, str) and loss in ALPHAS:
         return ALPHAS[loss]
-    if _is_number(loss) and 1 <= loss < math.inf:
+    if _is_number(loss) and 0 < loss < math.inf:
         return float(loss)
     raise ValueError(
-        f"loss: expected one of {', '.join(ALPHAS)}, {ONE_VS_ALL} or a finite α from 1 up, got "
+        f"loss: expected one of {', '.join(ALPHAS)}, {ONE_VS_ALL} or a finite α above 0, got "
         f"{loss!r}"
     )
 

@@ -306,8 +306,8 @@ def test_calibration_sample_keeps_its_label(loss):
     ("settings", "y", "message"),
     [
         ({"loss": "hinge"}, Y, "loss: expected one of"),
-        ({"loss": [1.5]}, Y, r"a finite α from 1 up, got \[1.5\]"),
-        ({"loss": 0.5}, Y, "a finite α from 1 up, got 0.5"),
+        ({"loss": [1.5]}, Y, r"a finite α above 0, got \[1.5\]"),
+        ({"loss": 0}, Y, "a finite α above 0, got 0"),
         ({"penalty": "l1"}, Y, "penalty: expected"),
         ({"C": 0}, Y, "C: expected a number above 0, got 0"),
         ({"C": "x"}, Y, "C: expected a number above 0, got 'x'"),
