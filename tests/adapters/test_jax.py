@@ -55,7 +55,7 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
-@pytest.mark.parametrize("scale", [0.001, 1])
+@pytest.mark.parametrize("scale", [pytest.param(0.001, marks=pytest.mark.slow), 1])
 def test_thresholds_without_kernels_are_as_accurate(name, scale):
     """An exported program has none."""
     crowded = np.full((1, 5000), -0.99999)
@@ -73,6 +73,7 @@ def test_thresholds_without_kernels_are_as_accurate(name, scale):
 KERNELS = {"sparsemax": (), "entmax15": (), "entmax": (1.25,), "topk_softmax": (3,)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not kernels(), reason="the kernels were not built")
 @pytest.mark.parametrize("name", KERNELS)
 def test_programs_for_a_processor_call_the_kernels(name):
@@ -160,6 +161,7 @@ def test_top_k_keeps_ties_as_the_library_does(k):
     np.testing.assert_allclose(pj.topk_softmax(z, each), pe.topk_softmax(z, each), rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 9])
 def test_top_k_of_sparsemax_keeps_the_first_of_ties(k):
     z = np.array([[2.0, 1.9, 1.9, 1.9, 0], [1e-16, 0, 0, -1, -2]])
@@ -181,6 +183,7 @@ ATTENTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ATTENTIONS, ids=str)
 def test_attention_agrees_with_the_library(options):
     query = RNG.normal(size=(2, 4, 5, 8))
