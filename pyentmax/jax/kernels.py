@@ -61,8 +61,10 @@ def with_kernel(
 
     def on_cpu(ctx: Any, *operands: Any) -> Any:
         module = ctx.module_context
-        one_device = getattr(module.axis_context, "num_devices", None) == 1
-        if not one_device or module.lowering_parameters.for_export:
+        several = getattr(module.axis_context, "num_devices", None) != 1
+        # On an explicit mesh, even of one device, the branches of a condition would differ.
+        explicit = not ctx.avals_in[0].sharding.mesh.empty
+        if several or explicit or module.lowering_parameters.for_export:
             return in_jax(ctx, *operands)
         return in_c(ctx, *operands)
 
