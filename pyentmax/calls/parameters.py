@@ -94,10 +94,11 @@ class PerRow:
 
     def fits_kernel(self, value: Any) -> bool:
         """Whether kernels take the values: of a number or array, on a device without looking."""
+        if type(value) is np.ndarray and not value.ndim:
+            return not value.item() < self.kernel_least
         if self.kernel_least == -math.inf or on_device(value):
             return True
-        value = np.asarray(value)
-        return not (value.min(initial=np.inf) if value.ndim else value) < self.kernel_least
+        return not np.min(value, initial=np.inf) < self.kernel_least
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
