@@ -38,7 +38,7 @@ def textbook(z: Any, structures: Any) -> np.ndarray:
     z, a = np.asarray(z, float), np.asarray(structures, float)
     p = np.full(len(a), 1 / len(a))
     step = 1 / np.linalg.norm(a @ a.T, 2)
-    for _ in range(10_000):
+    for _ in range(2000):
         p = _sparsemax.textbook(p + step * a @ (z - a.T @ p))
     return a.T @ p
 
