@@ -17,9 +17,14 @@ SHORT = {  # those that save a picture: arguments, and what is printed on the wa
     "sklearn_pipeline": (["--folds", "2"], "grid search: "),
     "torch_classifier": (["--epochs", "1"], "  epoch   1: loss "),
     "torch_transformer": (["--epochs", "1"], "epoch   1: "),
+    "transformers_sparse": (["--updates", "4"], "trained with softmax "),
 }
 MOST_LINES = {"pico": 80, "seq2seq": 250}
-NEEDED = {"sklearn": ["sklearn", "matplotlib"], "torch": ["torch", "sklearn", "matplotlib"]}
+NEEDED = {
+    "sklearn": ["sklearn", "matplotlib"],
+    "torch": ["torch", "sklearn", "matplotlib"],
+    "transformers": ["torch", "transformers", "matplotlib"],
+}
 
 
 def run(folder: Path, name: str, *arguments: str) -> str:
