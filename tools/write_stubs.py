@@ -72,6 +72,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from pyentmax.torch import transformers as transformers
 {imports}
 
 Reduction = Literal["mean", "sum", "none"]

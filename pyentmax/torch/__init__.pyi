@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from pyentmax.torch import transformers as transformers
 from pyentmax.torch.functions import fenchel_young_loss as fenchel_young_loss
 from pyentmax.torch.log_probabilities import log_entmax as log_entmax
 from pyentmax.torch.log_probabilities import log_entmax15 as log_entmax15
