@@ -447,11 +447,11 @@ def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
     mean = np.sum(p * np.where(p == 0, 0, z), axis=-1)
     otherwise = mean - entmax_omega(p, np.where(below, 1, alpha))
     otherwise = np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
-    if isinstance(below, np.ndarray) and not below.any():
+    if isinstance(alpha, np.ndarray) and not np.any(below):
         return otherwise
-    beta = np.where(below, alpha - 1, -0.5)
+    beta = np.where(below, alpha - 1, -0.5)[()]  # a scalar is one on a device, too
     c = -np.expm1(beta * np.max(logarithms(p), axis=-1)) / beta
-    return np.where(below, (c + beta * mean) / np.where(below, alpha, 1), otherwise)
+    return np.where(below, (c + beta * mean) / np.where(below, alpha, 1)[()], otherwise)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:

@@ -82,7 +82,7 @@ def test_train_resume_and_translate(folder, capsys, architecture):
     [
         ("warmup = 2", "", "[training] or an option: warmup: expected a number with the schedule"),
         ("heads = 2", "heads = 3", "heads: expected a divisor"),
-        ("layers = 1", "attention = 0.5", "mapping: expected"),
+        ("layers = 1", "attention = -0.5", "mapping: expected"),
         ("tokens = 300", "tokens = 3", "the length of the longest pair"),
         ("train.en", "missing.en", "missing.en: No such file"),
         ("train.en", "dev.tsv", "100 in"),
