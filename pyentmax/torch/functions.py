@@ -291,6 +291,7 @@ def _named(
     run: Callable[..., Tensor],
 ) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = name
+    function.__module__ = "pyentmax.torch"  # where pickle looks for it
     defaults = [(array, MISSING) for array in arrays]
     if parameter is not None:
         defaults.append((parameter, default))

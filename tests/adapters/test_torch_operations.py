@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import subprocess
 import sys
 import warnings
@@ -57,6 +58,11 @@ def numpy_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 # --- values ---------------------------------------------------------------------------------------
+def test_functions_are_pickled_by_name() -> None:
+    public = [getattr(pt, name) for name in pt.__all__ if callable(getattr(pt, name))]
+    assert [pickle.loads(pickle.dumps(x)) is x for x in public] == [True] * len(public)
+
+
 
 
 @each_mapping
