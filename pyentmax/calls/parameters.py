@@ -98,7 +98,7 @@ class PerRow:
             return not value.item() < self.kernel_least
         if self.kernel_least == -math.inf or on_device(value):
             return True
-        return not np.min(value, initial=np.inf) < self.kernel_least
+        return not np.min(np.asarray(value, float), initial=np.inf) < self.kernel_least
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
