@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import write_stubs
+
+import pyentmax
 
 SCRIPTS = Path(__file__).parents[1] / "typing"
 CHECKERS = {
@@ -49,7 +52,11 @@ def test_users_script_is_clean_and_mistakes_are_reported(checker: str, tmp_path:
         pytest.skip(f"{checker} is not installed: pip install --group lint")
     scripts = [str(SCRIPTS / "user.py"), str(SCRIPTS / "mistakes.py")]
     command = [sys.executable, "-m", checker, *CHECKERS[checker], *scripts]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Checkers do not see an editable installation.
+    environment = {**os.environ, "PYTHONPATH": str(Path(pyentmax.__file__).parents[1])}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     lines = (SCRIPTS / "mistakes.py").read_text("utf-8").splitlines()
     planted = {("mistakes", str(i)) for i, line in enumerate(lines, 1) if "# mistake: " in line}
     assert len(planted) == 5
