@@ -68,7 +68,8 @@ def test_module_and_function_of_one_name(build):
 
 def test_textbook_versions_show_their_source(build):
     own = "\n\n".join(
-        f".. textbooks:: pyentmax.mappings.{name}" for name in ("regularized", "entmax_sigmoid")
+        f".. textbooks:: pyentmax.mappings.{name}"
+        for name in ("regularized", "entmax_sigmoid", "soft_sort", "sparsemap")
     )
     site, warned = build(f".. textbooks::\n\n{own}", "`pyentmax.mappings.csparsemax.textbook`")
     html = (site / "index.html").read_text()
