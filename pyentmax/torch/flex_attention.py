@@ -73,6 +73,7 @@ def attention(
     ----------
     query, key, value : Tensors of shape (B, H, T, d), (B, n, S, d), (B, n, S, dᵥ), n dividing H
     alpha : float or Tensor of shape (), (1,) or (H,), from 1 to 2
+        a head whose α in a tensor is outside gives NaN
     scale, mask, causal, offset : as in `pyentmax.torch.attention`
     steps : int, optional
         Newton's; the passes over the scores are three more. By default 6, which leave less than
@@ -85,6 +86,8 @@ def attention(
     heads, device, dtype = query.size(1), query.device, query.dtype
     query, key, value = (x.float() if x.element_size() < 4 else x for x in (query, key, value))
     beta = torch.as_tensor(alpha, dtype=query.dtype, device=device) - 1
+    # To look at a tensor's values would wait for the device.
+    beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan)
     beta = beta.clamp(min=LEAST_BETA).expand(heads)
     block_mask = _block_mask(query, key, mask, causal, offset)
     run = _by_newton if flex is not None else _compiled()

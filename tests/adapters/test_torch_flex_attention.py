@@ -96,6 +96,13 @@ def test_a_call_passes_over_the_scores_nine_times() -> None:
     torch.testing.assert_close(found, pt.attention(*arrays, scale=0.7), rtol=0, atol=1e-5)
 
 
+def test_alpha_that_it_does_not_serve_gives_nan() -> None:
+    alpha, arrays = torch.tensor([0.9, 1.5, 2.1, 2.0]).double(), inputs()
+    found = flex_attention.attention(*arrays, alpha, scale=0.7, flex=StandIn())
+    assert found.isnan().flatten(2).all(-1).all(0).tolist() == [True, False, True, False]
+    assert found[:, [1, 3]].isfinite().all()
+
+
 def on_the_host(*arrays: Any, return_aux: Any = None, **options: Any) -> Any:
     """FlexAttention itself, but for the largest scores, which it does not return there."""
     is_top = return_aux is not None and return_aux.max_scores
