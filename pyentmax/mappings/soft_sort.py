@@ -107,8 +107,9 @@ def soft_sort(
 
     Returns
     -------
-    array of z's shape and dtype; half precision is computed in float32, integers become float64. A
-    row with NaN or infinity is NaN
+    array of z's shape and dtype
+        half precision is computed in float32, integers become float64; a row with NaN or infinity
+        is NaN
 
     Raises
     ------
