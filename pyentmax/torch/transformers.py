@@ -125,8 +125,9 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
 
     if not torch.compiler.is_compiling():
         # Such a model would add the mask to its scores, as 0 and 1, and call softmax.
-        model = AutoModel._model_mapping.get(type(config), None)
-        if model is not None and not model._can_set_attn_implementation():
+        # These names are private: where a version lacks them, the error is missing, nothing else.
+        model = getattr(AutoModel, "_model_mapping", {}).get(type(config), None)
+        if not getattr(model, "_can_set_attn_implementation", lambda: True)():
             raise NotImplementedError(NO_LAYER.format(model.__name__))
     mask: Tensor | None = sdpa_mask(*args, **options)
     return mask
@@ -134,11 +135,13 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
 
 def _collected() -> bool:
     """Whether weights are asked for: not all models hand the option down to their layers."""
-    from transformers.utils import output_capturing
-
     if torch.compiler.is_compiling():
         return False
-    return any("attentions" in name for name in output_capturing._active_collector.get() or ())
+    try:
+        from transformers.utils.output_capturing import _active_collector
+    except ImportError:  # it is private, and may move
+        return False
+    return any("attentions" in name for name in _active_collector.get() or ())
 
 
 def _attend(

@@ -323,3 +323,11 @@ def test_missing_library_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match=r"pip install 'pyentmax\[transformers\]'$"):
         register()
+
+
+def test_private_names_that_a_version_lacks(monkeypatch: Any) -> None:
+    made, batch = model("Llama"), inputs("Llama")
+    expected = made(**batch).logits
+    monkeypatch.setitem(sys.modules, "transformers.utils.output_capturing", None)
+    monkeypatch.delattr(hub.PreTrainedModel, "_can_set_attn_implementation")
+    torch.testing.assert_close(made(**batch).logits, expected, **EXACT)
