@@ -127,7 +127,8 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
         # Such a model would add the mask to its scores, as 0 and 1, and call softmax.
         # These names are private: where a version lacks them, the error is missing, nothing else.
         model = getattr(AutoModel, "_model_mapping", {}).get(type(config), None)
-        if not getattr(model, "_can_set_attn_implementation", lambda: True)():
+        can_set = getattr(model, "_can_set_attn_implementation", None)
+        if model is not None and can_set is not None and not can_set():
             raise NotImplementedError(NO_LAYER.format(model.__name__))
     mask: Tensor | None = sdpa_mask(*args, **options)
     return mask
