@@ -34,6 +34,30 @@ TypeError
 """
 
 
+def _at_scores(v: str, what: str) -> str:
+    return f"""
+Parameters
+----------
+z : as in `{{mapping}}`
+{v} : array of z's shape
+    {what}
+{{others}} : as in `{{mapping}}`
+
+Returns
+-------
+array of z's shape
+
+Raises
+------
+ValueError, TypeError
+    as in `{{mapping}}`
+"""
+
+
+AT_SCORES = {
+    "v": _at_scores("v", "a direction"),
+    "g": _at_scores("g", "a loss's gradient in the output"),
+}
 PRODUCT = _derivative("v", "a direction", "array of p's shape")
 GRADIENT = _derivative("g", "a loss's gradient in p", "array of {parameter}'s shape")
 VJPS = GRADIENT.replace("array of {parameter}'s shape", "arrays of p's and of {parameter}'s shape")

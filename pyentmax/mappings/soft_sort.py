@@ -28,10 +28,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.calls.documentation import explained
+from pyentmax.calls.documentation import AT_SCORES, F, explained, with_sections
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import Rows, arrange_scores, check_one_axis, check_same_shape, to_rows
+from pyentmax.calls.signatures import parameter_names
 from pyentmax.mappings._fused import falling_rows, pooled, run_means, run_sums
 from pyentmax.mappings.topk_softmax import K
 
@@ -87,6 +88,13 @@ STRENGTH = PerRow("strength", least=0, strict=True, one_axis=True)
 REGULARIZERS = ("quadratic", "entropic")
 
 
+def _product(function: F) -> F:
+    """Add what all products say. They take z, unlike the products of the mappings."""
+    _, direction, *others = parameter_names(function)
+    with_sections(function, AT_SCORES[direction], others)
+    return explained(function)
+
+
 @explained
 def soft_sort(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
@@ -129,29 +137,11 @@ def soft_sort(
     return problem.finish(problem.projection()[..., ::-1])
 
 
-@explained
+@_product
 def soft_sort_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_sort` at z in the direction v: its means over the blocks.
-
-    Takes z, unlike the products of the mappings.
-
-    Parameters
-    ----------
-    z : as in `soft_sort`
-    v : array of z's shape
-        a direction
-    strength, axis, regularizer : as in `soft_sort`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_sort`
 
     Examples
     --------
@@ -163,27 +153,11 @@ def soft_sort_jvp(
     return problem.finish(run_sums(problem.shares(problem.w) * moved, problem.start)[..., ::-1])
 
 
-@explained
+@_product
 def soft_sort_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_sort`'s output.
-
-    Parameters
-    ----------
-    z : as in `soft_sort`
-    g : array of z's shape
-        a loss's gradient in the output
-    strength, axis, regularizer : as in `soft_sort`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_sort`
 
     Examples
     --------
@@ -230,29 +204,11 @@ def soft_rank(
     return problem.finish(problem.unsorted(problem.projection()))
 
 
-@explained
+@_product
 def soft_rank_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_rank` at z in the direction v: (v − its mean over the block)/ε.
-
-    Takes z, unlike the products of the mappings.
-
-    Parameters
-    ----------
-    z : as in `soft_rank`
-    v : array of z's shape
-        a direction
-    strength, axis, regularizer : as in `soft_rank`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_rank`
 
     Examples
     --------
@@ -262,27 +218,11 @@ def soft_rank_jvp(
     return _ranking(z, strength, axis, regularizer).product(v, "v")
 
 
-@explained
+@_product
 def soft_rank_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_rank`'s output: J is symmetric.
-
-    Parameters
-    ----------
-    z : as in `soft_rank`
-    g : array of z's shape
-        a loss's gradient in the output
-    strength, axis, regularizer : as in `soft_rank`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_rank`
 
     Examples
     --------
@@ -330,27 +270,11 @@ def soft_topk(
     return problem.finish(problem.unsorted(problem.projection()))
 
 
-@explained
+@_product
 def soft_topk_jvp(
     z: Any, v: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_topk` at z in the direction v.
-
-    Parameters
-    ----------
-    z : as in `soft_topk`
-    v : array of z's shape
-        a direction
-    k, strength, axis, regularizer : as in `soft_topk`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_topk`
 
     Examples
     --------
@@ -360,27 +284,11 @@ def soft_topk_jvp(
     return _choosing(z, k, strength, axis, regularizer).product(v, "v")
 
 
-@explained
+@_product
 def soft_topk_vjp(
     z: Any, g: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The gradient in z of a loss with gradient g in `soft_topk`'s output: J is symmetric.
-
-    Parameters
-    ----------
-    z : as in `soft_topk`
-    g : array of z's shape
-        a loss's gradient in the output
-    k, strength, axis, regularizer : as in `soft_topk`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `soft_topk`
 
     Examples
     --------

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from pyentmax.calls.documentation import explained
 from pyentmax.torch.functions import apply
 
 
+@explained
 def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = softmax(z) along ``dim``, with its derivatives.
 
@@ -36,19 +38,17 @@ def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tens
     return apply("softmax", z, None, dim, True, mask=mask)
 
 
+@explained
 def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = sparsemax(z) along ``dim``, with its derivatives.
 
     Parameters
     ----------
-    z : Tensor of scores
-    dim : int, default -1
-    mask : bool Tensor that broadcasts to z, optional
-        True where a score may get probability
+    z, dim, mask : as in `log_softmax`
 
     Returns
     -------
-    Tensor of z's shape and dtype; −∞ where p is 0
+    as in `log_softmax`
 
     Examples
     --------
@@ -59,19 +59,17 @@ def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
     return apply("sparsemax", z, None, dim, True, mask=mask)
 
 
+@explained
 def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = entmax15(z) along ``dim``, with its derivatives.
 
     Parameters
     ----------
-    z : Tensor of scores
-    dim : int, default -1
-    mask : bool Tensor that broadcasts to z, optional
-        True where a score may get probability
+    z, dim, mask : as in `log_softmax`
 
     Returns
     -------
-    Tensor of z's shape and dtype; −∞ where p is 0
+    as in `log_softmax`
 
     Examples
     --------
@@ -82,6 +80,7 @@ def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
     return apply("entmax15", z, None, dim, True, mask=mask)
 
 
+@explained
 def log_entmax(
     z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> Tensor:
@@ -89,16 +88,13 @@ def log_entmax(
 
     Parameters
     ----------
-    z : Tensor of scores
+    z, dim, mask : as in `log_softmax`
     alpha : float or Tensor that broadcasts to z's shape without ``dim``, default 1.5
         a tensor gets a gradient
-    dim : int, default -1
-    mask : bool Tensor that broadcasts to z, optional
-        True where a score may get probability
 
     Returns
     -------
-    Tensor of z's shape and dtype; −∞ where p is 0
+    as in `log_softmax`
 
     Examples
     --------
