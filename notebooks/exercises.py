@@ -1,19 +1,128 @@
-"""The exercises' checks: they say what is still to do, and fail on what is wrong."""
+"""The exercises' checks: they say what is still to do, and fail on what is wrong.
+
+A check compares the reader's function with the library's, so the library's own function would pass
+it. ``own=`` refuses that, however it is wrapped, and hands back the function to check:
+
+    with exercise(4, own=my_sparsemax) as my_sparsemax:
+        np.testing.assert_allclose(my_sparsemax(z), pyentmax.sparsemax(z), atol=1e-12)
+
+While ``my_sparsemax`` runs, a call of pyentmax fails with "write it yourself"; the check itself may
+call it, and so may functions that it hands to ``my_sparsemax``. Several functions are a tuple,
+``own=(f, g)`` and ``as (f, g)``. ``without=`` names more functions that the exercise forbids, of
+Python or C, by their last name: ``without=("sort", "argsort", "partition", "halley")``.
+
+An exercise begins with its number and its level: ``**4 ★★.**`` ★ is paper or a line, ★★ is code,
+★★★ is open. tests/test_notebooks.py holds that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyentmax
 
 __all__ = ["exercise"]
 
+PACKAGE = str(Path(str(pyentmax.__file__)).parent) + os.sep
+
+
+def _guarded(function: Any, what: str, names: frozenset[str]) -> Callable[..., Any]:
+    """The function, made to fail when it calls pyentmax, or a function with one of the names."""
+    function = getattr(function, "_unguarded", function)  # the cell may be run again
+    running = 0
+
+    def watch(frame: FrameType, event: str, called: Any) -> None:
+        code = frame.f_code
+        if event == "call":
+            used = "pyentmax" if code.co_filename.startswith(PACKAGE) else code.co_name
+        elif event == "c_call":
+            used = called.__name__
+        else:
+            return
+        if used == "pyentmax" or used in names:
+            refused.append(f"write it yourself: {what} is done without {used}")
+            raise AssertionError(refused[0])
+
+    def released(argument: Any) -> Any:
+        """What the check hands over may do what it likes."""
+        if not inspect.isroutine(argument):
+            return argument
+
+        @functools.wraps(argument, updated=())
+        def call(*args: Any, **kwargs: Any) -> Any:
+            watching = sys.getprofile()
+            sys.setprofile(None)
+            try:
+                return argument(*args, **kwargs)
+            finally:
+                sys.setprofile(watching)
+
+        return call
+
+    refused: list[str] = []
+
+    @functools.wraps(function, updated=())
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        if not guarded._active or running:  # type: ignore[attr-defined]  # or it calls itself
+            return function(*args, **kwargs)
+        args = tuple(map(released, args))
+        kwargs = {name: released(argument) for name, argument in kwargs.items()}
+        before, running = sys.getprofile(), 1
+        sys.setprofile(watch)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            sys.setprofile(before)
+            running = 0
+        if refused:  # and it caught the error
+            raise AssertionError(refused[0])
+        return result
+
+    guarded._unguarded, guarded._active = function, True  # type: ignore[attr-defined]
+    return guarded
+
 
 @contextmanager
-def exercise(number: int) -> Iterator[None]:
-    """Check the code of an exercise; a stub is reported, so that the rest of the notebook runs."""
+def exercise(number: int, *, own: Any = None, without: tuple[str, ...] = ()) -> Iterator[Any]:
+    """Check the code of an exercise; a stub is reported, so that the rest of the notebook runs.
+
+    Parameters
+    ----------
+    number : int
+        Of the exercise.
+    own : callable or tuple of callables, optional
+        The reader's, which must not call pyentmax.
+    without : tuple of str, optional
+        Names of other functions that they must not call either.
+
+    Yields
+    ------
+    callable or tuple of callables or None
+        What to check in place of ``own``.
+
+    Raises
+    ------
+    AssertionError
+        From the checks, or where the reader's function calls what it should do itself.
+    """
+    functions = own if isinstance(own, tuple) else (own,) if own is not None else ()
+    names = frozenset(without)
+    guarded = tuple(_guarded(f, f"exercise {number}", names) for f in functions)
     try:
-        yield
+        yield guarded if isinstance(own, tuple) else guarded[0] if guarded else None
     except NotImplementedError:
         print(f"Exercise {number}: to do. Write the function above, then run this cell again.")
     else:
         print(f"Exercise {number}: right.")
+    finally:
+        for function in guarded:
+            function._active = False  # type: ignore[attr-defined]

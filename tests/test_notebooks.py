@@ -9,10 +9,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyentmax
@@ -75,6 +78,31 @@ def exercises(notebook: Any) -> list[str]:
     return found
 
 
+def levels(notebook: Any) -> list[str]:
+    """What is wrong with the exercises' headings: numbers in order, and ★ to ★★★ behind each."""
+    text = "\n\n".join(
+        "".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"
+    )
+    headings = re.findall(r"^\*\*(\d+)(.*?)\*\*", text.partition("## Exercises")[2], re.MULTILINE)
+    found = []
+    if [int(number) for number, _ in headings] != list(range(1, len(headings) + 1)):
+        found.append(f"exercises numbered {[number for number, _ in headings]}")
+    if any("★" in level for _, level in headings):
+        found += [
+            f"exercise {number} has no level, as in **{number} ★★.**"
+            for number, level in headings
+            if not re.fullmatch(r" ★{1,3}\.", level)
+        ]
+    checked = re.findall(r"^with exercise\((\d+)", "\n".join(code_of(notebook)), re.MULTILINE)
+    numbers = {number for number, _ in headings}
+    found += [f"exercise {number} is checked and not asked" for number in {*checked} - numbers]
+    return found
+
+
+def code_of(notebook: Any) -> list[str]:
+    return ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+
+
 def as_in_the_library(data: Any) -> bool:
     """Every function of the library that an output shows stands there like that."""
     shown = "".join(data.get("text/markdown", ""))
@@ -109,7 +137,7 @@ def faults(notebook: Any) -> list[str]:
     for needed in ("you will be able to", "## Exercises", "(solutions/", "PYENTMAX_FAST"):
         if needed not in text:
             found.append(f"it lacks {needed!r}")
-    found += exercises(notebook)
+    found += exercises(notebook) + levels(notebook)
     return found + load("claims").faults(notebook)
 
 
@@ -151,10 +179,24 @@ def test_faults_are_reported():
         output = {"output_type": "display_data", "metadata": {}, "data": data}
         return lambda cells: cells[code]["outputs"].append(output)
 
+    text = "".join("".join(cell["source"]) for cell in good["cells"])
+    good_level = re.findall(r"\*\*2[ ★]*\.", text.partition("## Exercises")[2])[0]
+
     error = {"output_type": "error", "ename": "AssertionError", "evalue": "", "traceback": []}
     stale = "```python\ndef textbook(z):\n    return z\n```"
     bare, uncaptioned = '<img alt="" src="">', f'<img alt="{"a bar " * 10}" src="">'
+
+    def rewrites(old: str, new: str) -> Any:
+        def change(cells: Any) -> None:
+            for cell in cells:
+                cell["source"] = "".join(cell["source"]).replace(old, new)
+
+        return change
+
     for change, fault in (
+        (rewrites("**2", "**7"), "exercises numbered"),
+        (rewrites(good_level, "**2 ★★★★."), "exercise 2 has no level"),
+        (rewrites("with exercise(4", "with exercise(44"), "44 is checked and not asked"),
         (lambda c: c[code]["source"].append("\n# more"), "changed after"),
         (lambda c: c[code].update(execution_count=None), "top to bottom"),
         (lambda c: c[code]["outputs"].append(error), "AssertionError"),
@@ -169,6 +211,60 @@ def test_faults_are_reported():
         (lambda c: c[stub]["metadata"].clear(), "expected 2"),
     ):
         assert fault in broken(change), fault
+
+
+def project(z: Any) -> Any:
+    """Sparsemax, as a reader may write it."""
+    falling = np.sort(z)[::-1]
+    tau = (np.cumsum(falling) - 1) / np.arange(1, len(z) + 1)
+    return np.maximum(z - tau[np.sum(falling > tau) - 1], 0)
+
+
+def hide(z: Any) -> Any:
+    with suppress(AssertionError):
+        return pyentmax.sparsemax(z)
+    return project(z)
+
+
+@pytest.mark.parametrize(
+    ("own", "without"),
+    [
+        (pyentmax.sparsemax, ()),
+        (pyentmax.mappings.sparsemax.textbook, ()),
+        (lambda z: pyentmax.sparsemax(z), ()),
+        (partial(pyentmax.entmax, alpha=2), ()),
+        (np.vectorize(pyentmax.sparsemax, signature="(n)->(n)"), ()),
+        (hide, ()),
+        (project, ("sort",)),
+        (lambda z: project(z + 0 * sorted(z)[0]), ("sorted",)),
+    ],
+)
+def test_exercise_refuses_library_functions(own, without, capsys):
+    z = np.array([1.0, 0.5, -1.0])
+    with (
+        pytest.raises(AssertionError, match="write it yourself: exercise 4 is done without"),
+        load("exercises").exercise(4, own=own, without=without) as own,
+    ):
+        np.testing.assert_allclose(own(z), pyentmax.sparsemax(z), rtol=0, atol=1e-12)
+    assert not capsys.readouterr().out
+
+
+def test_exercise_accepts_own_functions(capsys):
+    exercise, z = load("exercises").exercise, np.array([1.0, 0.5, -1.0])
+    before = sys.getprofile()
+    with exercise(4, own=project) as mine:
+        np.testing.assert_allclose(mine(z), pyentmax.sparsemax(z), rtol=0, atol=1e-12)
+    with exercise(5, own=(mine, lambda f, z: f(z))) as (again, apply):  # the cell run once more
+        np.testing.assert_array_equal(apply(pyentmax.sparsemax, z), again(z))
+    assert "".join(capsys.readouterr().out) == "Exercise 4: right.\nExercise 5: right.\n"
+    assert sys.getprofile() is before
+
+    def stub(z: Any) -> Any:
+        raise NotImplementedError
+
+    with exercise(6, own=stub) as mine:
+        mine(z)
+    assert "Exercise 6: to do" in capsys.readouterr().out
 
 
 def test_every_claim_is_asserted():
