@@ -586,17 +586,43 @@ def two_heads(alphas: Any, sizes: Any) -> Any:
     return figure
 
 
-def falls_and_returns(paths: Any, angles: Any) -> Any:
-    """α and the angle of the query against updates: first query → values."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
-    styles = zip(paths, (BLUE, VERMILION, GREEN), ("-", "--", "-."), strict=True)
-    for start, colour, line in styles:
-        label = f"first query {start}".replace("-", "−")
-        left.plot(paths[start], color=colour, ls=line, label=label)
-        right.plot(angles[start], color=colour, ls=line, label=label)
-    left.set(xlabel="update", ylabel="α", ylim=(1, 2))
-    right.set(xlabel="update", ylabel="degrees off the right direction")
-    left.legend(loc="lower right")
+def falls_and_returns(learned: Any, held: Any, degrees: Any, slopes: Any) -> Any:
+    """α and the angle of the query against updates, and the slope of the loss in α by angle.
+
+    ``learned`` has a pair (α, angle) for each first query, ``held`` the α of a query held wrong and
+    of one held right; ``slopes`` belong to fixed queries at ``degrees``.
+    """
+    figure = plt.figure(figsize=(10, 5))
+    grid = figure.add_gridspec(2, 2, width_ratios=(1.5, 1))
+    top, bottom = (figure.add_subplot(grid[i, 0]) for i in range(2))
+    right = figure.add_subplot(grid[:, 1])
+    for alphas, text in zip(held, ("query held wrong", "query held right"), strict=True):
+        top.plot(alphas, color=GREY, lw=1.3, ls=":")
+        style = {"color": GREY, "fontsize": 9, "ha": "right", "va": "bottom"}
+        top.text(len(alphas), alphas[-1] + 0.02, text, **style)
+    for (alphas, off), colour, line in zip(learned, (BLUE, VERMILION, GREEN), DASHES, strict=False):
+        turn = int(np.argmin(alphas))
+        label = f"first {off[0]:.0f}° off"
+        for ax, values in ((top, alphas), (bottom, off)):
+            ax.plot(values, color=colour, ls=line, label=label)
+            ax.plot(turn, values[turn], "o", color=colour, ms=6, mec="white", zorder=5)
+    top.set(ylabel="α", ylim=(0.96, 2.14))
+    top.tick_params(labelbottom=False)
+    bottom.set(xlabel="update", ylabel="degrees off", yticks=[0, 45, 90, 135])
+    bottom.legend(fontsize=9)
+    right.axhline(0, color=INK, lw=1)
+    right.plot(degrees, slopes, color=INK)
+    slopes = np.asarray(slopes)
+    for where, colour, text, at in (
+        (slopes > 0, BLUE, "α falls", (112, 0.1)),
+        (slopes <= 0, VERMILION, "α rises", (46, -0.08)),
+    ):
+        right.fill_between(
+            degrees, slopes, 0, where=where, interpolate=True, color=colour, alpha=0.25
+        )
+        right.text(*at, text, color=colour, ha="center", va="center")
+    right.set(xlabel="query, degrees off", ylabel="slope of the loss in α", xlim=(180, 0))
+    right.set_xticks([180, 135, 90, 45, 0])
     return figure
 
 
