@@ -62,7 +62,7 @@ def faults(site: Path, *, incomplete: bool = False) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.is_file():
                 found.append(f"{here}: there is no {address}")
-            elif parts.fragment and target in pages:
+            elif parts.fragment and target in pages and "=" not in parts.fragment:
                 if unquote(parts.fragment) not in pages[target].ids:
                     found.append(f"{here}: {address} has no such place")
     for path in sorted(site.rglob("*.css")):

@@ -24,6 +24,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
@@ -326,6 +327,20 @@ def leave_formulas_whole(app: Sphinx, doctree: nodes.document) -> None:
 FULL_NAME = re.compile(r"pyentmax(\.\w+)+")
 
 
+class StateLinks(SphinxPostTransform):
+    """Links to a state of a page, as in ``play.md#view=four``, which is not a heading of it."""
+
+    default_priority = 8  # before MyST, which looks for a heading
+
+    def run(self, **_: Any) -> None:
+        """Resolve those of the document."""
+        for node in list(self.document.findall(addnodes.pending_xref)):
+            fragment = node.get("reftargetid") or ""
+            if node["refdomain"] == "doc" and "=" in fragment:
+                pages = (self.env.docname, node["reftarget"])
+                node.replace_self(make_refnode(self.app.builder, *pages, fragment, node[0]))
+
+
 def name_role(
     role: str, raw: str, text: str, line: int, inliner: Any, *_: Any
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
@@ -414,6 +429,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("textbooks", Textbooks)
     app.add_directive("commands", Commands)
     app.add_role("name", name_role)
+    app.add_post_transform(StateLinks)
     app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", leave_formulas_whole)

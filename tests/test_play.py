@@ -30,7 +30,7 @@ def page(tmp_path_factory):
     [html] = re.findall(
         r"```\{raw\} html\n(.*?)```", (DOCS / "play.md").read_text("utf-8"), re.DOTALL
     )
-    html = html.replace("../_static/play.js", (DOCS / "_static" / "play.js").as_uri())
+    html = html.replace("../_static/", (DOCS / "_static").as_uri() + "/")
     style = (DOCS / "_static" / "pyentmax.css").read_text("utf-8")
     head = (
         '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -65,8 +65,8 @@ def expected(shown: Any) -> tuple[Any, Any]:
         p = pe.topk_softmax(z, shown["k"])
         return p, pe.topk_softmax_jacobian(p, shown["k"])
     if kind == "fusedmax":
-        p = pe.fusedmax(z, shown["strength"])
-        return p, pe.fusedmax_jacobian(p, shown["strength"])
+        p = pe.fusedmax(z, shown["lambda"])
+        return p, pe.fusedmax_jacobian(p, shown["lambda"])
     p = pe.entmax(z, shown["alpha"])
     return p, pe.entmax_jacobian(p, shown["alpha"])
 
@@ -146,11 +146,11 @@ def test_values_agree_with_the_library(browser):
     rows = [*rng.uniform(-3, 3, size=(12, 3)).round(2).tolist(), [1, 1, 0], [0, 0, 0], [3, -3, 3]]
     sliders = {"entmax": (0, 0.5, 20, 33.5, 50, 60, 75, 100), "topk": (1, 2, 3)}
     sliders["fusedmax"] = (0, 0.25, 0.8, 2)
-    names = {"entmax": "alpha", "topk": "k", "fusedmax": "strength"}
+    names = {"entmax": "alpha", "topk": "k", "fusedmax": "lambda"}
     put = (
-        "for (const [name, value] of Object.entries(arguments[0]))"
-        " document.getElementById('play-' + name).value = value;"
-        "document.getElementById('play').dispatchEvent(new Event('input'))"
+        "for (const [name, value] of Object.entries(arguments[0])) {"
+        " const slider = document.getElementById('play-' + name); slider.value = value;"
+        " slider.dispatchEvent(new Event('input', {bubbles: true})) }"
     )
     for mapping, values in sliders.items():
         choose(browser, mapping)
@@ -158,6 +158,44 @@ def test_values_agree_with_the_library(browser):
             scores = {f"z{i}": score for i, score in enumerate(z, 1)}
             browser.run(put, scores | {names[mapping]: value})
             compare(browser)
+
+
+def test_state_of_a_link_is_opened_and_written(page):
+    link = "#view=three&z=0.5,-1.25,2&mapping=fusedmax&lambda=0.4"
+    with webdriver.Browser() as chromium:
+        chromium.open(page + link)
+        shown = compare(chromium)
+        assert (shown["z"], shown["mapping"], shown["lambda"]) == ([0.5, -1.25, 2], "fusedmax", 0.4)
+        chromium.run("document.getElementById('play-z3').focus()")
+        chromium.press("home")
+        changed = link.replace("1.25,2", "1.25,-3")
+        assert chromium.run("return document.getElementById('play-link').hash") == changed
+        chromium.wait(f"return location.hash === {changed!r}")
+        chromium.run("location.hash = 'view=three&z=1,1,1&mapping=topk&k=1'")
+        chromium.wait("return document.getElementById('play-z3').value === '1'")
+        assert compare(chromium)["mapping"] == "topk"
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["", "#what-to-try", "#view=nine", "#z=1,a,2&alpha=0&mapping=max", "#z=1,2&alpha=&x=%E0%A4%A"],
+)
+def test_broken_link_shows_the_default_page(browser, page, fragment):
+    browser.open("about:blank")
+    browser.open(page + fragment)
+    shown = compare(browser)
+    assert (shown["z"], shown["mapping"], shown["alpha"]) == ([1.2, 0.7, -1], "entmax", 1.5)
+
+
+def test_links_in_documents_name_states(browser):
+    """Every key is understood: the state of the link, written again, is the link."""
+    links = set()
+    for path in [*DOCS.rglob("*.md"), *(DOCS.parent / "notebooks").rglob("*.ipynb")]:
+        links |= set(re.findall(r"play\.md(#[^)\s]*=[^)\s]*)\)", path.read_text("utf-8")))
+    assert len(links) > 20
+    write = "PlayState.toLink(PlayState.fromLink(link))"
+    again = browser.run(f"return arguments[0].map(link => {write})", sorted(links))
+    assert again == sorted(links)
 
 
 def test_python_code_is_shown(browser):

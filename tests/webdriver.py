@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import urllib.request
 from types import TracebackType
 from typing import Any
@@ -70,6 +71,14 @@ class Browser:
         """What a function with this body returns in the page."""
         body = {"script": script, "args": list(arguments)}
         return self._call("POST", f"/session/{self.session}/execute/sync", body)
+
+    def wait(self, script: str, seconds: float = 5) -> None:
+        """Until a function with this body returns true in the page."""
+        end = time.monotonic() + seconds
+        while not self.run(script):
+            if time.monotonic() > end:
+                raise TimeoutError(f"still not true: {script}")
+            time.sleep(0.02)
 
     def _element(self, selector: str) -> dict[str, str]:
         body = {"using": "css selector", "value": selector}

@@ -119,30 +119,54 @@ function alphaAt(t) {
   return Number((t <= 50 ? 1 + t / 50 : 1 + 50 / (100 - t)).toFixed(3));
 }
 
-function read() {
-  const z = [1, 2, 3].map(i => Number(at(`z${i}`).value));
-  const mapping = place.querySelector("input[name=play-mapping]:checked").value;
-  const alpha = alphaAt(Number(at("alpha").value));
-  return { z, mapping, alpha, k: Number(at("k").value), strength: Number(at("strength").value) };
+/** Where the slider stands for α. */
+const sliderOf = alpha => (alpha <= 2 ? 50 * (alpha - 1) : 100 - 50 / (alpha - 1));
+
+let state; // of the page; the controls show it
+
+/** Put what a control says into the state. */
+function take(control) {
+  const value = Number(control.value), [, i] = control.id.match(/^play-z(\d)$/) ?? [];
+  if (control.name === "play-mapping") state.mapping = control.value;
+  else if (i) state.z.three[i - 1] = value;
+  else if (control.id === "play-alpha") state.alpha = alphaAt(value);
+  else if (control.id === "play-k") state.k = value;
+  else if (control.id === "play-lambda") state.lambda = value;
 }
 
-function compute({ z, mapping, alpha, k, strength }) {
+/** Show the state in the controls. */
+function set() {
+  state.z.three.forEach((score, i) => { at(`z${i + 1}`).value = score; });
+  at("alpha").value = sliderOf(state.alpha);
+  at("k").value = state.k;
+  at("lambda").value = state.lambda;
+  place.querySelector(`input[name=play-mapping][value=${state.mapping}]`).checked = true;
+}
+
+/** The link to the state: at once below the pictures, and in the address once the reader pauses. */
+function link() {
+  at("link").href = PlayState.toLink(state);
+  clearTimeout(link.timer); // browsers allow a page few changes of its address per second
+  link.timer = setTimeout(() => history.replaceState(null, "", at("link").href), 300);
+}
+
+function compute({ z, mapping, alpha, k, lambda }) {
   if (mapping === "topk") {
     const found = topk(z, k);
     return { ...found, jacobian: entmaxJacobian(found.p, 1) };
   }
   if (mapping === "fusedmax") {
-    const found = fusedmax(z, strength);
-    return { ...found, jacobian: fusedmaxJacobian(found.p, found.u, strength) };
+    const found = fusedmax(z, lambda);
+    return { ...found, jacobian: fusedmaxJacobian(found.p, found.u, lambda) };
   }
   const found = entmax(z, alpha);
   return { ...found, jacobian: entmaxJacobian(found.p, alpha) };
 }
 
-function inPython({ z, mapping, alpha, k, strength }) {
+function inPython({ z, mapping, alpha, k, lambda }) {
   const scores = `[${z.join(", ")}]`;
   if (mapping === "topk") return `pe.topk_softmax(${scores}, ${k})`;
-  if (mapping === "fusedmax") return `pe.fusedmax(${scores}, ${strength})`;
+  if (mapping === "fusedmax") return `pe.fusedmax(${scores}, ${lambda})`;
   return `pe.entmax(${scores}, ${alpha === Infinity ? "float('inf')" : alpha})`;
 }
 
@@ -150,7 +174,7 @@ function inPython({ z, mapping, alpha, k, strength }) {
 function path(state) {
   const steps = Array.from({ length: 101 }, (_, t) => t);
   if (state.mapping === "topk") return [];
-  const key = state.mapping === "fusedmax" ? "strength" : "alpha";
+  const key = state.mapping === "fusedmax" ? "lambda" : "alpha";
   const value = t => (key === "alpha" ? alphaAt(t) : t / 50);
   return steps.map(t => xy(compute({ ...state, [key]: value(t) }).p));
 }
@@ -199,12 +223,16 @@ function fillJacobian(found) {
 }
 
 function update() {
-  const state = read(), found = compute(state), size = found.p.filter(share => share > 0).length;
+  drawThree({ ...state, z: state.z.three });
+}
+
+function drawThree(state) {
+  const found = compute(state), size = found.p.filter(share => share > 0).length;
   [1, 2, 3].forEach(i => { at(`z${i}-value`).textContent = show(state.z[i - 1]); });
   at("alpha-value").textContent = state.alpha === Infinity ? "∞" : String(state.alpha);
   at("k-value").textContent = state.k;
-  at("strength-value").textContent = state.strength.toFixed(2);
-  for (const [mapping, id] of [["entmax", "alpha"], ["topk", "k"], ["fusedmax", "strength"]]) {
+  at("lambda-value").textContent = state.lambda.toFixed(2);
+  for (const [mapping, id] of [["entmax", "alpha"], ["topk", "k"], ["fusedmax", "lambda"]]) {
     at(`${id}-row`).hidden = state.mapping !== mapping;
   }
   drawSimplex(state, found);
@@ -221,6 +249,17 @@ function update() {
 
 if (place) {
   place.hidden = false;
-  place.addEventListener("input", update);
+  state = PlayState.fromLink(location.hash);
+  set();
   update();
+  at("link").href = PlayState.toLink(state);
+  place.addEventListener("input", event => { take(event.target); update(); link(); });
+  addEventListener("hashchange", () => { // a link to a state on this page
+    if (!PlayState.isLink(location.hash)) return;
+    state = PlayState.fromLink(location.hash);
+    set();
+    update();
+    at("link").href = PlayState.toLink(state);
+    place.scrollIntoView();
+  });
 }

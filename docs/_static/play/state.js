@@ -1,0 +1,75 @@
+// A state of the page as a link: #view=three&z=1.2,0.7,-1&mapping=entmax&alpha=1.5 (docs/play.md has the format).
+"use strict";
+
+const PlayState = (() => {
+  const VIEWS = ["three", "four", "race", "attention"];
+  const MAPPINGS = ["entmax", "topk", "fusedmax"];
+  const DEFAULTS = {
+    view: "three",
+    z: { three: [1.2, 0.7, -1], four: [1.2, 0.7, 0.2, -1], race: [1.2, 0.9, 0.3, -0.4, -1] },
+    mapping: "entmax", alpha: 1.5, k: 2, lambda: 0.3,
+    turn: [25, 15], step: 0, query: [1.5, 0.4], scale: 1, sink: null,
+  };
+  const PARAMETER = { entmax: "alpha", topk: "k", fusedmax: "lambda" };
+
+  /** A number between two bounds, both included; undefined for anything else. */
+  function number(text, low, high) {
+    const value = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : NaN;
+    return value >= low && value <= high ? value : undefined;
+  }
+
+  function numbers(text, counts, low, high) {
+    const values = text.split(",").map(part => number(part, low, high));
+    return counts.includes(values.length) && !values.includes(undefined) ? values : undefined;
+  }
+
+  const whole = value => (Number.isInteger(value) ? value : undefined);
+
+  /** How each key is read; undefined where its text means nothing. */
+  const READ = {
+    mapping: text => (MAPPINGS.includes(text) ? text : undefined),
+    alpha: text => (text === "inf" ? Infinity : number(text, 1, 1000)),
+    k: text => whole(number(text, 1, 8)),
+    lambda: text => number(text, 0, 2),
+    turn: text => numbers(text, [2], -180, 180),
+    step: text => whole(number(text, 0, 20)),
+    query: text => numbers(text, [2], -2, 2),
+    scale: text => number(text, 0, 4),
+    sink: text => number(text, -3, 3),
+  };
+  const COUNTS = { three: [3], four: [4], race: [2, 3, 4, 5, 6, 7, 8] };
+
+  /** The keys that a state has in its link. */
+  function keys({ view, mapping, sink }) {
+    if (view === "race") return ["z", "alpha", "step"];
+    const shared = ["mapping", PARAMETER[mapping]];
+    if (view === "three") return ["z", ...shared];
+    if (view === "four") return ["z", ...shared, "turn"];
+    return ["query", ...shared, "scale", ...(sink === null || mapping === "fusedmax" ? [] : ["sink"])];
+  }
+
+  /** The state of a link. A key that is missing, unknown or broken has the value of DEFAULTS. */
+  function fromLink(fragment) {
+    const state = structuredClone(DEFAULTS), given = new URLSearchParams(fragment.replace(/^#/, ""));
+    if (VIEWS.includes(given.get("view"))) state.view = given.get("view");
+    for (const [key, read] of Object.entries(READ)) state[key] = read(given.get(key) ?? "") ?? state[key];
+    const counts = COUNTS[state.view] ?? [];
+    if (counts.length) state.z[state.view] = numbers(given.get("z") ?? "", counts, -3, 3) ?? state.z[state.view];
+    if (state.view === "race" && !(state.alpha >= 1.05 && state.alpha <= 6)) state.alpha = DEFAULTS.alpha;
+    if (state.k > counts[0]) state.k = DEFAULTS.k;
+    return state;
+  }
+
+  const written = value => (value === Infinity ? "inf" : String(value));
+
+  function toLink(state) {
+    const value = key => (key === "z" ? state.z[state.view] : state[key]);
+    const parts = keys(state).map(key => `${key}=${[value(key)].flat().map(written)}`);
+    return `#${[`view=${state.view}`, ...parts].join("&")}`;
+  }
+
+  /** Whether a fragment is a link to a state, and not to a heading. */
+  const isLink = fragment => fragment.includes("=");
+
+  return { VIEWS, MAPPINGS, DEFAULTS, PARAMETER, COUNTS, fromLink, toLink, isLink };
+})();
