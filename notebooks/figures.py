@@ -52,6 +52,7 @@ __all__ = [
     "books_and_losses",
     "budget_levels",
     "butterfly_graph",
+    "chain_slopes",
     "columns_of",
     "complete_by_width",
     "densities_of_heads",
@@ -665,14 +666,63 @@ def taut_string(z: Any, u: Any, strength: float, bends: Any) -> Any:
     return figure
 
 
+def chain_slopes(x: Any, slopes: Any, strength: float, reach: Any, u: Any) -> Any:
+    """The polylines f₁, f₂, … of Johnson's method, with the l and h of ``reach`` and the last u."""
+    figure, axes = plt.subplots(1, len(slopes), figsize=(9, 3.3), sharey=True)
+    for j, (ax, f) in enumerate(zip(axes, slopes, strict=True)):
+        ax.axhspan(-strength, strength, color=PALE, lw=0)
+        last = j == len(slopes) - 1
+        dots, level = ([u[-1]], [0.0]) if last else (reach[j], [-strength, strength])
+        names = [f"$u_{j + 1}$"] if last else [f"$l_{j + 1}$", f"$h_{j + 1}$"]
+        inside = np.ones_like(x, bool) if last else (x >= dots[0]) & (x <= dots[1])
+        ax.plot(x, f, ls=(0, (2, 2)), lw=1.2, color=GREY)
+        ax.plot(x, np.where(inside, f, np.nan), color=BLUE)
+        ax.plot(dots, level, "o", color=VERMILION, ms=6, zorder=5)
+        for name, at, height in zip(names, dots, level, strict=True):
+            place = {"xytext": (7, -14), "textcoords": "offset points", "fontsize": 9}
+            ax.annotate(f"{name} = {at:.2f}", (at, height), **place)
+        ax.axhline(0, color=INK, lw=0.8)
+        ax.set(title=f"$f_{j + 1}$", xlabel="$x$", ylim=(-0.75, 0.75), xlim=(x[0], x[-1]))
+    axes[0].set_ylabel("slope; the band is ±λ")
+    return figure
+
+
+def _groups(p: Any) -> list[tuple[int, ...]]:
+    """The entries above zero by their value, equal ones together."""
+    found: dict[float, list[int]] = {}
+    for i in np.flatnonzero(p > 0):
+        found.setdefault(round(float(p[i]), 9), []).append(int(i))
+    return [tuple(members) for members in found.values()]
+
+
 def strength_paths(words: Any, strengths: Any, paths: Any) -> Any:
-    """Probabilities of words against λ, a panel per mapping: name → array (λ, word)."""
-    figure, axes = plt.subplots(2, 1, figsize=(6.4, 6.4))
+    """Probabilities of words against λ, a panel per mapping: name → array (λ, word).
+
+    Words with one weight are a thick line that bears their names.
+    """
+    figure, axes = plt.subplots(2, 1, figsize=(7.4, 7))
+    colours = [BLUE, VERMILION, GREEN, ORANGE, PURPLE, GREY]
     for ax, (name, path) in zip(axes, paths.items(), strict=True):
-        for i, colour in enumerate([BLUE, VERMILION, GREEN, ORANGE, PURPLE, INK]):
-            ax.plot(strengths[name], path[:, i], color=colour, ls=DASHES[i], label=words[i])
-        ax.set(title=name, xlabel="strength λ", ylabel="$p$", ylim=(-0.02, 0.6))
-    axes[0].legend(ncols=3, fontsize=9)
+        steps = strengths[name]
+        where: dict[tuple[int, ...], list[int]] = {}
+        for k, p in enumerate(path):
+            for members in _groups(p):
+                where.setdefault(members, []).append(k)
+        for members, at in where.items():
+            if len(at) < 6:  # curves that cross
+                continue
+            one = len(members) == 1
+            line = path[at[0] : min(at[-1] + 2, len(path)), members[0]]
+            span = steps[at[0] : at[0] + len(line)]
+            ax.plot(span, line, lw=2 if one else 4.5, color=colours[members[0]] if one else INK)
+            middle = len(line) // 2
+            label = "all" if len(members) == len(words) else " = ".join(words[i] for i in members)
+            rises = line[-1] > line[0] + 1e-9
+            place = {"xytext": (7, -13) if rises else (5, 6), "textcoords": "offset points"}
+            ax.annotate(label, (span[middle], line[middle]), fontsize=10, **place)
+        left_out = [word for word, p in zip(words, path[1], strict=True) if p == 0]
+        ax.annotate(", ".join(left_out) + ": 0", (steps[4], 0.008), fontsize=9, color=GREY)
+        ax.set(title=name, xlabel="strength λ", ylabel="$p$", ylim=(-0.02, 0.62))
     return figure
 
 
