@@ -72,7 +72,9 @@ __all__ = [
     "heard_scores",
     "hold_blas",
     "jacobian_tables",
+    "draw_water",
     "landing_places",
+    "levels_of_search",
     "losses_of_two",
     "mass_of_others",
     "measured_jacobians",
@@ -115,6 +117,7 @@ __all__ = [
     "training_of_scores",
     "two_heads",
     "used_with",
+    "water_levels",
     "weights_of_listing",
 ]
 
@@ -141,6 +144,8 @@ CURVES: dict[float, dict[str, Any]] = {
     2.0: {"color": VERMILION, "ls": (0, (4, 1.5)), "label": "α = 2"},
     4.0: {"color": ORANGE, "ls": (0, (7, 1, 1, 1, 1, 1)), "label": "α = 4"},
 }
+
+WATER = "#D6EAF8"  # of the water-level pictures
 
 # Of a support of 1, 2 and 3 entries: from dark to light, so that grey tones tell them apart too.
 SUPPORT_COLOURS = {1: BLUE, 2: ORANGE, 3: "#F7E9B0"}
@@ -239,6 +244,68 @@ def draw_matrix(ax: Any, matrix: Any, names: Any, largest: float, rows: Any = No
 
 
 # --- 1. From argmax to entmax ---------------------------------------------------------------------
+
+
+def draw_water(ax: Any, scores: Any, level: float, low: float, cap: float = np.inf) -> None:
+    """Scores as bars from `low`, and water up to a level: what stands out of it is dark.
+
+    A level of −∞ is no water at all. What stands out by more than `cap` is hatched.
+    """
+    scores = np.asarray(scores, float)
+    places, surface = np.arange(1, len(scores) + 1), max(level, low)
+    shown = np.minimum(scores, surface + cap)
+    ax.axhspan(low, surface, color=WATER, lw=0, zorder=0)
+    ax.bar(places, np.minimum(scores, surface) - low, 0.7, low, color=EDGE, zorder=2)
+    ax.bar(places, np.maximum(shown - surface, 0), 0.7, surface, color=BLUE, zorder=2)
+    if (scores > shown).any():
+        rest = {"color": "none", "ec": GREY, "hatch": "////", "lw": 0.8}
+        ax.bar(places, scores - shown, 0.7, shown, zorder=2, **rest)
+    if level > low:
+        ax.axhline(level, color=INK, lw=1.2, zorder=3)
+    ax.set(xlim=(0.4, len(scores) + 0.6), ylim=(low, None))
+    ax.set_xticks(places, [_minus(score) for score in scores], fontsize=9)
+    ax.grid(visible=False)
+
+
+def _minus(number: float, digits: str = "g") -> str:
+    return f"{number:{digits}}".replace("-", "−")
+
+
+def water_levels(scores: Any, results: Any) -> Any:
+    """The scores over the water of each α, and p below: α → (level, p), the level in units of z.
+
+    What stands out by h gets p = [(α − 1) h]^{1/(α − 1)}. Softmax's level is −∞, argmax's the
+    largest score.
+    """
+    formulas = {
+        1.0: "softmax, $α = 1$\n$p = e^z / Z$",
+        1.25: "$α = 1.25$\n$p = (h/4)^4$",
+        1.5: "1.5-entmax\n$p = (h/2)^2$",
+        2.0: "sparsemax, $α = 2$\n$p = h$",
+        4.0: "$α = 4$\n$p = (3h)^{1/3}$",
+        np.inf: "argmax, $α = ∞$\nthe highest takes all",
+    }
+    size = (2.15 * len(results), 4.6)
+    figure, axes = plt.subplots(2, len(results), figsize=size, sharey="row", squeeze=False)
+    levels = [level for level, _ in results.values() if level > -np.inf]
+    low, high = min([*scores, *levels]), max(scores)
+    low, high = low - 0.2 * (high - low), high + 0.1 * (high - low)
+    places = np.arange(1, len(scores) + 1)
+    for (alpha, (level, p)), water, below in zip(results.items(), *axes, strict=True):
+        draw_water(water, scores, level, low)
+        water.set_title(formulas[alpha], fontsize=10)
+        water.set_xlabel(f"level τ = {_minus(level, '.2f')}" if level > -np.inf else "no level")
+        below.bar(places, p, 0.7, color=BLUE)
+        for place, share in zip(places, p, strict=True):
+            text, colour = (f"{share:.2f}", INK) if share else ("0", GREY)
+            style = {"ha": "center", "va": "bottom", "fontsize": 8, "color": colour}
+            below.text(place, share + 0.02, text, **style)
+        below.set(xlim=(0.4, len(scores) + 0.6), ylim=(0, 1.15))
+        below.set_xticks(places, [f"$p_{i}$" for i in places])
+        below.grid(visible=False)
+    axes[0, 0].set(ylabel="score $z$", ylim=(low, high))
+    axes[1, 0].set_ylabel("probability $p$")
+    return figure
 
 
 def probability_bars(scores: Any, probabilities: Any) -> Any:
@@ -369,6 +436,31 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "Halley": {"color": GREEN, "ls": "--", "marker": "^"},
     "sort": {"color": VERMILION, "ls": "--", "marker": "^"},
 }
+
+
+def levels_of_search(x: Any, searches: Any, power: float = 1.0) -> Any:
+    """The water while a solver looks for its level: name → levels, a row each, a panel a pass.
+
+    Above a panel stands F, the sum over what stands out of the water, each part to a power.
+    """
+    columns = max(len(levels) for levels in searches.values())
+    size = (2 * columns, 2.4 * len(searches))
+    figure, axes = plt.subplots(len(searches), columns, figsize=size, sharey=True, squeeze=False)
+    everything = [*x, *(level for levels in searches.values() for level in levels)]
+    low, high = min(everything), max(everything)
+    low, high = low - 0.2 * (high - low), high + 0.1 * (high - low)
+    for (name, levels), row in zip(searches.items(), axes, strict=True):
+        for number, (ax, level) in enumerate(zip(row, levels, strict=False), 1):
+            draw_water(ax, x, level, low)
+            total = np.sum(np.maximum(x - level, 0) ** power)
+            then = "" if abs(total - 1) < 0.005 else ": raise it" if total > 1 else ": lower it"
+            ax.set_title(f"$F$ = {total:.2f}{then}", fontsize=10)
+            ax.set_xlabel(f"{number}. τ = {_minus(level, '.2f')}", fontsize=10)
+        row[0].set_ylabel(f"{name}\n$x$")
+        for ax in row[len(levels) :]:
+            ax.set_visible(False)
+    axes[0, 0].set_ylim(low, high)
+    return figure
 
 
 def sums_of_threshold(sums: Any, roots: Any) -> Any:
