@@ -100,6 +100,7 @@ __all__ = [
     "show_source",
     "simplex_grid",
     "simplex_xy",
+    "slack_of_a_choice",
     "starts_of_alpha",
     "steep_at_threshold",
     "strength_paths",
@@ -512,6 +513,31 @@ def steep_at_threshold(steps: Any, rounded: Any, ours: Any, sizes: Any, gains: A
 
 
 # --- 4. Jacobians ---------------------------------------------------------------------------------
+
+
+def slack_of_a_choice(scores: Any, level: float, raised: Any, probabilities: Any) -> Any:
+    """Scores that stand above a level, the slack of the last, and what raising it does."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8))
+    colours, places = [BLUE, VERMILION, GREEN, ORANGE, INK], np.arange(1, len(scores) + 1)
+    above = np.maximum(scores - level, 0)
+    left.bar(places, above, bottom=level, color=colours, width=0.6, alpha=0.85)
+    left.hlines(scores, places - 0.3, places + 0.3, color=colours, lw=2.5)
+    left.axhline(level, color=INK, ls="--", lw=1.2)
+    left.text(0.45, level - 0.05, "level λ", va="top", color=INK)
+    last = places[-1], scores[-1]
+    left.annotate("", (last[0], level), last, arrowprops={"arrowstyle": "<->", "color": INK})
+    left.text(last[0] - 0.12, (level + last[1]) / 2, "slack $μ_5$", ha="right", va="center")
+    left.set(ylabel="score", xlim=(0.4, len(scores) + 0.6), ylim=(-1.45, 1.05))
+    left.set_xticks(places, [f"$z_{i}$" for i in places])
+    for i, (colour, dashes) in enumerate(zip(colours, DASHES, strict=False)):
+        values = probabilities[:, i]
+        right.plot(raised, values, color=colour, ls=dashes)
+        at = (raised[-1] - 0.42, values[-1]) if i == 4 else (raised[0], values[0] + 0.012)
+        right.text(*at, f"$p_{i + 1}$", color=colour, va="bottom")
+    right.axvline(level, color=INK, ls="--", lw=1.2)
+    right.text(level - 0.06, 0.72, "$z_5$ has slack", ha="right", va="center", color=INK)
+    right.set(xlabel="fifth score, the others fixed", ylabel="probabilities", ylim=(-0.01, 0.82))
+    return figure
 
 
 def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
