@@ -29,13 +29,16 @@ from typing import Any
 
 import pyentmax
 
-__all__ = ["exercise"]
+__all__ = ["exercise", "guard"]
 
 PACKAGE = str(Path(str(pyentmax.__file__)).parent) + os.sep
 
 
-def _guarded(function: Any, what: str, names: frozenset[str]) -> Callable[..., Any]:
-    """The function, made to fail when it calls pyentmax, or a function with one of the names."""
+def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Callable[..., Any]:
+    """The function, made to fail when it calls pyentmax, or a function with one of the names.
+
+    ``what`` is what it is called in the message. Setting ``_active`` to False ends the watch.
+    """
     function = getattr(function, "_unguarded", function)  # the cell may be run again
     running = 0
 
@@ -116,7 +119,7 @@ def exercise(number: int, *, own: Any = None, without: tuple[str, ...] = ()) -> 
     """
     functions = own if isinstance(own, tuple) else (own,) if own is not None else ()
     names = frozenset(without)
-    guarded = tuple(_guarded(f, f"exercise {number}", names) for f in functions)
+    guarded = tuple(guard(f, f"exercise {number}", names) for f in functions)
     try:
         yield guarded if isinstance(own, tuple) else guarded[0] if guarded else None
     except NotImplementedError:

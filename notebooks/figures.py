@@ -86,6 +86,7 @@ __all__ = [
     "position_products",
     "price_of_zeros",
     "probability_bars",
+    "puzzle_panels",
     "ranked_characters",
     "reach_of_gradients",
     "recovered_alphas",
@@ -119,6 +120,7 @@ __all__ = [
     "two_heads",
     "used_with",
     "water_levels",
+    "ways_to_be_sparse",
     "weights_of_listing",
 ]
 
@@ -1395,6 +1397,106 @@ def shares_of_products(lengths: Any, shares: Any) -> Any:
     ax.minorticks_off()
     ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
     ax.legend()
+    return figure
+
+
+# --- 15. Puzzles ----------------------------------------------------------------------------------
+
+
+def draw_values(ax: Any, values: Any, colours: Any, zeros_only: bool = False) -> None:
+    """A number or two in print, a few as bars, many as a curve, labels and rows as a table."""
+
+    def write(x: float, y: float, text: Any, digits: int = 2, **style: Any) -> None:
+        text = text if isinstance(text, str) else f"{text:.{digits}g}".replace("-", "−")
+        ax.text(x, y, text, **{"ha": "center", "va": "center", "fontsize": 9, "color": INK} | style)
+
+    ax.set_axis_off()
+    kind = "i" if isinstance(values, tuple) else np.asarray(values).dtype.kind
+    if isinstance(values, tuple) or np.ndim(values) == 0:
+        for i, value in enumerate(np.atleast_1d(values)):
+            place = (i + 0.5) / np.size(values)
+            write(place, 0.5, float(value), 4, fontsize=17, color=colours[0])
+    elif np.ndim(values) == 2 or kind in "bi":
+        table = values if np.ndim(values) == 2 else values[None] if kind == "b" else values[:, None]
+        ax.set(xlim=(-0.6, table.shape[1] - 0.4), ylim=(len(table) - 0.4, -0.6))
+        for (i, j), entry in np.ndenumerate(table):
+            write(j, i, "–✓"[int(entry)] if kind == "b" else entry, fontsize=11)
+    elif len(values) > 8:
+        ax.plot(values, color=colours[0], marker="o", ms=3)
+        write(-0.5, values[0], values[0], ha="right")
+        write(len(values) - 0.5, values[-1], values[-1], ha="left")
+        ax.set_xlim(-2, len(values) + 1)
+    else:
+        ax.bar(range(len(values)), values, color=colours, width=0.75)
+        ax.axhline(0, color=GREY, lw=0.8)
+        span = np.ptp([0, *values]) or 1
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+        for i, entry in enumerate(values):
+            side = "top" if entry < 0 else "bottom"
+            gap = -0.05 * span if entry < 0 else 0.05 * span
+            if entry == 0 or not zeros_only:
+                write(i, entry + gap, entry, va=side, bbox=white, zorder=5)
+        ax.set(
+            xlim=(-0.6, len(values) - 0.4),
+            ylim=(min(0, *values) - 0.2 * span, max(0, *values) + 0.25 * span),
+        )
+
+
+def puzzle_panels(
+    given: Any, output: str, wanted: Any, yours: Any = None, level: float | None = None
+) -> Any:
+    """What is given (names and values), an arrow, what is wanted, and an attempt that is not it.
+
+    A ``level`` is drawn into the first bars, and what stands out above it is in the colour of p.
+    """
+    panels = [(name, value, GREY) for name, value in given] + [(output, wanted, BLUE)]
+    if yours is not None:
+        panels.append(("yours", yours, BLUE))
+    widths = [
+        1.5
+        if isinstance(value, tuple)
+        else 0.9
+        if np.ndim(value) == 0 or np.asarray(value).dtype.kind == "i"
+        else 2.2
+        for _, value, _ in panels
+    ]
+    widths.insert(len(given), 0.5)
+    space = {"width_ratios": widths, "left": 0, "right": 1, "bottom": 0, "top": 0.85, "wspace": 0.1}
+    figure, axes = plt.subplots(
+        1, len(widths), figsize=(sum(widths), 1.45), gridspec_kw=space, layout="none"
+    )  # a layout that is worked out would double the time of forty of these
+    arrow, *axes = [axes[len(given)], *axes[: len(given)], *axes[len(given) + 1 :]]
+    arrow.set_axis_off()
+    arrow.text(0.5, 0.5, "→", ha="center", va="center", fontsize=20, color=INK)
+    for ax, (name, value, colour) in zip(axes, panels, strict=True):
+        colours = [colour] * max(1, np.size(value))
+        if name == "yours":
+            right = np.isclose(value, wanted, rtol=0, atol=1e-9).ravel()
+            colours = [BLUE if good else VERMILION for good in right]
+            if np.size(value) > 8 or isinstance(value, tuple):
+                colours = [VERMILION]
+        draw_values(ax, value, colours)
+        ax.set_title(name, fontsize=11)
+    if level is not None:
+        scores = given[0][1]
+        above = np.maximum(scores - level, 0)
+        axes[0].bar(range(len(scores)), above, bottom=level, color=BLUE, width=0.75)
+        axes[0].axhline(level, color=INK, ls=(0, (4, 1.5)), lw=1.2)
+        axes[0].text(len(scores) - 0.5, level, "τ", ha="right", va="bottom", color=INK)
+    return figure
+
+
+def ways_to_be_sparse(scores: Any, ways: Any) -> Any:
+    """The scores, and a panel of bars for what each of ``ways`` (a name → p) makes of them."""
+    figure, axes = plt.subplots(2, (len(ways) + 2) // 2, figsize=(9, 3.4))
+    for ax in axes.flat:
+        ax.set_axis_off()
+    panels = [("scores", scores, GREY), *((name, p, BLUE) for name, p in ways.items())]
+    for ax, (name, values, colour) in zip(axes.flat, panels, strict=False):
+        draw_values(ax, values, [colour] * len(values), zeros_only=name != "scores")
+        ax.set_title(name, fontsize=10)
+        if name != "scores":
+            ax.set_ylim(-0.1, 1.05)
     return figure
 
 

@@ -2,10 +2,10 @@
 
 Each runs in a fresh kernel, and the first error ends the run. Its exercises are run twice: with the
 stubs, which the checks must not accept, and, in cells that are not kept, with the code of
-``solutions/``, which they must. Outputs are written back into the file, together with a hash of the
-code they come from, which a test compares with the code in the file. Under ``PYENTMAX_FAST=1`` the
-notebooks take their small setting and nothing is written: the outputs kept in the repository are
-always those of the full setting.
+``solutions/``, which they must. Puzzles check themselves, stubs and solutions alike. Outputs are
+written back into the file, together with a hash of the code they come from, which a test compares
+with the code in the file. Under ``PYENTMAX_FAST=1`` the notebooks take their small setting and
+nothing is written: the outputs kept in the repository are always those of the full setting.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _execute(path: Path) -> Any:
 
     notebook = nbformat.read(path, as_version=4)
     own, checks = len(notebook.cells), tagged(notebook.cells, "check")
-    if checks:
+    puzzles = tagged(notebook.cells, "puzzle")
+    if checks or puzzles:
         code = [*solution_blocks(path), *(cell.source for cell in checks)]
         notebook.cells += [new_code_cell(source) for source in code]
     # Kernels that start at the same moment can choose the same port of the machine; a file in a
@@ -116,6 +117,15 @@ def _execute(path: Path) -> Any:
             raise AssertionError(f"a check accepts the stub:\n{check.source}")
         if "to do" in printed(again) or "right" not in printed(again):
             raise AssertionError(f"the solution is not the stub's:\n{check.source}")
+    for stub in puzzles:
+        if "to do" not in printed(stub):
+            raise AssertionError(f"a puzzle accepts the stub:\n{stub.source}")
+    tried = [c for c in notebook.cells[own:] if c.source.startswith("@puzzle(")]
+    for solution in tried:
+        if ": right (" not in printed(solution):
+            raise AssertionError(f"not solved:\n{solution.source}\n{printed(solution)}")
+    if len(tried) != len(puzzles):
+        raise AssertionError(f"{len(tried)} solutions of {len(puzzles)} puzzles")
     del notebook.cells[own:]
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -64,6 +64,8 @@ def exercises(notebook: Any) -> list[str]:
     """What is wrong with the exercises in code: two stubs at least, each with a check behind it."""
     found = []
     tags = [cell["metadata"].get("tags", []) for cell in notebook["cells"]]
+    if any("puzzle" in tag for tag in tags):
+        return puzzles(notebook)
     stubs = [i for i, tag in enumerate(tags) if "exercise" in tag]
     for i in stubs:
         if "raise NotImplementedError" not in "".join(notebook["cells"][i]["source"]):
@@ -76,6 +78,30 @@ def exercises(notebook: Any) -> list[str]:
     if len(stubs) < 2:
         found.append(f"{len(stubs)} exercises in code, expected 2")
     return found
+
+
+def puzzles(notebook: Any) -> list[str]:
+    """What is wrong with puzzles: each a stub with a picture and a heading with its level."""
+    found = []
+    stubs = [c for c in notebook["cells"] if "puzzle" in c["metadata"].get("tags", [])]
+    for number, cell in enumerate(stubs, 1):
+        source = "".join(cell["source"])
+        if not re.match(rf"@puzzle\({number}\)\ndef \w+\(.*\):\n    raise NotImpl", source):
+            found.append(f"cell {cell['id']} is not the stub of puzzle {number}")
+        if not any("text/html" in o.get("data", {}) for o in cell["outputs"]):
+            found.append(f"puzzle {number} has no picture")
+        if f"Puzzle {number}: to do" not in "".join(
+            "".join(o.get("text", "")) for o in cell["outputs"]
+        ):
+            found.append(f"puzzle {number} did not see a stub")
+    text = "\n\n".join(
+        "".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown"
+    )
+    headings = re.findall("^### (\\d+) (★{1,3}) ", text, re.MULTILINE)
+    if [int(number) for number, _ in headings] != list(range(1, len(stubs) + 1)):
+        found.append(f"puzzles with a level: {[number for number, _ in headings]}")
+    rising = [level for _, level in headings]
+    return found + ["levels that fall"] * (rising != sorted(rising))
 
 
 def levels(notebook: Any) -> list[str]:
@@ -134,8 +160,9 @@ def faults(notebook: Any) -> list[str]:
         if DRAWS.search("".join(cell["source"])):
             found.append(f"cell {cell['id']} draws; drawing lives in notebooks/figures.py")
     text = "".join("".join(cell["source"]) for cell in notebook["cells"])
-    for needed in ("you will be able to", "## Exercises", "(solutions/", "PYENTMAX_FAST"):
-        if needed not in text:
+    are_puzzles = "from puzzles import" in text
+    for needed in ("you will be able to", "(solutions/", "## Exercises", "PYENTMAX_FAST"):
+        if needed not in text and not (are_puzzles and needed in ("## Exercises", "PYENTMAX_FAST")):
             found.append(f"it lacks {needed!r}")
     found += exercises(notebook) + levels(notebook)
     return found + load("claims").faults(notebook)
@@ -265,6 +292,85 @@ def test_exercise_accepts_own_functions(capsys):
     with exercise(6, own=stub) as mine:
         mine(z)
     assert "Exercise 6: to do" in capsys.readouterr().out
+
+
+@pytest.fixture
+def puzzle_checks(monkeypatch):
+    pytest.importorskip("IPython", reason=NEEDS)
+    pytest.importorskip("matplotlib", reason=NEEDS)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return load("puzzles")
+
+
+def test_puzzle_solutions_are_right(puzzle_checks):
+    blocks = load("run").solution_blocks(FOLDER / "15_puzzles.ipynb")
+    said: dict[int, str] = {}
+
+    def keep(number: int) -> Any:
+        def check(function: Any) -> Any:
+            said[number] = puzzle_checks.verdict(number, function)
+            return function
+
+        return check
+
+    namespace = {"np": np, "puzzle": keep}
+    for block in blocks:
+        exec(block, namespace)
+    assert said == dict.fromkeys(puzzle_checks.PUZZLES, "right")
+    assert len(said) == 20
+
+
+def one_row(z: Any) -> Any:
+    tau = (np.sort(z)[..., ::-1].cumsum(-1) - 1) / np.arange(1, z.shape[-1] + 1)
+    return np.maximum(z - tau.max(), 0)
+
+
+def unfilled(z: Any) -> Any:
+    raise NotImplementedError
+
+
+def overwriting(z: Any) -> Any:
+    p = project(z)
+    z[...] = 0
+    return p
+
+
+@pytest.mark.parametrize(
+    ("number", "attempt", "said"),
+    [
+        (10, unfilled, "to do"),
+        (10, lambda z: None, "it returns nothing"),
+        (10, lambda z: "p", "it returns str, not numbers"),
+        (10, lambda z: z[:2], "the shape is (2,), should be (4,)"),
+        (10, lambda z: z / 0, "entry 0 is inf, should be 0.65"),
+        (10, lambda z: project(z) * 0.83, "it sums to 0.83, should be 1"),
+        (10, lambda z: project(z) + [0, 0, 1e-9, 0], "entry 2 should be exactly 0, is 1e-09"),
+        (10, lambda z: project(z)[[1, 0, 2, 3]], "entry 0 is 0.35, should be 0.65"),
+        (10, lambda z: z.missing, "AttributeError: 'numpy.ndarray' object has no"),
+        (10, one_row, "right for one row, not for a batch: row 0 sums to "),
+        (10, overwriting, "it changes its input"),
+        (10, lambda z: pyentmax.sparsemax(z), "write it yourself: puzzle 10 is done without"),
+        (1, lambda z: np.eye(z.shape[-1])[z.argmax(-1)], "right for three axes, not for ties: "),
+        (9, lambda z: np.int64(2), "right for one row, not for a batch: the shape is ()"),
+        (14, lambda z, alpha, low, high: low, "it should return 2 results"),
+        (14, lambda z, alpha, low, high: (low, high), "result 1: it is 0.6, should be 0.1"),
+        (17, lambda p, alpha: p, "entry 0 is "),
+    ],
+)
+def test_puzzle_says_what_is_wrong(puzzle_checks, number, attempt, said):
+    assert puzzle_checks.verdict(number, attempt).startswith(said)
+
+
+def test_puzzle_draws_attempts_and_counts(puzzle_checks, monkeypatch, capsys):
+    drawn: list[str] = []
+    monkeypatch.setattr(puzzle_checks, "show", lambda figure, alt, caption: drawn.append(alt))
+    puzzle_checks.puzzle(10)(unfilled)
+    assert "Puzzle 10: to do." in capsys.readouterr().out
+    puzzle_checks.puzzle(10)(lambda z: project(z) / 2)
+    assert "Puzzle 10: it sums to 0.5, should be 1" in capsys.readouterr().out
+    puzzle_checks.puzzle(3)(lambda p: 1 / (p**2).sum(-1))
+    assert capsys.readouterr().out == "Puzzle 3: right (1 of 20).\n"
+    assert "wanted: p = [0.65, 0.35, 0.  , 0.  ]" in drawn[0]
 
 
 def test_every_claim_is_asserted():
