@@ -80,12 +80,12 @@ __all__ = [
     "measured_jacobians",
     "numbers",
     "of_k",
+    "one_step",
     "passes_by_digits",
     "passes_until_sure",
     "paths_in_alpha",
     "position_products",
     "price_of_zeros",
-    "probability_bars",
     "puzzle_panels",
     "ranked_characters",
     "reach_of_gradients",
@@ -97,7 +97,6 @@ __all__ = [
     "sets_of_species",
     "shares_of_products",
     "show",
-    "show_live",
     "show_source",
     "simplex_grid",
     "simplex_xy",
@@ -184,12 +183,6 @@ def show(figure: Any, alt: str, caption: str) -> None:
             f'<p style="font-size: 90%; max-width: 46em">{escape(caption)}</p>'
         )
     )
-
-
-def show_live(figure: Any) -> None:
-    """Display a figure alone: what a slider draws anew belongs to the caption of its first."""
-    display(figure)
-    plt.close(figure)
 
 
 def show_source(*functions: Any) -> None:
@@ -308,33 +301,6 @@ def water_levels(scores: Any, results: Any) -> Any:
         below.grid(visible=False)
     axes[0, 0].set(ylabel="score $z$", ylim=(low, high))
     axes[1, 0].set_ylabel("probability $p$")
-    return figure
-
-
-def probability_bars(scores: Any, probabilities: Any) -> Any:
-    """A panel per α of ``probabilities`` (α → p), with a bar per score; 0 where p is exactly 0."""
-    one = len(probabilities) == 1
-    figure, axes = plt.subplots(
-        *((1, 1) if one else (2, 3)),
-        figsize=(4, 2.8) if one else (8, 4.6),
-        sharey=True,
-        squeeze=False,
-    )
-    places = np.arange(1, len(scores) + 1)
-    for ax, (alpha, p) in zip(axes.flat, probabilities.items(), strict=True):
-        ax.bar(places, p, color=[BLUE if q > 0 else "none" for q in p])
-        for i in np.flatnonzero(p == 0):
-            ax.text(i + 1, 0.01, "0", ha="center", va="bottom", color=GREY)
-        special = {1: "1 (softmax)", 2: "2 (sparsemax)", np.inf: "∞ (argmax)"}
-        name = special.get(alpha, f"{alpha:g}")
-        ax.set_title(f"α = {name}\nsupport {np.sum(p > 0)}", fontsize=10)
-        ax.set(ylim=(0, 1.05))
-        ax.set_xticks(places, [f"{score:g}" for score in scores], fontsize=9)
-        ax.grid(axis="x", visible=False)
-    for ax in axes[-1]:
-        ax.set_xlabel("score $z_i$")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("$p_i$")
     return figure
 
 
@@ -474,6 +440,28 @@ def sums_of_threshold(sums: Any, roots: Any) -> Any:
         ax.plot(roots[alpha], 1, "o", color=CURVES[alpha]["color"])
     ax.axhline(1, color=INK, lw=1)
     ax.set(xlabel="$τ - \\max x$", ylabel="$F(τ)$", ylim=(0, 3), xlim=(-1.25, 0.1))
+    ax.legend()
+    return figure
+
+
+def one_step(tau: Any, f: Any, start: Any, lands: Any, root: float) -> Any:
+    """f near its root, and one step of Newton's and of Halley's method from `start`.
+
+    `start` is τ with f, f′ and f″ there; `lands` says where each method arrives.
+    """
+    figure, ax = plt.subplots(figsize=(6.4, 3.8))
+    ax.plot(tau, f, color=INK, label="$F - 1$")
+    at, f0, f1, f2 = start
+    names = {"Newton": "Newton's tangent", "Halley": "Halley's hyperbola"}
+    for name, end in lands.items():
+        t = np.linspace(at, end, 100)
+        bend = 0.0 if name == "Newton" else f2 / (2 * f1)
+        style = {key: SOLVERS[name][key] for key in ("color", "ls")}
+        ax.plot(t, f0 + f1 * (t - at) / (1 - bend * (t - at)), label=names[name], **style)
+        ax.plot(end, 0, "o", color=style["color"], ms=7, zorder=4)
+    ax.plot(root, 0, "o", color=INK, ms=7, zorder=4)
+    ax.axhline(0, color=INK, lw=1)
+    ax.set(xlabel="$τ$", ylabel="$F(τ) - 1$", xlim=(tau[0], tau[-1]))
     ax.legend()
     return figure
 
