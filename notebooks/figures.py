@@ -22,6 +22,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import HTML, display
+from matplotlib.patches import FancyBboxPatch
 
 from pyentmax.plotting import (
     AttentionPanel,
@@ -73,6 +74,7 @@ __all__ = [
     "hold_blas",
     "jacobian_tables",
     "draw_water",
+    "keys_and_queries",
     "landing_places",
     "levels_of_search",
     "losses_of_two",
@@ -90,6 +92,7 @@ __all__ = [
     "ranked_characters",
     "reach_of_gradients",
     "recovered_alphas",
+    "recurrent_step",
     "reliability",
     "results_lines",
     "results_page",
@@ -909,19 +912,78 @@ def budget_levels(tau: Any, mass: Any, bends: Any, readings: Any) -> Any:
 # --- 8. Autograd from nothing ---------------------------------------------------------------------
 
 
-def tape_graph(boxes: Any) -> Any:
-    """The tape as a graph: name → (Var, x, y), with its value and gradient in each box."""
-    figure, ax = plt.subplots(figsize=(6.4, 4))
-    places = {id(var): (x, y) for var, x, y in boxes.values()}
-    for name, (var, x, y) in boxes.items():
-        text = f"{name}\n{float(var.value):.3f}\n∂L: {float(var.gradient):.3f}".replace("-", "−")
-        box = {"boxstyle": "round,pad=0.35", "fc": PALE if var.parents else "white", "ec": BLUE}
-        ax.text(x, y, text, ha="center", va="center", fontsize=11, bbox=box, zorder=3)
-        for parent, _ in var.parents:
-            arrow = {"arrowstyle": "-|>", "color": EDGE, "lw": 1.8, "shrinkA": 32, "shrinkB": 38}
-            ax.annotate("", (x, y), places[id(parent)], arrowprops=arrow)
-    ax.set(xlim=(-0.8, 6.9), ylim=(-0.5, 3.7))
+def block(ax: Any, x: float, y: float, text: str, **style: Any) -> Any:
+    """A box of a diagram around (x, y), which `arrow` joins to others."""
+    style = {"width": 1.6, "height": 0.62, "fc": PALE, "ec": BLUE, "size": 10.5} | style
+    width, height, size = (style.pop(name) for name in ("width", "height", "size"))
+    corner = (x - width / 2, y - height / 2)
+    box = FancyBboxPatch(corner, width, height, "round,pad=0.06", zorder=3, lw=1.3, **style)
+    ax.add_patch(box)
+    ax.text(x, y, text, ha="center", va="center", fontsize=size, color=INK, zorder=4)
+    return box
+
+
+def arrow(ax: Any, start: Any, end: Any, bend: float = 0.0, **style: Any) -> None:
+    """An arrow between two boxes or points, from edge to edge."""
+    style = {"arrowstyle": "-|>", "color": EDGE, "lw": 1.7, "shrinkA": 0, "shrinkB": 0} | style
+    if bend:
+        style["connectionstyle"] = f"arc3,rad={bend}"
+    ends = []
+    for patch, place in (("patchA", start), ("patchB", end)):
+        if isinstance(place, tuple):
+            ends.append(place)
+            continue
+        style[patch] = place
+        ends.append((place.get_x() + place.get_width() / 2, place.get_y() + place.get_height() / 2))
+    ax.annotate("", ends[1], ends[0], arrowprops=style, zorder=2)
+
+
+def canvas(width: float, height: float, x: Any, y: Any) -> Any:
+    """A figure and axes for a diagram, without ticks."""
+    figure, ax = plt.subplots(figsize=(width, height))
+    ax.set(xlim=x, ylim=y)
     ax.set_axis_off()
+    return figure, ax
+
+
+def tape_graph(boxes: Any, order: Any) -> Any:
+    """The tape as a graph: name → (Var, x, y), and the values in the order of the sweep."""
+    figure, ax = canvas(8, 4.6, (-1.1, 8.1), (-0.75, 4.35))
+    turn = {id(var): number for number, var in enumerate(order, 1)}
+    drawn = {}
+    for name, (var, x, y) in boxes.items():
+        symbol = name.partition(" ")[0]
+        text = f"{name}\nvalue {float(var.value):g}\n∂L/∂{symbol} = {float(var.gradient):g}"
+        colour = PALE if var.parents else "white"
+        drawn[id(var)] = block(ax, x, y, text.replace("-", "−"), width=1.7, height=1, fc=colour)
+        mark = {"boxstyle": "circle,pad=0.22", "fc": VERMILION, "ec": "white"}
+        place = x + 0.86, y + 0.52
+        style = {"ha": "center", "va": "center", "fontsize": 10, "color": "white", "zorder": 5}
+        ax.text(*place, str(turn[id(var)]), bbox=mark, **style)
+    for var, _, _ in boxes.values():
+        for parent, _ in var.parents:
+            arrow(ax, drawn[id(parent)], drawn[id(var)])
+    return figure
+
+
+def keys_and_queries(keys: Any, values: Any, panels: Any) -> Any:
+    """Keys in the plane, as thick as the attention that they get: title → (query, attention)."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(8.6, 4.2))
+    for ax, (title, (query, p)) in zip(axes, panels.items(), strict=True):
+        for (x, y), value, share in zip(keys, values, p, strict=True):
+            style = {"color": BLUE if share else GREY, "lw": 1 + 5 * share}
+            arrow(ax, (0.0, 0.0), (float(x), float(y)), **style)
+            label = f"{value:.1f}".replace("-", "−") + (f"\n({share:.0%})" if share else "")
+            place = np.array([x, y]) + 0.3 * np.array([x, y]) / np.hypot(x, y)
+            ax.text(*place, label, ha="center", va="center", fontsize=9.5)
+        reach = 1.25 * np.abs(keys).max()
+        tip = reach * np.array(query) / np.hypot(*query)
+        arrow(ax, (0.0, 0.0), (float(tip[0]), float(tip[1])), color=VERMILION, lw=1.6, ls="--")
+        ax.text(*(1.08 * tip), "$q$", color=VERMILION, ha="center", va="center", fontsize=13)
+        low = keys[:, 1].min() - 0.7
+        ax.set(xlim=(-1.1 * reach, 1.2 * reach), ylim=(low, 1.2 * reach), aspect="equal")
+        ax.set_title(title)
+        ax.set_axis_off()
     return figure
 
 
@@ -934,6 +996,61 @@ def errors_of_models(curves: Any) -> Any:
         ax.semilogy(curve, color=colour, ls=line, label=name)
     ax.set(xlabel="update", ylabel="mean squared error")
     ax.legend()
+    return figure
+
+
+# --- 8b. A recurrent network ----------------------------------------------------------------------
+
+
+def recurrent_step(words: Any) -> Any:
+    """Left: one step of the loop over encoder states of the words. Right: inside the LSTM."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), width_ratios=[1.15, 1])
+    for ax in (left, right):
+        ax.set_axis_off()
+    left.set(xlim=(-1.0, 7.4), ylim=(-0.5, 5.2), title="one step of the decoder")
+    states = [
+        block(left, 2 * j, 0, f"$h_{j + 1}$\n{word}", fc="white", width=1.5, height=0.8)
+        for j, word in enumerate(words)
+    ]
+    for before, after in zip(states, states[1:], strict=False):
+        arrow(left, before, after)
+    scores = block(left, 1, 1.6, "scores  $s = Hq_{k-1}$", width=2.6)
+    weights = block(left, 1, 2.9, r"attention  $p = \pi(s)$", width=2.6)
+    average = block(left, 1, 4.2, r"average  $a = \sum_j p_j h_j$", width=2.6)
+    for state in states:
+        arrow(left, state, scores)
+    arrow(left, scores, weights)
+    arrow(left, weights, average)
+    query = block(left, 4.4, 1.6, "$q_{k-1}$", fc="white", width=1.2)
+    word = block(left, 6.4, 1.6, "$y_{k-1}$", fc="white", width=1.2)
+    decoder = block(left, 5.4, 2.9, "decoder LSTM", width=2.2)
+    state, output = (
+        block(left, x, 4.2, text, fc="white", width=1.2)
+        for x, text in ((4.4, "$q_k$"), (6.4, "$y_k$"))
+    )
+    joins = ((query, scores), (query, decoder), (word, decoder), (decoder, state), (state, output))
+    for start, end in joins:
+        arrow(left, start, end)
+    arrow(left, average, decoder, color=VERMILION)
+    left.text(2.95, 3.75, "input\nfeeding", color=VERMILION, fontsize=9.5, ha="center")
+
+    right.set(xlim=(-0.9, 6.9), ylim=(-0.5, 5.2), title="inside the LSTM")
+    inputs = block(right, 3, 0, "$xW + hU + b$,  cut into four", width=4.4)
+    gates = [
+        block(right, x, 1.5, text, width=1.3)
+        for x, text in ((0, "$f$: keep"), (2, "$i$: write"), (4, "$g$: what"), (6, "$o$: show"))
+    ]
+    old = block(right, 0, 4.2, "cell $c$", fc="white", width=1.2)
+    kept = block(right, 1, 2.9, r"$f \circ c$", width=1.1)
+    added = block(right, 3, 2.9, r"$i \circ g$", width=1.1)
+    new = block(right, 3, 4.2, "new cell $c'$", fc="white", width=1.7)
+    shown = block(right, 5.6, 2.9, r"$o \circ \tanh c'$", width=1.6)
+    hidden = block(right, 5.9, 4.2, "state $h'$", fc="white", width=1.4)
+    for gate, use in zip(gates, (kept, added, added, shown), strict=True):
+        arrow(right, inputs, gate)
+        arrow(right, gate, use)
+    for start, end in ((old, kept), (kept, new), (added, new), (new, shown), (shown, hidden)):
+        arrow(right, start, end)
     return figure
 
 
