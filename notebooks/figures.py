@@ -54,6 +54,7 @@ __all__ = [
     "budget_levels",
     "butterfly_graph",
     "chain_slopes",
+    "clipped_water",
     "columns_of",
     "complete_by_width",
     "densities_of_heads",
@@ -245,10 +246,11 @@ def draw_matrix(ax: Any, matrix: Any, names: Any, largest: float, rows: Any = No
 # --- 1. From argmax to entmax ---------------------------------------------------------------------
 
 
-def draw_water(ax: Any, scores: Any, level: float, low: float, cap: float = np.inf) -> None:
+def draw_water(ax: Any, scores: Any, level: float, low: float, cap: Any = np.inf) -> None:
     """Scores as bars from `low`, and water up to a level: what stands out of it is dark.
 
-    A level of −∞ is no water at all. What stands out by more than `cap` is hatched.
+    A level of −∞ is no water at all. What stands out by more than `cap`, a
+    number or one for each score, is hatched.
     """
     scores = np.asarray(scores, float)
     places, surface = np.arange(1, len(scores) + 1), max(level, low)
@@ -847,6 +849,37 @@ def jacobian_tables(jacobians: Any, names: Any) -> Any:
 
 
 # --- 7b. Constraints ------------------------------------------------------------------------------
+
+
+def clipped_water(z: Any, u: Any, levels: Any, parts: Any, dense: Any) -> Any:
+    """Scores in water whose parts above it may not exceed u, and softmax with the same bounds.
+
+    ``levels`` and ``parts`` are τ and p of two mappings by name, the first without bounds;
+    ``dense`` are softmax's p and csoftmax's.
+    """
+    figure, axes = plt.subplots(1, 3, figsize=(9.4, 3.6))
+    places = np.arange(1, len(z) + 1)
+    bound = {"color": VERMILION, "lw": 2.4, "zorder": 4}
+    told = {"textcoords": "offset points", "ha": "center", "fontsize": 10}
+    for number, (ax, (name, tau)) in enumerate(zip(axes, levels.items(), strict=False)):
+        draw_water(ax, z, tau, 0.0, cap=u if number else np.inf)
+        if number:
+            ax.hlines(tau + u, places - 0.4, places + 0.4, **bound)
+        tops = np.maximum(z, tau + u if number else tau)
+        for place, top, share in zip(places, tops, parts[name], strict=True):
+            ax.annotate(f"$p$ = {share:.1f}" if share else "0", (place, top), (0, 6), **told)
+        title = f"{name}, level τ = {_minus(tau, '.1f')}"
+        ax.set(title=title, ylim=(0, 1.45), xlabel="score $z$", ylabel="" if number else "height")
+    softmax, bounded = dense
+    axes[2].bar(places, bounded, 0.7, color=BLUE)
+    axes[2].bar(places, softmax, 0.7, facecolor="none", edgecolor=INK, lw=1, ls="--")
+    axes[2].hlines(u, places - 0.4, places + 0.4, **bound)
+    for place, now, before in zip(places, bounded, softmax, strict=True):
+        axes[2].annotate(f"$p$ = {now:.2f}", (place, max(now, before)), (0, 5), **told)
+    axes[2].set(title="csoftmax, no level", ylabel="$p$", xlabel="score $z$", ylim=(0, 0.72))
+    axes[2].set_xticks(places, [_minus(score) for score in z], fontsize=9)
+    axes[2].grid(visible=False)
+    return figure
 
 
 def fertility(columns: Any, source: Any, target: Any, allowed: Any) -> Any:
