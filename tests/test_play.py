@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import webdriver
 
 import pyentmax as pe
+from pyentmax import thresholds
 
 pytestmark = [
     pytest.mark.docs,
@@ -22,14 +23,18 @@ pytestmark = [
 DOCS = Path(__file__).parents[1] / "docs"
 ATOL = 1e-6  # the page shows two digits; a drawing cannot show more than six
 CORNERS = np.array([[150, 24], [24, 242.2], [276, 242.2]])  # of the page's triangle
+VIEWS = {
+    "three": "#view=three&z=0.5,-1.25,2&mapping=fusedmax&lambda=0.4",
+    "four": "#view=four&z=0.5,0.25,2,-1&mapping=topk&k=3&turn=-30,60",
+    "race": "#view=race&z=1.2,0.9,0.3&alpha=3&step=4",
+    "attention": "#view=attention&query=-1,0.5&mapping=entmax&alpha=inf&scale=2&sink=-0.5",
+}
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page's own part of docs/play.md, with its script and style, as a file."""
-    [html] = re.findall(
-        r"```\{raw\} html\n(.*?)```", (DOCS / "play.md").read_text("utf-8"), re.DOTALL
-    )
+    """The page's own part, with its scripts and style, as a file."""
+    html = (DOCS / "play.html").read_text("utf-8")
     html = html.replace("../_static/", (DOCS / "_static").as_uri() + "/")
     style = (DOCS / "_static" / "pyentmax.css").read_text("utf-8")
     head = (
@@ -41,16 +46,28 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser(page):
+def browser():
     with webdriver.Browser() as chromium:
-        chromium.open(page)
         yield chromium
+
+
+@pytest.fixture
+def show(browser, page):
+    """Open the page at a state; gives the browser."""
+
+    def show(fragment: str = "") -> webdriver.Browser:
+        browser.open("about:blank")  # else only the fragment changes
+        browser.open(page + fragment)
+        return browser
+
+    return show
 
 
 def state(browser: webdriver.Browser) -> Any:
     shown = json.loads(browser.run("return document.getElementById('play').dataset.state"))
     for key in ("alpha", "threshold"):
-        shown[key] = float(shown[key])
+        if key in shown:
+            shown[key] = float(shown[key])
     return shown
 
 
@@ -58,27 +75,33 @@ def choose(browser: webdriver.Browser, mapping: str) -> None:
     browser.click(f"input[name=play-mapping][value={mapping}]")
 
 
-def expected(shown: Any) -> tuple[Any, Any]:
-    """p and J as the library has them."""
-    z, kind = shown["z"], shown["mapping"]
-    if kind == "topk":
-        p = pe.topk_softmax(z, shown["k"])
-        return p, pe.topk_softmax_jacobian(p, shown["k"])
-    if kind == "fusedmax":
-        p = pe.fusedmax(z, shown["lambda"])
-        return p, pe.fusedmax_jacobian(p, shown["lambda"])
-    p = pe.entmax(z, shown["alpha"])
-    return p, pe.entmax_jacobian(p, shown["alpha"])
+def focus(browser: webdriver.Browser, name: str) -> None:
+    browser.run("document.getElementById('play-' + arguments[0]).focus()", name)
+
+
+def mapped(z: Any, shown: Any) -> Any:
+    """p as the library has it."""
+    if shown["mapping"] == "topk":
+        return pe.topk_softmax(z, shown["k"])
+    if shown["mapping"] == "fusedmax":
+        return pe.fusedmax(z, shown["lambda"])
+    return pe.entmax(z, shown["alpha"])
+
+
+def jacobian(p: Any, shown: Any) -> Any:
+    if shown["mapping"] == "topk":
+        return pe.topk_softmax_jacobian(p, shown["k"])
+    if shown["mapping"] == "fusedmax":
+        return pe.fusedmax_jacobian(p, shown["lambda"])
+    return pe.entmax_jacobian(p, shown["alpha"])
 
 
 def compare(browser: webdriver.Browser) -> Any:
-    """Everything that the page says, against the library."""
+    """Everything that the page says of three scores, against the library."""
     shown = state(browser)
-    p, jacobian = expected(shown)
-    np.testing.assert_allclose(shown["p"], p, rtol=0, atol=ATOL, err_msg=str(shown))
-    np.testing.assert_array_equal(np.array(shown["p"]) > 0, p > 0, err_msg=str(shown))
+    p = compare_p(shown)
     np.testing.assert_allclose(
-        shown["jacobian"], jacobian, rtol=ATOL, atol=ATOL, err_msg=str(shown)
+        shown["jacobian"], jacobian(p, shown), rtol=ATOL, atol=ATOL, err_msg=str(shown)
     )
     threshold, alpha = shown["threshold"], shown["alpha"]
     if shown["mapping"] == "entmax" and 1 < alpha < np.inf:
@@ -88,15 +111,25 @@ def compare(browser: webdriver.Browser) -> Any:
     if shown["mapping"] == "topk":
         assert threshold == sorted(shown["z"])[-shown["k"]]
     x, y = browser.run(
-        "const c = document.querySelector('.play-point');"
+        "const c = document.querySelector('#play-simplex .play-point');"
         "return [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]"
     )
     np.testing.assert_allclose([x, y], p @ CORNERS, rtol=0, atol=1e-3)
     return shown
 
 
-def test_dragging_a_score_moves_p(browser):
-    choose(browser, "entmax")
+def compare_p(shown: Any) -> Any:
+    p = mapped(shown["z"], shown)
+    np.testing.assert_allclose(shown["p"], p, rtol=0, atol=ATOL, err_msg=str(shown))
+    np.testing.assert_array_equal(np.array(shown["p"]) > 0, p > 0, err_msg=str(shown))
+    return p
+
+
+# --- three scores ---------------------------------------------------------------------------------
+
+
+def test_dragging_a_score_moves_p(show):
+    browser = show()
     before = compare(browser)
     browser.drag("#play-z1", (before["z"][0] + 3) / 6, 0.2)
     after = compare(browser)
@@ -105,9 +138,9 @@ def test_dragging_a_score_moves_p(browser):
     assert after["p"][0] < before["p"][0]
 
 
-def test_dragging_parameters_reaches_both_ends(browser):
-    choose(browser, "entmax")
-    browser.drag("#play-alpha", 0.5, 0.0)
+def test_dragging_parameters_reaches_both_ends(show):
+    browser = show()
+    browser.drag("#play-alpha", 0.25, 0.0)
     assert compare(browser)["alpha"] == 1
     browser.drag("#play-alpha", 0.01, 1.0)
     assert compare(browser)["alpha"] == np.inf
@@ -117,9 +150,9 @@ def test_dragging_parameters_reaches_both_ends(browser):
     assert compare(browser)["k"] == 3
 
 
-def test_keyboard_moves_everything(browser):
-    choose(browser, "entmax")  # whatever the test before left
-    browser.run("document.getElementById('play-z2').focus()")
+def test_keyboard_moves_everything(show):
+    browser = show()
+    focus(browser, "z2")
     before = state(browser)
     browser.press("right", "right", "left", "right")
     after = compare(browser)
@@ -132,15 +165,7 @@ def test_keyboard_moves_everything(browser):
     assert compare(browser)["alpha"] == np.inf
 
 
-def test_touch_on_a_phone(page):
-    with webdriver.Browser(390, 800, touch=True) as phone:
-        phone.open(page)
-        assert phone.run("return document.documentElement.scrollWidth") <= 390
-        phone.drag("#play-z1", 0.7, 0.1, pointer="touch")
-        assert compare(phone)["z"][0] < -1
-
-
-def test_values_agree_with_the_library(browser):
+def test_values_agree_with_the_library(show):
     """Many positions of the sliders, ties and both ends among them, set without a mouse."""
     rng = np.random.default_rng(0)
     rows = [*rng.uniform(-3, 3, size=(12, 3)).round(2).tolist(), [1, 1, 0], [0, 0, 0], [3, -3, 3]]
@@ -152,6 +177,7 @@ def test_values_agree_with_the_library(browser):
         " const slider = document.getElementById('play-' + name); slider.value = value;"
         " slider.dispatchEvent(new Event('input', {bubbles: true})) }"
     )
+    browser = show()
     for mapping, values in sliders.items():
         choose(browser, mapping)
         for z, value in product(rows, values):
@@ -160,46 +186,266 @@ def test_values_agree_with_the_library(browser):
             compare(browser)
 
 
-def test_state_of_a_link_is_opened_and_written(page):
-    link = "#view=three&z=0.5,-1.25,2&mapping=fusedmax&lambda=0.4"
-    with webdriver.Browser() as chromium:
-        chromium.open(page + link)
-        shown = compare(chromium)
-        assert (shown["z"], shown["mapping"], shown["lambda"]) == ([0.5, -1.25, 2], "fusedmax", 0.4)
-        chromium.run("document.getElementById('play-z3').focus()")
-        chromium.press("home")
-        changed = link.replace("1.25,2", "1.25,-3")
-        assert chromium.run("return document.getElementById('play-link').hash") == changed
-        chromium.wait(f"return location.hash === {changed!r}")
-        chromium.run("location.hash = 'view=three&z=1,1,1&mapping=topk&k=1'")
-        chromium.wait("return document.getElementById('play-z3').value === '1'")
-        assert compare(chromium)["mapping"] == "topk"
+# --- four scores ----------------------------------------------------------------------------------
+
+
+def projected(p: Any, turn: Any) -> Any:
+    """Where a point of the turned tetrahedron is drawn."""
+    angles = np.deg2rad([90, 210, 330])
+    lower = [np.sqrt(8) / 3 * np.cos(angles), np.full(3, -1 / 3), np.sqrt(8) / 3 * np.sin(angles)]
+    corners = np.column_stack([[0, 1, 0], lower])
+    (a, b), (c, s) = np.deg2rad(turn), (np.cos, np.sin)
+    around = np.array([[c(a), 0, s(a)], [0, 1, 0], [-s(a), 0, c(a)]])
+    tipped = np.array([[1, 0, 0], [0, c(b), -s(b)], [0, s(b), c(b)]])
+    x, y, _ = tipped @ around @ corners @ p
+    return [150 + 118 * x, 144 - 118 * y]
+
+
+def test_tetrahedron_turns(show):
+    browser = show("#view=four&z=1.2,0.7,0.2,-1&mapping=entmax&alpha=1.25&turn=10,20")
+    before = state(browser)
+    compare_p(before)
+    browser.drag("#play-tetrahedron", 0.4, 0.7)
+    dragged = state(browser)
+    assert dragged["turn"][0] > before["turn"][0] + 30
+    assert dragged["p"] == before["p"]
+    focus(browser, "tetrahedron")
+    browser.press("left", "up", "up", "down")
+    assert state(browser)["turn"] == [dragged["turn"][0] - 5, dragged["turn"][1] - 5]
+    focus(browser, "turn1")
+    browser.press("end", "left")
+    turned = state(browser)
+    assert turned["turn"][0] == 179
+    for shown in (before, dragged, turned):
+        place = projected(np.array(shown["p"]), shown["turn"])
+        np.testing.assert_allclose(shown["point"][:2], place, rtol=0, atol=1e-6)
+    assert browser.run(
+        "const edges = [...document.querySelectorAll('#play-tetrahedron polyline.play-outline')];"
+        "return edges.length === 6 && edges.some(e => e.classList.contains('play-hidden'))"
+    )
+
+
+@pytest.mark.parametrize("mapping", ["entmax&alpha=1", "entmax&alpha=2", "topk&k=2"])
+def test_tetrahedron_counts_supports(show, mapping):
+    shown = state(show(f"#view=four&z=1,0.5,0,-1&mapping={mapping}"))
+    compare_p(shown)
+    steps = 1.1673039782614187 ** -np.arange(1.0, 5)
+    scores = 3 * ((0.5 + np.arange(1, 401)[:, None] * steps) % 1 - 0.5)
+    sizes = np.count_nonzero(mapped(scores, shown), axis=-1)
+    assert shown["counts"] == np.bincount(sizes, minlength=5).tolist()
+
+
+# --- the race to τ --------------------------------------------------------------------------------
+
+
+def race_of(z: Any, alpha: float) -> str:
+    return f"#view=race&z={','.join(map(str, z))}&alpha={alpha}&step=0"
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.25, 1.5, 2, 3, 4.5])
+def test_race_agrees_with_the_library(show, alpha):
+    z = np.random.default_rng(1).uniform(-3, 3, 8).round(2)
+    shown = state(show(race_of(z, alpha)))
+    x = (alpha - 1) * z
+    tau = thresholds.bisection(x, alpha).tau
+    np.testing.assert_allclose([shown["tau"]], tau, rtol=0, atol=1e-14)
+    low, high = np.transpose(shown["brackets"])
+    np.testing.assert_allclose(low[0], x.max() - 1, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(high[0], x.max() - 8 ** (1 - alpha), rtol=0, atol=1e-14)
+    for passes in (1, 5, 20):
+        found = thresholds.bisection(x, alpha, passes).tau
+        np.testing.assert_allclose([low[passes]], found, rtol=0, atol=1e-14)
+    assert ((low <= shown["tau"] + 1e-14) & (shown["tau"] - 1e-14 <= high)).all()
+    iterates = shown["iterates"]
+    np.testing.assert_allclose(iterates["bisection"], (low + high) / 2, rtol=0, atol=1e-14)
+    for before, after in pairwise(iterates["newton"]):
+        if before is None or before >= x.max():  # F is 0 there, without a slope
+            assert after is None
+            continue
+        u = x[x > before] - before
+        b = 1 / (alpha - 1)
+        aimed = before + (np.sum(u**b) - 1) / (b * np.sum(u ** (b - 1)))
+        np.testing.assert_allclose(after, aimed, rtol=0, atol=1e-12)
+    if alpha <= 2:
+        found = thresholds.newton_threshold(x, alpha).tau
+        np.testing.assert_allclose([iterates["newton"][-1]], found, rtol=0, atol=1e-14)
+        assert (np.diff(iterates["newton"]) >= -1e-15).all()  # it rises to τ
+        found = thresholds.halley(x, alpha).tau
+        np.testing.assert_allclose([iterates["halley"][-1]], found, rtol=0, atol=1e-14)
+
+
+def test_race_step_by_step(show):
+    browser = show("#view=race&z=1.2,0.9,0.3,-0.4,-1&alpha=1.5&step=0")
+    rows = "return [...document.querySelectorAll('#play-steps tr')].map(r => r.textContent)"
+    for steps in range(4):
+        assert state(browser)["step"] == steps
+        assert len(browser.run(rows)) == steps + 1
+        browser.click("#play-forward")
+    errors = state(browser)["errors"]
+    assert errors["halley"][2] < 1e-15 < errors["newton"][2] < errors["bisection"][2]
+    assert browser.run(rows)[2] == "24.7e−22.0e−3< 10⁻¹⁵"
+    focus(browser, "step")
+    browser.press("end")
+    assert state(browser)["step"] == 20
+    browser.click("#play-restart")
+    assert state(browser)["step"] == 0
+
+
+def test_newton_fails_above_2(show):
+    browser = show("#view=race&z=0,0,0,0&alpha=4&step=2")
+    assert state(browser)["iterates"]["newton"][2:] == [None] * 19
+    assert "Newton failed" in browser.run("return document.getElementById('play-told').textContent")
+
+
+# --- attention ------------------------------------------------------------------------------------
+
+
+def compare_attention(browser: webdriver.Browser) -> Any:
+    shown = state(browser)
+    keys = np.array(shown["keys"], float)
+    options: dict[str, Any] = {"scale": float(shown["scale"]), "return_weights": True}
+    if shown["sink"] is not None:
+        options["sink"] = float(shown["sink"])
+    if shown["mapping"] == "topk":
+        options |= {"mapping": "topk_softmax", "k": shown["k"]}
+    elif shown["mapping"] == "fusedmax":
+        options |= {"mapping": "fusedmax", "strength": shown["lambda"]}
+    else:
+        options["alpha"] = shown["alpha"]
+    output, weights = pe.attention([shown["query"]], keys, keys, **options)
+    expected = weights.to_dense()[0]
+    message = str(shown)
+    np.testing.assert_allclose(shown["weights"], expected, rtol=0, atol=ATOL, err_msg=message)
+    np.testing.assert_array_equal(np.array(shown["weights"]) > 0, expected > 0, err_msg=message)
+    np.testing.assert_allclose(shown["output"], output[0], rtol=0, atol=ATOL, err_msg=message)
+    assert abs(sum(shown["weights"]) + shown["sunk"] - 1) < 1e-9
+    return shown
+
+
+def test_attention_agrees_with_the_library(show):
+    queries, sinks = ("1.5,0.4", "-1,1", "0,0"), ("", "&sink=-1", "&sink=1.5")
+    mappings = ("entmax&alpha=1", "entmax&alpha=1.5", "entmax&alpha=3", "topk&k=2")
+    cases = [*product(mappings, sinks), ("fusedmax&lambda=0.3", ""), ("entmax&alpha=inf", "")]
+    browser = show()
+    for query, (mapping, sink) in product(queries, cases):
+        if query == "0,0" and mapping.startswith("topk"):
+            continue  # nine ties for two places
+        fragment = f"#view=attention&query={query}&mapping={mapping}&scale=1.5{sink}"
+        browser.run("location.hash = arguments[0]", fragment)
+        browser.wait(f"return document.getElementById('play-link').hash === {fragment!r}")
+        compare_attention(browser)
+
+
+def test_query_scale_and_sink_move_the_weights(show):
+    browser = show("#view=attention&query=1,0&mapping=entmax&alpha=1.5&scale=1")
+    before = compare_attention(browser)
+    assert before["sunk"] == 0
+    browser.drag("#play-plane", 0.8, 0.2)
+    dragged = compare_attention(browser)
+    np.testing.assert_allclose(dragged["query"], [-1.36, 0], rtol=0, atol=0.05)
+    focus(browser, "plane")
+    browser.press("right", "up", "up")
+    moved = compare_attention(browser)["query"]
+    np.testing.assert_allclose(moved, np.array(dragged["query"]) + [0.1, 0.2], rtol=0, atol=0.011)
+    browser.click("#play-sink-on")
+    focus(browser, "sink")
+    browser.press("end")
+    sunk = compare_attention(browser)
+    assert sunk["sink"] == 3
+    assert sum(sunk["weights"]) < 0.5 < sunk["sunk"]
+    focus(browser, "scale")
+    browser.press("home")
+    assert compare_attention(browser)["scale"] == 0
+    browser.click("#play-sink-on")
+    np.testing.assert_allclose(compare_attention(browser)["weights"], 1 / 9, rtol=0, atol=1e-9)
+
+
+# --- links, phones, labels ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_link_opens_its_state(show, view):
+    browser = show(VIEWS[view])
+    assert state(browser)["view"] == view
+    assert browser.run("return document.getElementById('play-link').hash") == VIEWS[view]
+    shown = "[...document.querySelectorAll('#play figure')].filter(f => f.offsetParent).length"
+    assert browser.run(f"return {shown}") == (2 if view in ("four", "attention") else 3)
+
+
+def test_link_follows_the_page(show):
+    browser = show(VIEWS["three"])
+    shown = compare(browser)
+    assert (shown["z"], shown["mapping"], shown["lambda"]) == ([0.5, -1.25, 2], "fusedmax", 0.4)
+    focus(browser, "z3")
+    browser.press("home")
+    changed = VIEWS["three"].replace("1.25,2", "1.25,-3")
+    assert browser.run("return document.getElementById('play-link').hash") == changed
+    browser.wait(f"return location.hash === {changed!r}")
+    browser.run("location.hash = 'view=three&z=1,1,1&mapping=topk&k=1'")
+    browser.wait("return document.getElementById('play-z3').value === '1'")
+    assert compare(browser)["mapping"] == "topk"
+    browser.click("input[name=play-view][value=race]")
+    browser.wait("return location.hash.startsWith('#view=race&z=1.2,0.9,0.3,-0.4,-1&alpha=1.5')")
 
 
 @pytest.mark.parametrize(
     "fragment",
     ["", "#what-to-try", "#view=nine", "#z=1,a,2&alpha=0&mapping=max", "#z=1,2&alpha=&x=%E0%A4%A"],
 )
-def test_broken_link_shows_the_default_page(browser, page, fragment):
-    browser.open("about:blank")
-    browser.open(page + fragment)
+def test_broken_link_shows_the_default_page(show, fragment):
+    browser = show(fragment)
     shown = compare(browser)
     assert (shown["z"], shown["mapping"], shown["alpha"]) == ([1.2, 0.7, -1], "entmax", 1.5)
+    assert browser.run("return location.hash") == fragment  # of a heading, perhaps
 
 
-def test_links_in_documents_name_states(browser):
+def test_links_in_documents_name_states(show):
     """Every key is understood: the state of the link, written again, is the link."""
     links = set()
     for path in [*DOCS.rglob("*.md"), *(DOCS.parent / "notebooks").rglob("*.ipynb")]:
         links |= set(re.findall(r"play\.md(#[^)\s]*=[^)\s]*)\)", path.read_text("utf-8")))
     assert len(links) > 20
     write = "PlayState.toLink(PlayState.fromLink(link))"
-    again = browser.run(f"return arguments[0].map(link => {write})", sorted(links))
+    again = show().run(f"return arguments[0].map(link => {write})", sorted(links))
     assert again == sorted(links)
 
 
-def test_python_code_is_shown(browser):
-    for mapping in ("topk", "fusedmax", "entmax"):
-        choose(browser, mapping)
+def test_touch_on_a_phone(page):
+    drags = {
+        "three": ("#play-z1", "z"),
+        "four": ("#play-tetrahedron", "turn"),
+        "race": ("#play-step", "step"),
+        "attention": ("#play-plane", "query"),
+    }
+    with webdriver.Browser(390, 800, touch=True) as phone:
+        for view, (dragged, key) in drags.items():
+            phone.open("about:blank")
+            phone.open(page + VIEWS[view])
+            assert phone.run("return document.documentElement.scrollWidth") <= 390, view
+            before = state(phone)[key]
+            phone.drag(dragged, 0.5, 0.1, pointer="touch")
+            assert state(phone)[key] != before, view
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_controls_and_pictures_have_names(show, view):
+    """As a screen reader computes them."""
+    browser = show(VIEWS[view])
+    visible = browser.labels("#play input, #play button, #play svg, #play table")
+    assert len(visible) > 8
+    assert all(len(name) >= 4 for name in visible), visible
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_python_code_is_shown(show, view):
+    browser = show(VIEWS[view])
+    for mapping in ("topk", "fusedmax", "entmax") if view != "race" else (None,):
+        if mapping:
+            choose(browser, mapping)
         code = browser.run("return document.getElementById('play-python').textContent")
-        np.testing.assert_allclose(eval(code, {"pe": pe}), state(browser)["p"], rtol=0, atol=ATOL)
+        found, shown = eval(code, {"pe": pe}), state(browser)
+        if view == "race":
+            found, key = found.tau, "tau"
+        else:
+            key = "output" if view == "attention" else "p"
+        np.testing.assert_allclose(np.ravel(found), np.ravel(shown[key]), rtol=0, atol=ATOL)

@@ -16,6 +16,7 @@ from typing import Any
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element, by the standard
 KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", "tab": "\ue004"}
+KEYS |= {"up": "\ue013", "down": "\ue015"}
 DRIVER = shutil.which("chromedriver")
 MISSING = "no chromedriver (Debian: chromium-driver)"
 
@@ -89,6 +90,17 @@ class Browser:
         element = self._element(selector)[ELEMENT]
         self._call("POST", f"/session/{self.session}/element/{element}/click", {})
 
+    def labels(self, selector: str) -> list[str]:
+        """The names of the visible elements, as the browser computes them for a screen reader."""
+        body = {"using": "css selector", "value": selector}
+        found = self._call("POST", f"/session/{self.session}/elements", body)
+        addresses = [f"/session/{self.session}/element/{element[ELEMENT]}" for element in found]
+        return [
+            self._call("GET", f"{address}/computedlabel")
+            for address in addresses
+            if self._call("GET", f"{address}/displayed")
+        ]
+
     def press(self, *keys: str) -> None:
         """Type on the keyboard, at whatever has the focus."""
         actions = []
@@ -99,7 +111,8 @@ class Browser:
 
     def drag(self, selector: str, start: float, end: float, pointer: str = "mouse") -> None:
         """Drag within an element, from one part of its width to another (0 left, 1 right)."""
-        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        options = "{block: 'center', behavior: 'instant'}"
+        self.run(f"document.querySelector(arguments[0]).scrollIntoView({options})", selector)
         box = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         left, top, width, height = self.run(
             f"{box} return [b.left, b.top, b.width, b.height];", selector

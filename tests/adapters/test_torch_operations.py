@@ -63,8 +63,6 @@ def test_functions_are_pickled_by_name() -> None:
     assert [pickle.loads(pickle.dumps(x)) is x for x in public] == [True] * len(public)
 
 
-
-
 @each_mapping
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mappings_equal_the_array_functions(name: str, dtype: Any) -> None:

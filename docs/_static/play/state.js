@@ -29,7 +29,7 @@ const PlayState = (() => {
   const READ = {
     mapping: text => (MAPPINGS.includes(text) ? text : undefined),
     alpha: text => (text === "inf" ? Infinity : number(text, 1, 1000)),
-    k: text => whole(number(text, 1, 8)),
+    k: text => whole(number(text, 1, 9)),
     lambda: text => number(text, 0, 2),
     turn: text => numbers(text, [2], -180, 180),
     step: text => whole(number(text, 0, 20)),
@@ -38,6 +38,22 @@ const PlayState = (() => {
     sink: text => number(text, -3, 3),
   };
   const COUNTS = { three: [3], four: [4], race: [2, 3, 4, 5, 6, 7, 8] };
+
+  /** α from the position of its slider: 1 at the left end, 2 in the middle, ∞ at the right end. */
+  function alphaAt(t) {
+    if (t >= 100) return Infinity;
+    return Number((t <= 50 ? 1 + t / 50 : 1 + 50 / (100 - t)).toFixed(3));
+  }
+  const sliderOf = alpha => (alpha <= 2 ? 50 * (alpha - 1) : 100 - 50 / (alpha - 1));
+
+  const parameters = state => [state.mapping, state[PARAMETER[state.mapping]]];
+
+  /** The states in which the parameter of the mapping runs through its range. */
+  function range(state) {
+    if (state.mapping === "topk") return [];
+    const value = t => (state.mapping === "entmax" ? alphaAt(t) : t / 50);
+    return Array.from({ length: 101 }, (_, t) => ({ ...state, [PARAMETER[state.mapping]]: value(t) }));
+  }
 
   /** The keys that a state has in its link. */
   function keys({ view, mapping, sink }) {
@@ -48,16 +64,22 @@ const PlayState = (() => {
     return ["query", ...shared, "scale", ...(sink === null || mapping === "fusedmax" ? [] : ["sink"])];
   }
 
+  /** Make α and k such as the view has them. */
+  function fit(state) {
+    const { view } = state;
+    if (view === "race") state.alpha = Math.min(Math.max(state.alpha, 1.05), 6);
+    if (view === "three" || view === "four") state.k = Math.min(state.k, state.z[view].length);
+    return state;
+  }
+
   /** The state of a link. A key that is missing, unknown or broken has the value of DEFAULTS. */
   function fromLink(fragment) {
     const state = structuredClone(DEFAULTS), given = new URLSearchParams(fragment.replace(/^#/, ""));
     if (VIEWS.includes(given.get("view"))) state.view = given.get("view");
     for (const [key, read] of Object.entries(READ)) state[key] = read(given.get(key) ?? "") ?? state[key];
-    const counts = COUNTS[state.view] ?? [];
-    if (counts.length) state.z[state.view] = numbers(given.get("z") ?? "", counts, -3, 3) ?? state.z[state.view];
-    if (state.view === "race" && !(state.alpha >= 1.05 && state.alpha <= 6)) state.alpha = DEFAULTS.alpha;
-    if (state.k > counts[0]) state.k = DEFAULTS.k;
-    return state;
+    const { view } = state;
+    if (COUNTS[view]) state.z[view] = numbers(given.get("z") ?? "", COUNTS[view], -3, 3) ?? state.z[view];
+    return fit(state);
   }
 
   const written = value => (value === Infinity ? "inf" : String(value));
@@ -71,5 +93,5 @@ const PlayState = (() => {
   /** Whether a fragment is a link to a state, and not to a heading. */
   const isLink = fragment => fragment.includes("=");
 
-  return { VIEWS, MAPPINGS, DEFAULTS, PARAMETER, COUNTS, fromLink, toLink, isLink };
+  return { fit, fromLink, toLink, isLink, alphaAt, sliderOf, parameters, range };
 })();
