@@ -535,8 +535,9 @@ def attention_jvp(
         moved_query = moved_query + inputs.query * d_scale
     d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))
     if d_sink is None:
-        d_sink = np.zeros_like(inputs.query, shape=())
-    d_sink = np.broadcast_to(d_sink, inputs.batch).reshape(call.n_heads)
+        d_sink = call.zeros(call.n_heads)
+    else:
+        d_sink = np.broadcast_to(d_sink, inputs.batch).reshape(call.n_heads)
     output = call.zeros(call.n_heads, call.t, inputs.value.shape[-1])
 
     def run(tile: Tile, is_dense: bool) -> None:

@@ -292,7 +292,9 @@ def _guarded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         _refuse_numpy(args[2:] if filled else args)
         _refuse_numpy(kwargs.values())
         copies.to_host += name in _WAITING
-        options = {name: _unwrapped(value) for name, value in kwargs.items()}
+        options = {key: _unwrapped(value) for key, value in kwargs.items()}
+        if name.endswith("_like") and not options.get("shape", True):
+            del options["shape"]  # CuPy takes the shape () for none
         return _wrapped(function(*map(_unwrapped, args), **options))
 
     return call
