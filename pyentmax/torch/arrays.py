@@ -96,5 +96,8 @@ def _in_stream(device: torch.device) -> AbstractContextManager[Any]:
     stack = ExitStack()
     stream = torch.cuda.current_stream(device)
     stack.enter_context(cupy.cuda.Device(stream.device_index))
-    stack.enter_context(cupy.cuda.ExternalStream(stream.cuda_stream, stream.device_index))
+    if hasattr(stream, "__cuda_stream__") and hasattr(cupy.cuda.Stream, "from_external"):
+        stack.enter_context(cupy.cuda.Stream.from_external(stream))
+    else:  # deprecated from CuPy 14 on
+        stack.enter_context(cupy.cuda.ExternalStream(stream.cuda_stream, stream.device_index))
     return stack

@@ -1,7 +1,8 @@
 """Attention by products of whole matrices, with every weight, zeros included.
 
-It is faster than sums over the support for few scores, and takes what changes scores or weights on
-their way: additive scores, a softcap, dropout. Its derivatives are those of its operations.
+It is faster than sums over the support for few scores, on a GPU for all that fit its memory, and
+takes what changes scores or weights on their way: additive scores, a softcap, dropout. Its
+derivatives are those of its operations.
 """
 
 from __future__ import annotations
@@ -19,15 +20,25 @@ from pyentmax.torch.operations import per_score
 
 # T · S from which sums over the support are faster; with causality it is a quarter of it.
 LEAST_SCORES = 1 << 16
+# Of a GPU's memory, what an array of all scores may take: products of whole matrices are 3 to 10
+# times as fast there. With gradients there are about four such arrays, one of which is kept.
+SHARE_OF_MEMORY = 1 / 128
 
 
-def is_short(queries: int, keys: int, causal: bool) -> bool:
-    """Whether products of whole matrices are faster; for one query they always are."""
-    least = LEAST_SCORES // 4 if causal else LEAST_SCORES
+def is_short(shape: tuple[int, ...], causal: bool, device: torch.device) -> bool:
+    """Whether products of whole matrices are faster, and fit; for one query they always are.
+
+    The shape is that of the scores, (…, T, S).
+    """
+    *batch, queries, keys = shape
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+        few = 4 * math.prod(batch) * queries * keys <= memory * SHARE_OF_MEMORY
+    else:
+        few = queries * keys < (LEAST_SCORES // 4 if causal else LEAST_SCORES)
     if torch.compiler.is_compiling():  # a graph may leave sizes open
-        conditions = queries == 1, queries * keys < least
-        return any(map(statically_known_true, conditions))
-    return queries == 1 or queries * keys < least
+        return any(map(statically_known_true, (queries == 1, few)))
+    return queries == 1 or few
 
 
 def attention(

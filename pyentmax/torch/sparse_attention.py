@@ -66,9 +66,9 @@ def attention(
 ) -> Any:
     """Attention with sparse weights, π(scale · Q Kᵀ + bias) V, with its derivatives.
 
-    Time and memory follow the support: no array of all weights is stored, except for few scores,
-    where that is faster, with `bias`, `softcap`, `dropout` or `return_weights`, and on a device
-    without kernels.
+    Time and memory follow the support: no array of all weights is stored, except where that is
+    faster (for few scores, and on a GPU where they take at most 1/128 of its memory), with `bias`,
+    `softcap`, `dropout` or `return_weights`, and on a device without kernels.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def attention(
             where: dict[str, Any] = {"mask": mask, "causal": causal, "offset": offset}
             output = flex_attention.attention(query, key, value, flexible, scale=scale, **where)
             return output.to(dtype)
-    if not has_operation or dense_attention.is_short(shape[-2], shape[-1], causal):
+    if not has_operation or dense_attention.is_short(shape, causal, query.device):
         if not kernels:
             composed.check_composed(mapping, parameter, query.device)
         output, weights = dense_attention.attention(

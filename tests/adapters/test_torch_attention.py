@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,13 @@ def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPa
         query, key = torch.ones(t, 1), torch.ones(s, 1)
         output = pt.attention(query, key, key, causal=causal)
         assert (output is not query) == is_short
+
+
+def test_whole_matrices_while_they_fit_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(total_memory=128 * 4 * 1000)  # scores for 1,000 entries
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: memory)
+    for shape, fits in (((2, 20, 25), True), ((2, 20, 26), False), ((1000, 1, 2), True)):
+        assert dense_attention.is_short(shape, False, torch.device("cuda")) == fits
 
 
 def test_bias_and_softcap_by_definition() -> None:
