@@ -8,6 +8,9 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 # PyTorch, JAX and scikit-learn, whose pages would else be empty. What both have is taken from here.
@@ -21,6 +24,7 @@ version = release = installed_version("pyentmax")
 
 root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
+include_patterns += ["CONTRIBUTING.md", "cython_ext/README.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
 exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_root has a page for it
 
@@ -76,3 +80,8 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0066A1"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
+
+
+def setup(app: Sphinx) -> None:
+    """Diagrams of pages that are read on GitHub stay text here."""
+    app.add_lexer("mermaid", TextLexer)

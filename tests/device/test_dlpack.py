@@ -1,40 +1,11 @@
-"""PyTorch's tensors go in and out by DLPack, in one memory; and the code in docs/gpu.md runs."""
+"""PyTorch's tensors go in and out by DLPack, in one memory."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import pyentmax
-
-PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-
-
-def run(code: str) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(code, str(PAGE), "exec"), namespace)
-    return namespace
-
-
-def test_the_first_example_runs():
-    found = run(BLOCKS[0])
-    np.testing.assert_allclose(found["p"].sum(axis=-1), 1, rtol=1e-12)
-    assert found["gradient"].shape == found["z"].shape
-
-
-def test_the_example_with_pytorch_has_the_right_gradient():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    found = run(BLOCKS[1])
-    scores = found["scores"].detach().double().requires_grad_()
-    assert torch.autograd.gradcheck(found["Entmax15"].apply, scores)
-    np.testing.assert_allclose(
-        found["weights"].detach(), pyentmax.entmax15(found["scores"].detach().numpy()), rtol=1e-6
-    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
