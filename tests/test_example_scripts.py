@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 SHORT = {  # those that save a picture: arguments, and what is printed on the way
     "sklearn_pipeline": (["--folds", "2"], "grid search: "),
     "torch_classifier": (["--epochs", "1"], "  epoch   1: loss "),
+    "torch_softmax_to_sparse": (["--updates", "2"], "slow queries and keys "),
     "torch_transformer": (["--epochs", "1"], "epoch   1: "),
     "transformers_sparse": (["--updates", "4"], "trained with softmax "),
 }
