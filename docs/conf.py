@@ -75,6 +75,7 @@ html_static_path = ["_static"]
 html_css_files = ["pyentmax.css"]
 html_extra_path = ["_root"]
 html_copy_source = False
+html_search_scorer = str(HERE / "search_scorer.js")
 html_domain_indices = False  # the one index has all names
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0066A1"},

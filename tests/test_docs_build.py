@@ -11,8 +11,10 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+import webdriver
 
 import pyentmax
 
@@ -173,3 +175,51 @@ def test_site_in_browser():
     site = DOCS.parent / "build" / "docs" / "html"
     assert site.is_dir(), "run make docs"
     assert not BROWSER["faults"](site)
+
+
+# Questions of newcomers, in their own words, and pages that answer them.
+QUESTIONS = {
+    "How do I install it without a compiler?": "install",
+    "How do I use 1.5-entmax instead of softmax in PyTorch?": "guide/pytorch|softmax-to-sparse",
+    "Which alpha should I take?": "choose|faq",
+    "When is softmax better than a sparse mapping?": "choose",
+    "Which k is good for top-k attention?": "top-k",
+    "Why is the gradient of my attention zero?": "faq",
+    "Why is my perplexity infinite?": "report|faq",
+    "How do I compare a sparse language model with softmax?": "report",
+    "How do I mask padding?": "masking",
+    "Does it work with torch.compile and autocast?": "guide/pytorch",
+    "How do I replace nn.MultiheadAttention?": "softmax-to-sparse",
+    "How do I make a Llama of Hugging Face sparse?": "hugging-face",
+    "Can each head learn its own alpha?": "learn-alpha|guide/pytorch",
+    "How fast is entmax on a GPU compared with softmax?": "results/gpu|guide/gpu",
+    "How do I stop a translator from repeating words with fertility?": "bounds-and-structure",
+    "How do neighbouring words share one attention weight?": "bounds-and-structure",
+    "Why do sparse heads saturate, and how should training start?": "train-sparse|to-sparse",
+    "How is the threshold found without sorting?": "03_finding",
+    "How is the Jacobian of entmax derived?": "04_jacobians",
+    "Is the list of hypotheses complete, and can I prove it?": "decode-exactly|faq",
+    "How do I train with several labels per example?": "losses",
+    "Does it support bfloat16?": "guide/pytorch|faq",
+    "How do I check my own implementation of sparsemax?": "check-implementation",
+    "How do I cite pyentmax?": "faq",
+}
+FOUND = """
+const links = [...document.querySelectorAll("#search-results ul.search > li > a")];
+return links.slice(0, 3).map(link => link.getAttribute("href"));
+"""
+IS_DONE = "return /search finished|did not match/i.test(document.body.innerText)"
+
+
+@pytest.mark.skipif(webdriver.DRIVER is None, reason=webdriver.MISSING)
+def test_search_finds_the_page_that_answers():
+    start = (DOCS.parent / "build" / "docs" / "html" / "search.html").as_uri()
+    missed = {}
+    with webdriver.Browser() as chromium:
+        for question, pages in QUESTIONS.items():
+            chromium.open(f"{start}?q={quote(question)}")
+            chromium.wait(IS_DONE, seconds=20)
+            first = chromium.run(FOUND)
+            if not any(re.search(pages, address) for address in first):
+                missed[question] = first
+    assert not missed
