@@ -56,10 +56,10 @@ def test_training_reduces_the_loss_and_saves(tmp_path: Path) -> None:
         tokens=np.concatenate([part for pair in pairs for part in pair]),
         sizes=[len(inflector.source), len(inflector.target)],
     )
-    setting = "train --device cpu --pairs 1.5,1 --hidden 16 --batch-size 32 --rate 0.02 --warmup 1"
+    setting = "train --device cpu --pairs 1,1.5 --hidden 16 --batch-size 32 --rate 0.02 --warmup 1"
     files = ["--file", str(tmp_path / "verbs.npz"), "--out", str(tmp_path / "out")]
     gpu.main([*setting.split(), "--updates", "24", "--note", "8", *files])
-    losses = gpu.json.loads((tmp_path / "out" / "verbs-1.5-1.seed-0.json").read_text())["losses"]
+    losses = gpu.json.loads((tmp_path / "out" / "verbs-1-1.5.seed-0.json").read_text())["losses"]
     assert losses[-1] < 0.9 * losses[0]
-    saved = np.load(tmp_path / "out" / "verbs-1.5-1.seed-0.npz")
+    saved = np.load(tmp_path / "out" / "verbs-1-1.5.seed-0.npz")
     assert saved["output.weight"].shape == (16, len(inflector.target))
