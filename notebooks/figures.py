@@ -69,6 +69,7 @@ __all__ = [
     "errors_of_models",
     "errors_of_slopes",
     "fertility",
+    "gaps_to_target",
     "grammatical_by_temperature",
     "heads_on_sentences",
     "heard_scores",
@@ -576,6 +577,29 @@ def entry_of_a_choice(t: Any, probabilities: Any, slopes: Any) -> Any:
 # --- 5. Fenchel-Young losses ----------------------------------------------------------------------
 
 
+def gaps_to_target(share: Any, hills: Any) -> Any:
+    """Hills over p₁ with their tops, and the gap to their right end: (α, lead) → heights, top."""
+    names = {1.0: "softmax", 2.0: "sparsemax"}
+    figure, axes = plt.subplots(1, len(hills), figsize=(10, 3.5))
+    for ax, ((alpha, lead), (heights, top)) in zip(axes, hills.items(), strict=True):
+        colour, highest = CURVES[alpha]["color"], np.interp(top, share, heights)
+        gap = highest - heights[-1]
+        ax.plot(share, heights, color=colour)
+        ax.plot(top, highest, "o", color=INK, ms=7, clip_on=False, zorder=5)
+        ax.plot(1, heights[-1], "s", color=INK, ms=7, clip_on=False, zorder=5, mfc="white")
+        ax.plot([top, 1.09], [highest, highest], color=INK, lw=1, ls=":", clip_on=False)
+        ax.plot([1, 1.09], [heights[-1]] * 2, color=INK, lw=1, ls=":", clip_on=False)
+        if gap > 1e-9:
+            ends = (1.07, heights[-1]), (1.07, highest)
+            style = {"arrowstyle": "<->", "color": INK, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", *ends, arrowprops=style, annotation_clip=False)
+        ax.text(1.11, (highest + heights[-1]) / 2, f"loss\n{gap:.2f}", va="center", clip_on=False)
+        ax.set(title=f"{names[alpha]}, $t$ = {lead}", xlabel="$p_1$", xlim=(0, 1.0))
+        ax.set(ylim=(min(heights) - 0.05, highest + 0.12))
+    axes[0].set_ylabel(r"$p^\top z - Ω(p)$")
+    return figure
+
+
 def losses_of_two(t: Any, losses: Any, perceptron: Any) -> Any:
     """Losses of two choices against the lead t of the gold score, a dot at each margin."""
     figure, ax = plt.subplots(figsize=(6.4, 4))
@@ -590,46 +614,52 @@ def losses_of_two(t: Any, losses: Any, perceptron: Any) -> Any:
     return figure
 
 
-def draw_decision_sets(
-    ax: Any, xs: Any, ys: Any, support: Any, best: Any, points: Any, labels: Any
-) -> Any:
-    """Colour a plane by sets of three classes, and draw points in it; gives handles for a legend.
-
-    ``support`` (…, 3) says which classes are possible where, ``best`` which has the largest score.
-    A set's colour mixes those of its classes, the paler the more there are: the handles are for the
-    three classes, the three pairs and all.
-    """
-    base = np.array([[0, 114, 178], [230, 159, 0], [0, 158, 115]]) / 255
-
-    def colour(sets: Any) -> Any:
-        size = sets.sum(axis=-1, keepdims=True)
-        return 1 - (1 - (sets[..., None] * base).sum(axis=-2) / size) * 0.75 / size
-
-    extent = (xs[0, 0], xs[0, -1], ys[0, 0], ys[-1, 0])
-    ax.imshow(colour(support), origin="lower", extent=extent, aspect="auto")
-    ax.contour(xs, ys, best, levels=[0.5, 1.5], colors=INK, linewidths=0.8, linestyles=":")
-    for k, marker in enumerate("os^"):
-        style = {"ms": 4, "mec": "white", "mew": 0.4, "color": base[k] * 0.75, "ls": "none"}
-        ax.plot(*points[labels == k].T, marker, **style)
-    ax.grid(visible=False)
-    members = [[0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]]
-    sets = np.array([[k in chosen for k in range(3)] for chosen in members])
-    return [plt.Rectangle((0, 0), 1, 1, fc=c, ec=GREY, lw=0.5) for c in colour(sets)]
-
-
 def sets_of_species(xs: Any, ys: Any, supports: Any, best: Any, flowers: Any, names: Any) -> Any:
-    """Which of three species a classifier finds possible where: α → support, α → best class."""
-    figure, axes = plt.subplots(1, len(supports), figsize=(10, 4), sharey=True)
+    """Which of three species a classifier finds possible where: α → support, α → best class.
+
+    One species has a strong colour, a set of two is hatched, and both are labelled where they are.
+    """
+    points, labels = flowers
+    shades = ("#8CC4E8", "#F5C96B", "#7FD1B5")
+    figure, axes = plt.subplots(1, len(supports), figsize=(10, 4.8), sharey=True)
+    apart = np.abs(points[:, None, None] - np.stack([xs, ys], axis=-1)) / (0.45, 0.2)
+    occupied = (apart < 1).all(axis=-1).any(axis=0)
     for ax, (alpha, support) in zip(axes, supports.items(), strict=True):
-        handles = draw_decision_sets(ax, xs, ys, support, best[alpha], *flowers)
-        undecided = np.mean(support.sum(axis=-1) > 1)
-        ax.set_title(f"{CURVES[alpha]['label']}: {undecided:.0%} undecided")
-    axes[1].set_xlabel("petal length (standardised)")
+        size = support.sum(axis=-1)
+        regions = [(support[..., k] & (size == 1), names[k], shades[k], None) for k in range(3)]
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            pair = support[..., i] & support[..., j] & (size == 2)
+            regions.append((pair, f"{names[i]} or {names[j]}", "#F4F5F7", "///"))
+        for region, text, colour, hatch in regions:
+            if not region.any():
+                continue
+            style = {"colors": [colour], "hatches": [hatch]}
+            ax.contourf(xs, ys, region, levels=[0.5, 1.5], **style).set_edgecolor(RULE)
+            if region.mean() > 0.02:
+                at = _middle(region & ~occupied)
+                box = {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.5}
+                style = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box, "zorder": 6}
+                ax.text(xs[at], ys[at], text.replace(" or ", " or\n"), color=INK, **style)
+        ax.contour(xs, ys, best[alpha], levels=[0.5, 1.5], colors=INK, linewidths=1, linestyles=":")
+        for k, (marker, colour) in enumerate(zip("os^", (BLUE, "#B97900", GREEN), strict=True)):
+            style = {"ms": 5, "mec": "white", "mew": 0.5, "color": colour, "ls": "none"}
+            ax.plot(*points[labels == k].T, marker, **style)
+        ax.set_title(f"{CURVES[alpha]['label']}: {np.mean(size > 1):.0%} undecided")
+        ax.set_xlabel("petal length (standardised)")
+        ax.grid(visible=False)
     axes[0].set_ylabel("petal width (standardised)")
-    pairs = [f"{names[i]} or {names[j]}" for i, j in ((0, 1), (0, 2), (1, 2))]
-    sets = [*names, *pairs, "any of the three"]
-    figure.legend(handles, sets, loc="outside lower center", ncols=4, fontsize=9)
     return figure
+
+
+def _middle(region: Any) -> Any:
+    """The place of a grid that is deepest inside a region, and not at its edge: (row, column)."""
+    inside = np.pad(region, 1)
+    depth = np.zeros(inside.shape)
+    while inside.any():
+        depth += inside
+        row = inside[1:-1, 1:-1] & inside[1:-1, :-2] & inside[1:-1, 2:]
+        inside = np.pad(row & inside[:-2, 1:-1] & inside[2:, 1:-1], 1)
+    return np.unravel_index(np.argmax(depth[1:-1, 1:-1]), region.shape)
 
 
 def descent(norms: Any, pulling: Any) -> Any:
