@@ -345,12 +345,18 @@ def landing_places(probabilities: Any) -> Any:
 # --- 2. Entropies ---------------------------------------------------------------------------------
 
 
-def entropies_of_two(q: Any, heights: Any) -> Any:
-    """Entropies of (q, 1 − q) against q: α → heights."""
-    figure, ax = plt.subplots(figsize=(6.4, 4))
-    by_alpha(ax, q, heights)
-    ax.set(xlabel="$q$", ylabel="$H_α(q, 1-q)$", xlim=(0, 1), ylim=(0, 0.82))
-    ax.legend(loc="upper right", fontsize=9, ncols=2)
+def entropies_of_two(functions: Any) -> Any:
+    """Entropies of (q, 1 − q), then their feet under two magnifiers: α → function of q."""
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), width_ratios=(1.5, 1, 1))
+    for ax, end in zip(axes, (1.0, 1e-2, 1e-4), strict=True):
+        q = np.linspace(0, end, 401)
+        by_alpha(ax, q, {alpha: entropy(q) for alpha, entropy in functions.items()})
+        ax.set(xlabel="$q$", xlim=(0, end), ylim=(0, 0.75 if end == 1 else 12 * end))
+        if end < 1:
+            ax.ticklabel_format(style="sci", scilimits=(0, 0))
+            ax.set_title(f"magnified {1 / end:,.0f} times", fontsize=10)
+    axes[0].set(ylabel="$H_α(q, 1-q)$")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 
@@ -372,20 +378,39 @@ def entropy_at_zero(near_zero: Any, terms: Any, t: Any, slopes: Any) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
     by_alpha(left, near_zero, terms)
     by_alpha(right, t, slopes, "semilogx")
-    left.set(xlabel="$t$", ylabel="$h_α(t)$", xlim=(0, 0.1), ylim=(0, None))
+    left.set(xlabel="$t$", ylabel="$h_α(t)$", xlim=(0, near_zero[-1]), ylim=(0, None))
     right.set(xlabel="$t$ (logarithmic)", ylabel="slope $h_α'(t)$", xlim=(1e-6, 1))
     right.legend(fontsize=9)
     return figure
 
 
-def entropy_hills(grid: Any, heights: Any) -> Any:
-    """Contours of functions over the triangle, in tenths of 1 at its centre: α → heights."""
-    figure, axes = plt.subplots(1, len(heights), figsize=(10, 2.9))
-    for ax, (alpha, height) in zip(axes, heights.items(), strict=True):
-        ax.tricontourf(*simplex_xy(grid).T, height, levels=np.linspace(0, 1, 11), cmap="cividis")
+def entropy_hills(grid: Any, heights: Any, cut: Any, cuts: Any) -> Any:
+    """Contours of functions over the triangle, 1 at its centre, and a cut: α → heights.
+
+    The cut runs from the middle of the edge e₁e₂, where p₃ = 0, over the centre to e₃.
+    """
+    figure = plt.figure(figsize=(10, 6.6))
+    above, below = figure.subfigures(2, 1, height_ratios=(1.2, 1))
+    levels = np.linspace(0, 1, 11)
+    for ax, (alpha, height) in zip(above.subplots(1, len(heights)), heights.items(), strict=True):
+        xy = simplex_xy(grid).T
+        ax.tricontourf(*xy, height, levels=levels, cmap="cividis", alpha=0.55)
+        lines = ax.tricontour(*xy, height, levels=levels[4:10:2] + 0.1, colors=INK, linewidths=0.8)
+        ax.clabel(lines, fmt="%.1f", fontsize=8)
         draw_simplex(ax)
         ax.plot(*simplex_xy(np.full(3, 1 / 3)), "+", color=INK, ms=9)
+        ax.plot(*simplex_xy([[0.5, 0.5, 0], [0, 0, 1]]).T, ":", color=INK, lw=1)
         ax.set_title(CURVES[alpha]["label"])
+    whole, start = below.subplots(1, 2)
+    by_alpha(whole, cut, cuts)
+    whole.set(xlabel="$p_3$ along the dotted line", ylabel="height of the hill", xlim=(0, 1))
+    whole.set_ylim(0, 1.05)
+    whole.legend(fontsize=9)
+    near = cut < 1.001e-3
+    by_alpha(start, cut[near], {alpha: height[near] - height[0] for alpha, height in cuts.items()})
+    start.set(xlabel="$p_3$, magnified 1,000 times", ylabel="what $p_3$ adds", xlim=(0, 1e-3))
+    start.set_ylim(0, None)
+    start.ticklabel_format(style="sci", scilimits=(0, 0))
     return figure
 
 
@@ -394,7 +419,10 @@ def tilted_hills(grid: Any, values: Any, tops: Any) -> Any:
     figure, axes = plt.subplots(1, len(values), figsize=(10, 3.1))
     style = {"color": VERMILION, "mec": "white", "ms": 9, "zorder": 5, "clip_on": False}
     for ax, (alpha, value) in zip(axes, values.items(), strict=True):
-        ax.tricontourf(*simplex_xy(grid).T, value, levels=18, cmap="cividis")
+        levels = value.max() + np.linspace(-1.2, 0, 13)
+        filled = {"levels": levels, "cmap": "cividis", "alpha": 0.55, "extend": "min"}
+        ax.tricontourf(*simplex_xy(grid).T, value, **filled)
+        ax.tricontour(*simplex_xy(grid).T, value, levels=levels, colors=INK, linewidths=0.5)
         draw_simplex(ax)
         ax.plot(*simplex_xy(tops[alpha]), "o", **style)
         p = ", ".join(f"{q:.2f}" for q in tops[alpha])
