@@ -64,7 +64,11 @@ def show(browser, page):
 
 
 def state(browser: webdriver.Browser) -> Any:
-    shown = json.loads(browser.run("return document.getElementById('play').dataset.state"))
+    return read(browser.run("return document.getElementById('play').dataset.state"))
+
+
+def read(text: str) -> Any:
+    shown = json.loads(text)
     for key in ("alpha", "threshold"):
         if key in shown:
             shown[key] = float(shown[key])
@@ -98,7 +102,12 @@ def jacobian(p: Any, shown: Any) -> Any:
 
 def compare(browser: webdriver.Browser) -> Any:
     """Everything that the page says of three scores, against the library."""
-    shown = state(browser)
+    text, x, y = browser.run(
+        "const c = document.querySelector('#play-simplex .play-point');"
+        "return [document.getElementById('play').dataset.state,"
+        " Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]"
+    )
+    shown = read(text)
     p = compare_p(shown)
     np.testing.assert_allclose(
         shown["jacobian"], jacobian(p, shown), rtol=ATOL, atol=ATOL, err_msg=str(shown)
@@ -110,10 +119,6 @@ def compare(browser: webdriver.Browser) -> Any:
         np.testing.assert_allclose(again, p, rtol=0, atol=1e-4)  # of a difference, by a root
     if shown["mapping"] == "topk":
         assert threshold == sorted(shown["z"])[-shown["k"]]
-    x, y = browser.run(
-        "const c = document.querySelector('#play-simplex .play-point');"
-        "return [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]"
-    )
     np.testing.assert_allclose([x, y], p @ CORNERS, rtol=0, atol=1e-3)
     return shown
 

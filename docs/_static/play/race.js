@@ -29,12 +29,18 @@ const PlayRace = (() => {
     draw(svg, "polyline", { points: points.map(t => `${px(t)},${py(F(t))}`).join(" "), class: "play-outline" });
     draw(svg, "line", { x1: px(tau), x2: px(tau), y1: 8, y2: 256, class: "play-threshold" });
     draw(svg, "text", { x: Math.min(Math.max(px(tau), 76), 250), y: 271, "text-anchor": "middle" }, `τ = ${show(tau, 4)}`);
+    const [before, after] = [iterates.newton[step - 1], iterates.newton[step]];
+    if (before >= low && before <= high && after !== null) { // the tangent of Newton's last step
+      const line = { x1: px(before), y1: py(F(before)), x2: px(after), y2: py(1), stroke: colour(1) };
+      draw(svg, "line", { ...line, class: "play-tangent" });
+    }
     Object.keys(METHODS).forEach((name, i) => {
       const lane = 192 + 26 * i, passed = iterates[name].slice(0, step + 1);
       draw(svg, "line", { x1: 34, x2: 290, y1: lane, y2: lane, class: "play-grid" });
       passed.forEach((t, n) => {
-        if (t === null || t < low || t > high) return;
         const last = n === step;
+        if (t !== null && t > high && last) draw(svg, "text", { x: 278, y: lane + 5, fill: colour(i) }, "→");
+        if (t === null || t < low || t > high) return;
         draw(svg, "circle", { cx: px(t), cy: lane, r: last ? 7 : 3, fill: colour(i) });
         if (last) draw(svg, "circle", { cx: px(t), cy: py(F(t)), r: 5, fill: colour(i) });
       });
