@@ -7,6 +7,7 @@ import pkgutil
 import re
 import runpy
 from functools import cache
+from os.path import normpath
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,30 @@ def test_missing_names_are_reported(old, new, message):
     reported = faults(text.replace(old, new))
     assert reported
     assert all(message in fault for fault in reported)
+
+
+def sidebar() -> dict[str, list[str]]:
+    """The pages of each group of the sidebar, but for the guide's own."""
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    trees = re.findall(r"^:caption: (.*)\n\n((?:.+\n)+?)```", text, re.MULTILINE)
+    return {
+        caption: [normpath(f"docs/{page}") for page in pages.split() if page != "guide/README"]
+        for caption, pages in trees
+    }
+
+
+def guide() -> dict[str, list[str]]:
+    """The page of each line of the guide's tables, by heading."""
+    text = (ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
+    groups = {}
+    for group in text.split("\n## ")[1:]:
+        links = re.findall(r"^\| .* \| [^|]*?\]\(([^)#]+)\.(?:md|rst)\)", group, re.MULTILINE)
+        groups[group.splitlines()[0]] = [normpath(f"docs/guide/{link}") for link in links]
+    return groups
+
+
+def test_the_guide_has_the_groups_of_the_sidebar():
+    assert guide() == sidebar()
 
 
 # --- the built site ---
