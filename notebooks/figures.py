@@ -26,7 +26,6 @@ from matplotlib.patches import FancyBboxPatch
 
 from pyentmax.plotting import (
     AttentionPanel,
-    plot_alpha_trajectories,
     plot_attention,
     plot_attention_panels,
 )
@@ -47,7 +46,7 @@ from pyentmax.system.blas import describe_blas, limit_blas
 __all__ = [
     "CURVES",
     "accuracy_by_k",
-    "alphas_in_training",
+    "alpha_paths",
     "attention_bars",
     "attention_maps",
     "books_and_losses",
@@ -57,10 +56,10 @@ __all__ = [
     "clipped_water",
     "columns_of",
     "complete_by_width",
-    "densities_of_heads",
+    "density_by_alpha",
     "descent",
     "distance_from_limit",
-    "diversity_of_heads",
+    "diversity_of_layers",
     "entropies_of_two",
     "entropy_at_zero",
     "entropy_hills",
@@ -106,7 +105,6 @@ __all__ = [
     "simplex_grid",
     "simplex_xy",
     "slack_of_a_choice",
-    "starts_of_alpha",
     "steep_at_threshold",
     "strength_paths",
     "sums_of_threshold",
@@ -652,6 +650,7 @@ def sets_of_species(xs: Any, ys: Any, supports: Any, best: Any, flowers: Any, na
     figure, axes = plt.subplots(1, len(supports), figsize=(10, 4.8), sharey=True)
     apart = np.abs(points[:, None, None] - np.stack([xs, ys], axis=-1)) / (0.45, 0.2)
     occupied = (apart < 1).all(axis=-1).any(axis=0)
+    occupied |= (np.abs(xs) > 1.75) | (np.abs(ys) > 1.8)  # so that a text is not cut off
     for ax, (alpha, support) in zip(axes, supports.items(), strict=True):
         size = support.sum(axis=-1)
         regions = [(support[..., k] & (size == 1), names[k], shades[k], None) for k in range(3)]
@@ -1423,52 +1422,71 @@ def training_of_mappings(smoothed: Any, width: int) -> Any:
 HEAD_STYLES = [(PURPLE, "s"), (BLUE, "o"), (GREEN, "^")]
 
 
-def starts_of_alpha(alphas: Any) -> Any:
-    """A histogram of starting values, the middle two thirds marked."""
-    figure, ax = plt.subplots(figsize=(6.4, 3))
-    ax.hist(alphas, bins=40, range=(1, 2), color=EDGE, ec="white")
-    for bound in (1.27, 1.73):
-        ax.axvline(bound, color=VERMILION, ls=(0, (4, 1.5)), lw=1.6)
-    ax.set(xlabel="α at the start", ylabel="heads", xlim=(1, 2))
+def alpha_paths(updates: Any, alphas: Any) -> Any:
+    """The α of every head over the updates: kind → (updates, layers, heads).
+
+    A colour for each layer; a head whose α has risen again by 0.01 is thick, a dot at its lowest.
+    """
+    figure, axes = plt.subplots(1, len(alphas), figsize=(10, 3.9), sharey=True)
+    for ax, (kind, paths) in zip(axes, alphas.items(), strict=True):
+        for layer, (colour, _) in enumerate(HEAD_STYLES):
+            for path in paths[:, layer].T:
+                lowest = int(np.argmin(path))
+                returned = path[-1] - path[lowest] > 0.01
+                ax.plot(updates, path, color=colour, lw=2.6 if returned else 1, ls=DASHES[layer])
+                if returned:
+                    ax.plot(updates[lowest], path[lowest], "o", color=colour, mec="white", ms=7)
+            ax.plot([], [], color=colour, ls=DASHES[layer], label=f"layer {layer + 1}")
+        returns = np.sum(paths[-1] - paths.min(axis=0) > 0.01)
+        ax.set(title=f"{kind}: {returns} of {paths[0].size} returned", xlabel="update")
+    axes[0].set(ylabel="α of a head", ylim=(1, 2))
+    axes[-1].legend(fontsize=9)
     return figure
 
 
-def alphas_in_training(updates: Any, alphas: Any) -> Any:
-    """The α of every head over the updates: kind → (updates, layers, heads)."""
-    figure: Any = plot_alpha_trajectories(updates, alphas).figure
-    for ax in figure.axes:
-        for line in ax.lines:
-            line.set_linewidth(1.8)
+def density_by_alpha(densities: Any, alphas: Any) -> Any:
+    """Densities of heads by model and kind, and against learned α: model → kind → (layers, heads).
+
+    The model whose densities are drawn against α is the one called "α learned".
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(1.5, 1), sharey=True)
+    jitter = np.linspace(-0.06, 0.06, 12)
+    for k, (kind, (colour, marker)) in enumerate(zip(alphas, HEAD_STYLES, strict=True)):
+        style = {"color": colour, "marker": marker, "ls": "none", "ms": 6, "mec": "white"}
+        for place, kinds in enumerate(densities.values()):
+            values = np.sort(kinds[kind].ravel())
+            at = place + 0.25 * (k - 1) + jitter
+            left.plot(at, values, label=kind if place == 0 else None, **style)
+        right.plot(alphas[kind].ravel(), densities["α learned"][kind].ravel(), **style)
+    left.set_xticks(range(len(densities)), list(densities))
+    left.set(ylabel="density of a head", ylim=(0, 1.05))
+    left.grid(axis="x", visible=False)
+    left.legend(fontsize=9, loc="lower left")
+    right.set(xlabel="learned α", title="α learned")
     return figure
 
 
-def densities_of_heads(densities: Any) -> Any:
-    """Mean density of every head, sorted: model → kind → (1, heads); a panel per kind."""
-    kinds = list(next(iter(densities.values())))
-    figure, axes = plt.subplots(1, len(kinds), figsize=(9, 3), sharey=True)
-    for ax, kind in zip(axes, kinds, strict=True):
-        for (label, of_kind), (colour, marker) in zip(densities.items(), HEAD_STYLES, strict=True):
-            heads = np.sort(of_kind[kind].ravel())[::-1]
-            places = np.arange(1, len(heads) + 1)
-            ax.plot(places, heads, color=colour, marker=marker, lw=1, ms=6, label=label)
-        ax.set(title=kind, xlabel="head, densest first", xticks=places, ylim=(0, 1.05))
-    axes[0].set_ylabel("density")
-    axes[-1].legend(loc="upper right", bbox_to_anchor=(1, 0.93), fontsize=9)
-    return figure
-
-
-def diversity_of_heads(diversity: Any) -> Any:
-    """The divergence between heads as bars: model → kind → number."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.2))
-    kinds = list(next(iter(diversity.values())))
-    for number, (label, of_kind) in enumerate(diversity.items()):
-        places = np.arange(len(kinds)) + 0.27 * (number - 1)
-        heights = [of_kind[kind] for kind in kinds]
-        ax.bar(places, heights, 0.25, color=HEAD_STYLES[number][0], label=label)
-    ax.set_xticks(range(len(kinds)), kinds)
-    ax.set(ylabel="Jensen-Shannon divergence")
-    ax.grid(axis="x", visible=False)
-    ax.legend()
+def diversity_of_layers(differences: Any) -> Any:
+    """Differences of divergence from softmax's with intervals: model → kind → dict of layers."""
+    figure, ax = plt.subplots(figsize=(8, 4.4))
+    kinds = list(next(iter(differences.values())))
+    for number, (label, by_kind) in enumerate(differences.items()):
+        colour, marker = HEAD_STYLES[number]
+        middle, low, high = (
+            np.concatenate([by_kind[kind][name] for kind in kinds])
+            for name in ("difference", "low", "high")
+        )
+        rows = np.arange(len(middle)) + 0.22 * (number - 1)
+        style = {"color": colour, "ms": 6, "lw": 2.5, "capsize": 4, "mec": "white"}
+        widths = [middle - low, high - middle]
+        ax.errorbar(middle, rows, xerr=widths, fmt=marker, label=label, **style)
+    layers = len(middle) // len(kinds)
+    names = [f"{kind}, layer {layer + 1}" for kind in kinds for layer in range(layers)]
+    ax.axvline(0, color=INK, lw=1)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set_xlabel("divergence between the heads, minus softmax's")
+    ax.legend(fontsize=9)
     return figure
 
 
