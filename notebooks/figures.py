@@ -51,10 +51,8 @@ __all__ = [
     "attention_maps",
     "books_and_losses",
     "budget_levels",
-    "butterfly_graph",
     "chain_slopes",
     "clipped_water",
-    "columns_of",
     "complete_by_width",
     "density_by_alpha",
     "descent",
@@ -78,12 +76,13 @@ __all__ = [
     "keys_and_queries",
     "landing_places",
     "levels_of_search",
+    "looks_at_a_row",
     "losses_of_two",
     "mass_of_others",
     "measured_jacobians",
-    "numbers",
     "of_k",
     "one_step",
+    "page_bounds",
     "passes_by_digits",
     "passes_until_sure",
     "paths_in_alpha",
@@ -96,7 +95,6 @@ __all__ = [
     "recurrent_step",
     "reliability",
     "results_lines",
-    "results_page",
     "scores_in_reach",
     "sets_of_species",
     "shares_of_products",
@@ -113,9 +111,8 @@ __all__ = [
     "tape_graph",
     "taut_string",
     "third_of_three",
+    "tile_of_attention",
     "tilted_hills",
-    "times_by_kind",
-    "times_by_length_and_support",
     "training_curves",
     "training_of_mappings",
     "training_of_scores",
@@ -1288,36 +1285,38 @@ def price_of_zeros(updates: Any, ruled_out: Any, perplexities: Any) -> Any:
 
 # --- 10. Fast -------------------------------------------------------------------------------------
 
-# How the mappings are drawn where times are compared.
-TIMED: dict[str, dict[str, Any]] = {
-    "softmax": {"color": PURPLE, "marker": "s", "ls": ":"},
-    "sparsemax": {"color": VERMILION, "marker": "^", "ls": "--"},
-    "entmax15": {"color": BLUE, "marker": "o", "ls": "-"},
-    "α = 1.25": {"color": GREEN, "marker": "D", "ls": "-."},
-}
 
+def looks_at_a_row(z: Any, chunk: int, levels: Any, live: Any) -> Any:
+    """The scores of a row by place, and the levels that rule most of them out: name → level.
 
-def times_by_length_and_support(lengths: Any, times: Any, multiples: Any) -> Any:
-    """Nanoseconds per score by the row's length, multiples of PyTorch's time by the support.
-
-    ``times`` are of the mappings of ``TIMED``, of a copy and of torch.softmax; ``multiples``:
-    name → (sizes, multiples).
+    The levels rise: what lies above the last is dark. Chunks that are `live` are shaded.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
-    others = {
-        "copy": {"color": GREY, "lw": 1},
-        "torch.softmax": {"color": ORANGE, "ls": (0, (5, 1, 1, 1, 1, 1))},
+    figure, ax = plt.subplots(figsize=(9, 3.8))
+    for i in np.flatnonzero(live):
+        ax.axvspan(i * chunk, (i + 1) * chunk, color=PALE, lw=0, zorder=0)
+    (first, low), (second, high) = levels.items()
+    places = np.arange(len(z))
+    kinds = {
+        f"below both: {np.sum(z <= low):,}": (z <= low, GREY, 2),
+        f"between: {np.sum((z > low) & (z <= high)):,}": ((z > low) & (z <= high), ORANGE, 4),
+        f"above both: {np.sum(z > high):,}": (z > high, BLUE, 6),
     }
-    for name, style in (TIMED | others).items():
-        left.loglog(lengths, times[name], ms=4, label=name, **style)
-    left.set(xlabel="length of the row", ylabel="nanoseconds per score")
-    left.legend(fontsize=8)
-    for name, (sizes, values) in multiples.items():
-        right.semilogx(sizes, values, label=name, **TIMED[name])
-    right.axhline(1, color=INK, lw=1)
-    right.set(xlabel="scores in the support, of 32,000", ylabel="multiples of torch.softmax")
-    right.set_ylim(0, None)
-    right.legend()
+    for name, (chosen, colour, size) in kinds.items():
+        ax.plot(places[chosen], z[chosen], ".", color=colour, ms=size, label=name)
+    for name, level, va in ((first, low, "top"), (second, high, "bottom")):
+        ax.axhline(level, color=INK, lw=1)
+        style = {
+            "ha": "right",
+            "va": va,
+            "fontsize": 9,
+            "xytext": (-2, 2 if va == "bottom" else -2),
+        }
+        box = {"fc": "white", "ec": "none", "pad": 0.5, "alpha": 0.8}
+        ax.annotate(name, (len(z), level), textcoords="offset points", bbox=box, **style)
+    ax.set(xlim=(0, len(z)), xlabel="place in the row", ylabel="score $z$")
+    ax.set_xticks(np.arange(0, len(z) + 1, 2 * chunk))
+    ax.grid(visible=False)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
@@ -1336,41 +1335,58 @@ def scores_in_reach(lengths: Any, near: Any, support: Any) -> Any:
     return figure
 
 
-def butterfly_graph(levels: Any) -> Any:
-    """The numbers of eight lanes from step to step, the partners 4, 2 and 1 away."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.2))
-    circle = {"boxstyle": "circle", "fc": "white", "ec": BLUE}
-    for level, values in enumerate(levels):
-        apart = 4 >> level
-        for lane, value in enumerate(values):
-            ax.text(lane, -level, str(value), ha="center", va="center", bbox=circle)
-            for source, colour in ((lane, GREY), (lane ^ apart, ORANGE)) if apart else ():
-                ax.plot([source, lane], [-level, -level - 1], color=colour, lw=1.2)
-        if apart:
-            ax.text(7.6, -level - 0.5, f"partner {apart} away", va="center", fontsize=9)
-    ax.set(xlim=(-0.6, 9.6), ylim=(-3.5, 0.5), yticks=[])
-    ax.set_xticks(range(8), [f"lane {lane}" for lane in range(8)], fontsize=8)
+def page_bounds(keys: Any, boxes: Any, query: Any, level: float, read: Any) -> Any:
+    """Keys in the plane, their pages as boxes (low, high), and the line on which q·k is a level.
+
+    A cross marks the corner of each box that has its largest q·k; pages in `read` are dark.
+    """
+    figure, ax = plt.subplots(figsize=(6.4, 5))
+    for i, (page, (low, high)) in enumerate(zip(keys, boxes, strict=True)):
+        colour = BLUE if i in read else GREY
+        ax.plot(*page.T, "o", color=colour, ms=3)
+        ax.add_patch(plt.Rectangle(low, *(high - low), fc="none", ec=colour, lw=1.2))
+        ax.plot(*np.where(query > 0, high, low), "x", color=VERMILION, ms=7, mew=2)
+    normal = query / (query @ query)
+    along = np.array([-query[1], query[0]]) / np.linalg.norm(query) * 9
+    ends = np.stack([level * normal - along, level * normal + along])
+    ax.plot(*ends.T, "--", color=INK, lw=1.4)
+    arrow = {"arrowstyle": "-|>", "color": VERMILION, "lw": 2}
+    ax.annotate("", query / np.linalg.norm(query), (0, 0), arrowprops=arrow)
+    ax.text(*(0.5 * query / np.linalg.norm(query) + [0.08, -0.22]), "$q$", color=VERMILION)
+    reach = 1.1 * abs(np.concatenate(keys)).max()
+    ax.set(
+        xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="$k_1$", ylabel="$k_2$"
+    )
     ax.grid(visible=False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_visible(False)
-    ax.tick_params(length=0)
     return figure
 
 
-def times_by_kind(kinds: Any, forward: Any, losses: Any) -> Any:
-    """Times of rows of several kinds in multiples of PyTorch's: mapping → multiples."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True)
-    titles = ("forward", "softmax"), ("loss and gradient", "cross-entropy")
-    for ax, times, (title, other) in zip(axes, (forward, losses), titles, strict=True):
-        for name, values in times.items():
-            style = {what: TIMED[name][what] for what in ("color", "marker")}
-            ax.plot(values, range(len(kinds)), ls="none", ms=7, label=name, **style)
-        ax.axvline(1, color=INK, lw=1)
-        ax.set(title=title, xlabel=f"multiples of PyTorch's {other}", xlim=(0, None))
-    axes[0].set_yticks(range(len(kinds)), kinds)
-    axes[0].invert_yaxis()
-    found = axes[0].get_legend_handles_labels()
-    figure.legend(*found, loc="outside lower center", ncols=4, fontsize=9)
+def tile_of_attention(scores: Any, weights: Any, tile: Any) -> Any:
+    """Queries by keys while a tile of rows (first, last) is worked on, and in the backward pass."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharey=True)
+    first, last = tile
+    shown = np.full(scores.shape, np.nan)
+    shown[first:last] = scores[first:last]
+    axes[0].imshow(shown, cmap="Blues", aspect="auto", alpha=0.7)
+    rows, columns = np.nonzero(weights)
+    done = rows < last
+    axes[0].plot(columns[done], rows[done], "s", color=INK, ms=3)
+    axes[1].plot(columns, rows, "s", color=INK, ms=3)
+    n, d = scores.shape
+    axes[1].set(xlim=(-0.5, d - 0.5), title="backward: only these entries of $GV^\\top$")
+    axes[0].set(title="forward: one tile of scores at a time", ylabel="query")
+    for place, text in (
+        (first / 2, "done: only weights are kept"),
+        ((first + last) / 2, "this tile: all its scores, in the cache"),
+        ((last + n) / 2, "to come"),
+    ):
+        box = {"fc": "white", "ec": RULE, "alpha": 0.9}
+        axes[0].text(d / 2, place, text, ha="center", va="center", fontsize=9, bbox=box, zorder=5)
+    for ax in axes:
+        ax.axhline(first - 0.5, color=VERMILION, lw=1, visible=ax is axes[0])
+        ax.axhline(last - 0.5, color=VERMILION, lw=1, visible=ax is axes[0])
+        ax.set(xlabel="key", ylim=(n - 0.5, -0.5))
+        ax.grid(visible=False)
     return figure
 
 
@@ -1718,32 +1734,3 @@ def results_lines(folder: str, name: str) -> list[dict[str, Any]]:
     """The results that a script in ``experiments/`` wrote, a line each."""
     path = Path(__file__).parents[1] / "experiments" / folder / "results" / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def results_page(name: str) -> tuple[str, dict[str, Any]]:
-    """A page of measurements, and its tables: heading → (column names, rows of cells)."""
-    folder = Path(__file__).parents[1] / "experiments" / "measurements"
-    page = (folder / name).read_text(encoding="utf-8")
-    found: dict[str, Any] = {}
-    heading = ""
-    for line in page.splitlines():
-        if line.startswith("#"):
-            heading = line.lstrip("# ")
-        elif line.startswith("|"):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            if heading not in found:
-                found[heading] = cells, []
-            elif not set("".join(cells)) <= set("-: "):
-                found[heading][1].append(cells)
-    return page, found
-
-
-def columns_of(tables: dict[str, Any], heading: str) -> dict[str, Any]:
-    """Column name → cells, for the table whose heading begins so."""
-    [(names, rows)] = [table for title, table in tables.items() if title.startswith(heading)]
-    return dict(zip(names, zip(*rows, strict=True), strict=True))
-
-
-def numbers(cells: Any) -> Any:
-    """The first number of each cell; behind a stroke may stand that of a cold cache."""
-    return np.array([float(cell.split("/")[0].replace(",", "")) for cell in cells])
