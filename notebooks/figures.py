@@ -52,6 +52,7 @@ __all__ = [
     "books_and_losses",
     "budget_levels",
     "chain_slopes",
+    "choice_in_rows",
     "clipped_water",
     "complete_by_width",
     "density_by_alpha",
@@ -67,9 +68,9 @@ __all__ = [
     "errors_of_slopes",
     "fertility",
     "gaps_to_target",
+    "gradient_lengths",
     "grammatical_by_temperature",
     "heads_on_sentences",
-    "heard_scores",
     "hold_blas",
     "jacobian_tables",
     "draw_water",
@@ -80,6 +81,7 @@ __all__ = [
     "losses_of_two",
     "mass_of_others",
     "measured_jacobians",
+    "module_of_choice",
     "of_k",
     "one_step",
     "page_bounds",
@@ -1518,6 +1520,56 @@ def heads_on_sentences(maps: Any) -> Any:
 # --- 13. Explicit top-k ---------------------------------------------------------------------------
 
 
+def module_of_choice(scores: Any, chosen: Any, weights: Any, values: Any) -> Any:
+    """The module of explicit top-k as tables: scores → choice → weights, values → result."""
+    tables = {
+        "scores $P$": scores,
+        "choice $M$": chosen,
+        "weights $A$": weights,
+        "values $V$": values,
+        "result $AV$": weights @ values,
+    }
+    widths = [table.shape[1] for table in tables.values()]
+    figure, axes = plt.subplots(1, 5, figsize=(11, 2.7), width_ratios=widths)
+    steps = ["keep 2", "softmax", "·", "="]
+    for number, (ax, (title, table)) in enumerate(zip(axes, tables.items(), strict=True)):
+        blank = ~np.isfinite(table) | (table == 0)
+        shown, white = np.where(blank, np.nan, table), plt.get_cmap("RdBu_r").copy()
+        white.set_bad("#ECECEC")
+        ax.imshow(shown, cmap=white, vmin=-3, vmax=3)
+        for (i, j), entry in np.ndenumerate(table):
+            digits = ".2f" if number in (2, 4) else ".1f"
+            text = "−∞" if entry == -np.inf else _minus(entry, digits) if entry else "0"
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color=INK)
+        ax.set_title(title, fontsize=11)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.grid(visible=False)
+        if number < len(steps):
+            sign = {"ha": "center", "va": "center", "xycoords": "axes fraction", "fontsize": 9}
+            text = steps[number] + "\n→" if number < 2 else steps[number]
+            x = 1 + (0.11 if number < 3 else 0.3)
+            ax.annotate(text, (x, 0.5), annotation_clip=False, **sign)
+    return figure
+
+
+def choice_in_rows(rows: Any) -> Any:
+    """Weights of a row before and after the choice: title → (letters, before, after)."""
+    figure, axes = plt.subplots(1, len(rows), figsize=(9, 3.2), sharey=True)
+    for ax, (title, (letters, before, after)) in zip(axes, rows.items(), strict=True):
+        places = np.arange(len(letters))
+        ax.bar(places - 0.2, before, 0.4, color=EDGE, label="softmax")
+        ax.bar(places + 0.2, after, 0.4, color=ORANGE, label="top-2 of it")
+        for place in places[after == 0]:
+            ax.text(place + 0.2, 0.01, "0", ha="center", va="bottom", color=GREY, fontsize=9)
+        ax.set_xticks(places, [str(letter) for letter in letters])
+        ax.set(title=title, xlabel="letter read", ylim=(0, 1))
+        ax.grid(axis="x", visible=False)
+    axes[0].set_ylabel("weight")
+    axes[1].legend()
+    return figure
+
+
 def weights_of_listing(largest: Any, k: int) -> Any:
     """How often the largest weight of a row has which size: name → weights, two of them."""
     figure, ax = plt.subplots(figsize=(6.4, 3.2))
@@ -1529,17 +1581,18 @@ def weights_of_listing(largest: Any, k: int) -> Any:
     return figure
 
 
-def heard_scores(ks: Any, shares: Any, lengths: Any) -> Any:
-    """Against k: the share of scores with a gradient, and the length of the whole gradient."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
-    left.plot(ks, shares, "-o", color=BLUE, ms=5)
-    left.set(xlabel="$k$", ylabel="share of scores with a gradient", ylim=(0, 1.04))
-    right.plot(ks, lengths, "-o", color=VERMILION, ms=5)
-    right.set(xlabel="$k$", ylabel="length of the gradient", ylim=(0, None))
-    for ax in (left, right):
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(ks, [str(k) for k in ks])
-        ax.minorticks_off()
+def gradient_lengths(ks: Any, lengths: Any, entmax: Any) -> Any:
+    """Against k: the length of the gradient of all scores; and 1.5-entmax's, (support, length)."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.3))
+    ax.plot(ks, lengths, "-o", color=ORANGE, ms=6, label="top-k softmax")
+    ax.plot(*entmax, "s", color=BLUE, ms=8, ls="none", label="1.5-entmax")
+    ax.set(
+        xlabel="$k$: scores with a weight, of 32", ylabel="length of the gradient", ylim=(0, None)
+    )
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(ks, [str(k) for k in ks])
+    ax.minorticks_off()
+    ax.legend()
     return figure
 
 
@@ -1556,17 +1609,30 @@ def accuracy_by_k(ks: Any, curves: Any) -> Any:
     return figure
 
 
-def used_with(shares: Any, trained: Any, used: Any) -> Any:
-    """Shares as a coloured table: a row per mapping of training, a column per one of use."""
-    figure, ax = plt.subplots(figsize=(6.4, 2.6))
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (row, column), share in np.ndenumerate(shares):
-        colour = "white" if share > 0.6 else INK
-        ax.text(column, row, f"{share:.0%}", ha="center", va="center", color=colour)
-    ax.set_xticks(range(len(used)), used)
-    ax.set_yticks(range(len(trained)), trained)
-    ax.set(xlabel="used with", ylabel="trained with")
-    ax.grid(visible=False)
+def used_with(panels: Any, used: Any, what: str) -> Any:
+    """Shares against the mapping of use: panel → mapping of training → shares, a line each."""
+    size = {1: (6.4, 3.5), 2: (9, 3.7)}[len(panels)]
+    figure, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, squeeze=False)
+    styles = {
+        "softmax": (PURPLE, ":", "o"),
+        "1.5-entmax": (BLUE, "-", "s"),
+        "top-4": (ORANGE, "--", "^"),
+        "top-2": (GREEN, "-.", "D"),
+    }
+    for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
+        for name, shares in lines.items():
+            colour, line, marker = styles[name]
+            ax.plot(shares, color=colour, ls=line, marker=marker, ms=6, label=name)
+            if name in used:
+                place = list(used).index(name)
+                ring = {"mfc": "none", "mec": colour, "mew": 1.6, "ls": "none"}
+                ax.plot(place, shares[place], "o", ms=14, **ring)
+        ax.set_xticks(range(len(used)), used)
+        ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}%")
+        ax.set(title=title, xlabel="used with", ylim=(0, 1.06))
+    axes[0, 0].set_ylabel(what)
+    place = "lower left" if len(panels) == 1 else "lower right"
+    axes[0, -1].legend(title="trained with", loc=place, fontsize=9)
     return figure
 
 
