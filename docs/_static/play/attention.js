@@ -2,7 +2,7 @@
 "use strict";
 
 const PlayAttention = (() => {
-  const { at, show, draw, clear, size } = PlayDrawing;
+  const { byId, format, draw, clear, supportSize } = PlayDrawing;
   // Made by hand: things to the right, what happens to them upwards, articles to the left.
   const WORDS = [
     ["the", [-1.3, -0.5]], ["old", [-0.2, -1.2]], ["dog", [1.6, -0.3]], ["chased", [-0.1, 1.5]],
@@ -37,7 +37,7 @@ const PlayAttention = (() => {
 
   /** The sentence, each word as dark as its weight. */
   function sentence(weights) {
-    at("sentence").replaceChildren(...WORDS.flatMap(([word], i) => {
+    byId("sentence").replaceChildren(...WORDS.flatMap(([word], i) => {
       const span = document.createElement("span");
       span.textContent = word;
       span.style.background = `rgb(0 114 178 / ${0.6 * weights[i]})`;
@@ -53,7 +53,7 @@ const PlayAttention = (() => {
     head.textContent = word;
     const cells = [score, weight].map(value => {
       const cell = document.createElement("td");
-      cell.textContent = show(value);
+      cell.textContent = format(value);
       return cell;
     });
     const bar = document.createElement("span");
@@ -71,14 +71,14 @@ const PlayAttention = (() => {
     sentence(found.weights);
     const rows = WORDS.map(([word], i) => row(word, found.z[i], found.weights[i]));
     if (sink !== null) rows.push(row("(sink)", sink, found.sunk, "play-sink"));
-    at("weights").replaceChildren(...rows);
-    const total = PlayMappings.sum(found.weights), count = size(found.weights);
-    const told = `${count} of ${KEYS.length} words have weight` + (sink === null
-      ? "; the weights sum to 1" : `; their weights sum to ${show(total)}, the sink's is ${show(found.sunk)}`);
-    return { ...found, keys: KEYS, sink, told };
+    byId("weights").replaceChildren(...rows);
+    const total = PlayMappings.sum(found.weights), count = supportSize(found.weights);
+    const status = `${count} of ${KEYS.length} words have weight` + (sink === null
+      ? "; the weights sum to 1" : `; their weights sum to ${format(total)}, the sink's is ${format(found.sunk)}`);
+    return { ...found, keys: KEYS, sink, status };
   }
 
-  /** A place in the picture as a query, to two digits. */
+  /** The query at a position in the picture. */
   const queryAt = ([x, y]) => [(x - 150) / UNIT, (138 - y) / UNIT];
 
   return { KEYS, render, queryAt };

@@ -5,11 +5,11 @@ const PlayDrawing = (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
 
-  const at = id => document.getElementById(`play-${id}`);
+  const byId = id => document.getElementById(`play-${id}`);
   const minus = text => text.replace(/-/g, "−");
-  const show = (value, digits = 2) => (value === 0 ? "0" : minus(value.toFixed(digits)));
-  const below = i => String(i).replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit]);
-  const size = p => p.filter(share => share > 0).length;
+  const format = (value, digits = 2) => (value === 0 ? "0" : minus(value.toFixed(digits)));
+  const subscript = i => String(i).replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+  const supportSize = p => p.filter(share => share > 0).length;
 
   function draw(parent, name, attributes, text) {
     const element = document.createElementNS(SVG, name);
@@ -21,39 +21,39 @@ const PlayDrawing = (() => {
 
   /** An empty picture. */
   function clear(id) {
-    at(id).replaceChildren();
-    return at(id);
+    byId(id).replaceChildren();
+    return byId(id);
   }
 
-  /** Call `moved` with the way of a pointer (in the picture's units) and its place while it is dragged. */
+  /** While a pointer drags, call `moved` with its step and its position, in the picture's units. */
   function whenDragged(svg, moved) {
     let last;
-    const place = ({ clientX, clientY }) => {
+    const position = ({ clientX, clientY }) => {
       const { x, y } = new DOMPoint(clientX, clientY).matrixTransform(svg.getScreenCTM().inverse());
       return [x, y];
     };
     svg.addEventListener("pointerdown", event => {
-      last = place(event);
+      last = position(event);
       svg.setPointerCapture(event.pointerId);
     });
     svg.addEventListener("pointermove", event => {
       if (!last) return;
-      const here = place(event);
+      const here = position(event);
       moved([here[0] - last[0], here[1] - last[1]], here);
       last = here;
     });
     for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => { last = undefined; });
   }
 
-  /** Call `moved` with the way of an arrow key that is pressed on a picture. */
+  /** Call `moved` with the direction of an arrow key pressed on a picture. */
   function whenArrow(svg, moved) {
-    const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     svg.addEventListener("keydown", event => {
-      if (!ways[event.key]) return;
+      if (!directions[event.key]) return;
       event.preventDefault();
-      moved(ways[event.key]);
+      moved(directions[event.key]);
     });
   }
 
-  return { COLOURS, at, minus, show, below, size, draw, clear, whenDragged, whenArrow };
+  return { COLOURS, byId, minus, format, subscript, supportSize, draw, clear, whenDragged, whenArrow };
 })();

@@ -2,7 +2,7 @@
 "use strict";
 
 const PlayRace = (() => {
-  const { COLOURS, at, show, minus, draw, clear } = PlayDrawing;
+  const { COLOURS, byId, format, minus, draw, clear } = PlayDrawing;
   const METHODS = { bisection: "bisection", newton: "Newton", halley: "Halley" };
   const STEPS = 20, FLOOR = 1e-16, RIGHT = 1e-15; // below RIGHT an error is rounding
   const colour = i => COLOURS[[0, 5, 2][i]];
@@ -28,7 +28,8 @@ const PlayRace = (() => {
     const points = Array.from({ length: 241 }, (_, i) => low + (high - low) * i / 240).filter(t => F(t) < ceiling);
     draw(svg, "polyline", { points: points.map(t => `${px(t)},${py(F(t))}`).join(" "), class: "play-outline" });
     draw(svg, "line", { x1: px(tau), x2: px(tau), y1: 8, y2: 256, class: "play-threshold" });
-    draw(svg, "text", { x: Math.min(Math.max(px(tau), 76), 250), y: 271, "text-anchor": "middle" }, `τ = ${show(tau, 4)}`);
+    const label = { x: Math.min(Math.max(px(tau), 76), 250), y: 271, "text-anchor": "middle" };
+    draw(svg, "text", label, `τ = ${format(tau, 4)}`);
     const [before, after] = [iterates.newton[step - 1], iterates.newton[step]];
     if (before >= low && before <= high && after !== null) { // the tangent of Newton's last step
       const line = { x1: px(before), y1: py(F(before)), x2: px(after), y2: py(1), stroke: colour(1) };
@@ -81,7 +82,7 @@ const PlayRace = (() => {
       row.append(head, ...cells);
       return row;
     });
-    at("steps").replaceChildren(...rows);
+    byId("steps").replaceChildren(...rows);
   }
 
   function render({ z, alpha, step }) {
@@ -92,9 +93,9 @@ const PlayRace = (() => {
     curve(found, alpha, step);
     logarithms(errors, step);
     table(errors, step);
-    const told = Object.entries(METHODS).map(([name, title]) => `${title} ${errorText(errors[name][step])}`);
+    const status = Object.entries(METHODS).map(([name, title]) => `${title} ${errorText(errors[name][step])}`);
     const steps = step === 1 ? "1 step" : `${step} steps`;
-    return { ...found, z: z.race, errors, told: `Distance from τ after ${steps}: ${told.join(", ")}` };
+    return { ...found, z: z.race, errors, status: `Distance from τ after ${steps}: ${status.join(", ")}` };
   }
 
   return { STEPS, render };

@@ -64,8 +64,8 @@ const PlayState = (() => {
     return ["query", ...shared, "scale", ...(sink === null || mapping === "fusedmax" ? [] : ["sink"])];
   }
 
-  /** Make α and k such as the view has them. */
-  function fit(state) {
+  /** Move α and k into the view's range. */
+  function clampToView(state) {
     const { view } = state;
     if (view === "race") state.alpha = Math.min(Math.max(state.alpha, 1.05), 6);
     if (view === "three" || view === "four") state.k = Math.min(state.k, state.z[view].length);
@@ -79,7 +79,7 @@ const PlayState = (() => {
     for (const [key, read] of Object.entries(READ)) state[key] = read(given.get(key) ?? "") ?? state[key];
     const { view } = state;
     if (COUNTS[view]) state.z[view] = numbers(given.get("z") ?? "", COUNTS[view], -3, 3) ?? state.z[view];
-    return fit(state);
+    return clampToView(state);
   }
 
   const written = value => (value === Infinity ? "inf" : String(value));
@@ -93,5 +93,5 @@ const PlayState = (() => {
   /** Whether a fragment is a link to a state, and not to a heading. */
   const isLink = fragment => fragment.includes("=");
 
-  return { fit, fromLink, toLink, isLink, alphaAt, sliderOf, parameters, range };
+  return { clampToView, fromLink, toLink, isLink, alphaAt, sliderOf, parameters, range };
 })();

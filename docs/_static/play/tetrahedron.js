@@ -2,14 +2,14 @@
 "use strict";
 
 const PlayTetrahedron = (() => {
-  const { at, draw, clear, size } = PlayDrawing;
+  const { byId, draw, clear, supportSize } = PlayDrawing;
   const RADIUS = 118, CENTRE = [150, 144];
   const r = Math.sqrt(8) / 3; // of the circle through the three lower corners; the fourth is on top
   const CORNERS = [[0, 1, 0], ...[90, 210, 330].map(degrees => {
     const angle = degrees * Math.PI / 180;
     return [r * Math.cos(angle), -1 / 3, r * Math.sin(angle)];
   })];
-  const WHERE = ["", "at corners", "on edges", "on faces", "inside"]; // by the number of choices in the support
+  const SUPPORT_NAMES = ["", "at corners", "on edges", "on faces", "inside"]; // by the number of choices in the support
 
   /** Orthographic: first turned about the upright axis, then tipped towards the reader. Last, the depth. */
   function project([x, y, z], [side, up]) {
@@ -67,8 +67,8 @@ const PlayTetrahedron = (() => {
     if (state.mapping === "fusedmax") planes(svg, corners, p);
     const counts = [0, 0, 0, 0, 0], dots = ["", "", "", "", ""];
     for (const image of spreadImages(state)) {
-      counts[size(image)] += 1;
-      dots[size(image)] += `M${flat([point(image, corners)])}h0`;
+      counts[supportSize(image)] += 1;
+      dots[supportSize(image)] += `M${flat([point(image, corners)])}h0`;
     }
     dots.forEach((d, n) => d && draw(svg, "path", { d, class: `play-dots play-dots-${n}` }));
     edges(svg, corners);
@@ -86,12 +86,12 @@ const PlayTetrahedron = (() => {
     }
     draw(svg, "circle", { cx: here[0], cy: here[1], r: 7, class: "play-point" });
     PlayTriangle.bars("bars-four", z, found);
-    const falls = WHERE.map((name, n) => `${counts[n]} ${name}`).slice(1).reverse();
-    at("falls").textContent = `Of ${SPREAD.length} score vectors between −1.5 and 1.5: ${falls.join(", ")}.`;
-    return { ...found, z, point: here, counts, told: `${PlayTriangle.tell(found)}; ${place(on)}` };
+    const parts = SUPPORT_NAMES.map((name, n) => `${counts[n]} ${name}`).slice(1).reverse();
+    byId("counts").textContent = `Of ${SPREAD.length} score vectors between −1.5 and 1.5: ${parts.join(", ")}.`;
+    return { ...found, z, point: here, counts, status: `${PlayTriangle.describe(found)}; ${faceOf(on)}` };
   }
 
-  function place(on) {
+  function faceOf(on) {
     const names = on.map(i => i + 1);
     if (on.length === 4) return "p is inside";
     if (on.length === 3) return `p is on the face of ${names.join(", ")}`;

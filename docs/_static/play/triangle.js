@@ -2,7 +2,7 @@
 "use strict";
 
 const PlayTriangle = (() => {
-  const { COLOURS, at, show, below, draw, clear } = PlayDrawing;
+  const { COLOURS, byId, format, subscript, draw, clear } = PlayDrawing;
   const CORNERS = [[150, 24], [24, 242.2], [276, 242.2]]; // e₁ on top
 
   const xy = p => [0, 1].map(axis => PlayMappings.sum(p.map((share, i) => share * CORNERS[i][axis])));
@@ -23,7 +23,7 @@ const PlayTriangle = (() => {
     const svg = clear(id), y = score => 130 - 30 * score, step = 252 / z.length;
     for (const score of [-3, 0, 3]) {
       draw(svg, "line", { x1: 30, x2: 290, y1: y(score), y2: y(score), class: "play-grid" });
-      draw(svg, "text", { x: 24, y: y(score) + 4, "text-anchor": "end" }, show(score, 0));
+      draw(svg, "text", { x: 24, y: y(score) + 4, "text-anchor": "end" }, format(score, 0));
     }
     const clipped = Math.max(-3.6, Math.min(3.6, found.threshold));
     if (found.threshold > -Infinity) {
@@ -38,15 +38,15 @@ const PlayTriangle = (() => {
       draw(svg, "line",
         { x1: middle - 20, x2: middle + 20, y1: y(score), y2: y(score), stroke: colour, class: "play-score" });
       if (found.u) draw(svg, "circle", { cx: middle, cy: y(z[i]), r: 4, fill: colour });
-      const name = z.length > 3 ? "" : `p${below(i + 1)} = `;
-      draw(svg, "text", { x: middle, y: 268, "text-anchor": "middle" }, name + show(found.p[i]));
+      const name = z.length > 3 ? "" : `p${subscript(i + 1)} = `;
+      draw(svg, "text", { x: middle, y: 268, "text-anchor": "middle" }, name + format(found.p[i]));
     });
   }
 
   function fillJacobian(jacobian) {
     jacobian.forEach((row, i) => row.forEach((entry, j) => {
-      const cell = at(`j${i + 1}${j + 1}`), share = 0.7 * Math.min(Math.abs(entry), 1);
-      cell.textContent = show(entry);
+      const cell = byId(`j${i + 1}${j + 1}`), share = 0.7 * Math.min(Math.abs(entry), 1);
+      cell.textContent = format(entry);
       cell.style.background = entry > 0 ? `rgb(213 94 0 / ${share})` : `rgb(0 114 178 / ${share})`;
     }));
   }
@@ -57,14 +57,14 @@ const PlayTriangle = (() => {
     simplex(z, state, found);
     bars("bars", z, found);
     fillJacobian(jacobian);
-    return { ...found, z, jacobian, told: tell(found) };
+    return { ...found, z, jacobian, status: describe(found) };
   }
 
-  function tell({ p, threshold }) {
-    const cut = threshold === -Infinity ? "none: nothing is cut off" : show(threshold);
-    return `p = (${p.map(share => show(share)).join(", ")}), ${PlayDrawing.size(p)} of ${p.length} in the support; `
-      + `threshold ${cut}`;
+  function describe({ p, threshold }) {
+    const cut = threshold === -Infinity ? "none: nothing is cut off" : format(threshold);
+    const shares = p.map(share => format(share)).join(", ");
+    return `p = (${shares}), ${PlayDrawing.supportSize(p)} of ${p.length} in the support; threshold ${cut}`;
   }
 
-  return { render, bars, tell };
+  return { render, bars, describe };
 })();
