@@ -49,6 +49,7 @@ __all__ = [
     "alpha_paths",
     "attention_bars",
     "attention_maps",
+    "beam_on_tree",
     "books_and_losses",
     "budget_levels",
     "chain_slopes",
@@ -72,6 +73,7 @@ __all__ = [
     "grammatical_by_temperature",
     "heads_on_sentences",
     "hold_blas",
+    "inflection_model",
     "jacobian_tables",
     "draw_water",
     "keys_and_queries",
@@ -79,6 +81,7 @@ __all__ = [
     "levels_of_search",
     "looks_at_a_row",
     "losses_of_two",
+    "lost_by_width",
     "mass_of_others",
     "measured_jacobians",
     "module_of_choice",
@@ -105,6 +108,7 @@ __all__ = [
     "simplex_grid",
     "simplex_xy",
     "slack_of_a_choice",
+    "starts_of_training",
     "steep_at_threshold",
     "strength_paths",
     "sums_of_threshold",
@@ -116,8 +120,8 @@ __all__ = [
     "tile_of_attention",
     "tilted_hills",
     "training_curves",
-    "training_of_mappings",
     "training_of_scores",
+    "transformer_layers",
     "two_heads",
     "used_with",
     "water_levels",
@@ -1200,6 +1204,102 @@ def training_curves(histories: Any) -> Any:
     return figure
 
 
+# What becomes of a prefix in a beam search: the name of the fate, its colour and hatch.
+FATES = {"finished": (BLUE, ""), "open": (ORANGE, ".."), "lost": (VERMILION, "//")}
+
+
+def beam_on_tree(events: Any, books: Any, first: int = 0) -> Any:
+    """A beam search as a tree, and below each step where the probability is.
+
+    ``events`` are (step, string, mass, fate), ``books`` the finished, open and lost mass after
+    each step from 0 on. Steps before ``first`` are not drawn.
+    """
+    figure, (tree, bars) = plt.subplots(2, 1, figsize=(10, 6), height_ratios=[1.6, 1], sharex=True)
+    steps = range(first, len(books))
+    columns = {t: [e for e in events if e[0] == t] for t in steps}
+    tallest = max(map(len, columns.values()))
+    places: dict[str, Any] = {}
+    for t, column in columns.items():
+        for k, (_, string, mass, fate) in enumerate(column):
+            y = (len(column) - 1) / 2 - k
+            text = f"{string or 'start'}\n{mass:.2g}"
+            colour = {"finished": PALE, "open": "white", "lost": "white"}[fate]
+            style = {
+                "fc": colour,
+                "ec": FATES[fate][0],
+                "size": 9.5,
+                "ls": "--" if fate == "lost" else "-",
+            }
+            box = block(tree, t, y, text, width=0.62, height=0.56, **style)
+            before = places.get(string[:-1])
+            if before is not None:
+                arrow(tree, before, box, lw=1 + 3 * mass, color=GREY if fate == "lost" else EDGE)
+            if fate == "open":
+                places[string] = box
+    tree.set(ylim=(-tallest / 2 - 0.1, tallest / 2 + 0.1), xlim=(first - 0.6, len(books) - 0.4))
+    tree.set_axis_off()
+    bottom = np.zeros(len(steps))
+    for mass, (name, (colour, hatch)) in zip(books[first:].T, FATES.items(), strict=True):
+        style = {"color": colour, "hatch": hatch, "ec": "white", "label": name}
+        bars.bar(steps, mass, bottom=bottom, width=0.62, **style)
+        bottom += mass
+    bars.set(xlabel="step", ylabel="probability", ylim=(0, 1.3), xticks=steps)
+    bars.legend(ncols=3, loc="upper center")
+    return figure
+
+
+def inflection_model() -> Any:
+    """The model that inflects: two encoders, a decoder with attention, input feeding."""
+    figure, ax = canvas(9.8, 5, (-1.7, 9.4), (-0.6, 5.6))
+    source = ["<V>", "…", "r", "a", "w"]
+    forward, backward, states = [], [], []
+    for j, symbol in enumerate(source):
+        x = 1.15 * j
+        style = {"width": 0.8, "height": 0.5}
+        letter = block(ax, x, 0, symbol, fc="white", **style)
+        style["width"] = 0.55
+        forward.append(block(ax, x - 0.25, 1.0, r"$\rightarrow$", **style))
+        backward.append(block(ax, x + 0.25, 1.75, r"$\leftarrow$", **style))
+        style["width"] = 0.8
+        states.append(block(ax, x, 2.75, f"$h_{j + 1}$", fc="white", **style))
+        for encoder in (forward[-1], backward[-1]):
+            arrow(ax, letter, encoder)
+            arrow(ax, encoder, states[-1])
+    for a, b in zip(forward, forward[1:], strict=False):
+        arrow(ax, a, b)
+    for a, b in zip(backward[1:], backward, strict=False):
+        arrow(ax, a, b)
+    average = block(ax, 2.3, 4.1, r"$c_t = \sum_j \pi(z)_j\, h_j$", width=2.6)
+    for state in states:
+        arrow(ax, state, average)
+    decoder = block(ax, 6.9, 2.75, "decoder LSTM: $s_t$", width=2.4)
+    before = block(ax, 8.3, 1.2, "letter $y_{t-1}$", fc="white", width=1.5)
+    fed = block(ax, 6.2, 1.2, r"$\tilde o_{t-1}$", fc="white", width=1.0)
+    output = block(ax, 6.9, 4.1, r"$\tilde o_t = \tanh(W[c_t; s_t])$", width=2.8)
+    letters = block(ax, 6.9, 5.2, r"next letter: $\pi'(V\tilde o_t + b)$", fc="white", width=2.8)
+    for start, end in ((average, output), (decoder, output), (output, letters)):
+        arrow(ax, start, end)
+    arrow(ax, before, decoder)
+    arrow(ax, fed, decoder, color=VERMILION)
+    arrow(ax, decoder, average)
+    ax.text(5.0, 3.62, "query", fontsize=9.5, ha="center")
+    ax.text(6.2, 0.55, "input feeding", color=VERMILION, fontsize=9.5, ha="center")
+    ax.text(-0.75, 1.375, "two\nencoders", fontsize=9.5, ha="right", va="center")
+    return figure
+
+
+def lost_by_width(widths: Any, lost: Any) -> Any:
+    """The mass that a beam loses in the end, by its width: name → masses."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.7))
+    for name, mass in lost.items():
+        ax.plot(widths, mass, ls=":", lw=1, ms=5, label=name, **MODELS[name])
+    ax.set_yscale("symlog", linthresh=1e-6)
+    ax.set(xlabel="width of the beam $k$", ylabel="mass lost in the end", ylim=(-1e-7, 1))
+    ax.set_xticks(widths)
+    ax.legend()
+    return figure
+
+
 def books_and_losses(books: Any, widths: Any, lost: Any) -> Any:
     """Finished, open and lost mass (step, 3), and what is lost in the end: name → masses."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
@@ -1425,13 +1525,55 @@ def position_products(products: Any) -> Any:
     return figure
 
 
-def training_of_mappings(smoothed: Any, width: int) -> Any:
-    """Training losses of the mappings of ``HEADS``, means of ``width`` updates: name → losses."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.9))
-    for name, losses in smoothed.items():
-        ax.semilogy(np.arange(width, width + len(losses)), losses, label=name, **HEADS[name])
-    ax.set(xlabel="update", ylabel=f"loss per letter (mean of {width} updates)", ylim=(1e-7, None))
-    ax.legend()
+def starts_of_training(curves: Any, starts: Any) -> Any:
+    """Losses of several runs, name → (run, update), and the update at which each gets going."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.9), width_ratios=[1.7, 1])
+    for place, (name, losses) in enumerate(curves.items()):
+        style = HEADS[name]
+        for run in losses:
+            left.semilogy(run, lw=0.7, alpha=0.45, color=style["color"])
+        left.semilogy(np.median(losses, axis=0), lw=2.2, label=name, **style)
+        spread = np.linspace(-0.12, 0.12, len(starts[name]))
+        right.plot(place + spread, starts[name], "o", ms=7, color=style["color"], mec="white")
+    left.set(xlabel="update", ylabel="loss per letter", ylim=(2e-3, 2))
+    left.legend()
+    right.set(ylabel="first update with a loss below 0.1", ylim=(0, None))
+    right.set_xticks(range(len(curves)), [*curves])
+    right.set_xlim(-0.5, len(curves) - 0.5)
+    return figure
+
+
+def transformer_layers() -> Any:
+    """An encoder layer and a decoder layer, as branches that are added to a main line."""
+    figure, ax = canvas(10, 6, (-1.5, 9.0), (-0.6, 7.5))
+    attention = {"fc": "#FBE6C8", "ec": ORANGE}
+
+    def column(x: float, side: int, start: str, branches: Any, top: str) -> Any:
+        """A main line from below to above with its branches; the last box, the inner boxes."""
+        below, inner = block(ax, x, 0, start, fc="white", width=2.5, height=0.75), []
+        for k, (name, style) in enumerate(branches):
+            y = 1.2 + 1.75 * k
+            norm = block(ax, x + 1.9 * side, y, "norm", width=1.3, height=0.5)
+            part = block(ax, x + 1.9 * side, y + 0.85, name, width=1.9, height=0.62, **style)
+            mark = {"boxstyle": "circle,pad=0.15", "fc": "white", "ec": BLUE}
+            ax.text(x, y + 0.85, "+", ha="center", va="center", fontsize=12, bbox=mark, zorder=4)
+            arrow(ax, (x, y), norm)
+            arrow(ax, norm, part)
+            arrow(ax, part, (x + 0.2 * side, y + 0.85))
+            inner.append(part)
+        above = block(ax, x, 1.2 + 1.75 * len(branches), top, fc="white", width=2.3, height=0.75)
+        arrow(ax, below, above, lw=4, color=BLUE)
+        return above, inner
+
+    network: tuple[str, Any] = ("network", {})
+    encoder = [("self-attention", attention), network]
+    decoder = [("self-attention,\nno future", attention), ("attention\nto memory", attention)]
+    memory, _ = column(0, 1, "source symbols\n+ positions", encoder, "norm: memory")
+    top = "norm, linear, $\\pi$:\nnext symbol"
+    _, inner = column(7.4, -1, "target so far\n+ positions", [*decoder, network], top)
+    arrow(ax, memory, inner[1], color=VERMILION)
+    ax.text(0, 5.5, "encoder", ha="center", fontsize=12)
+    ax.text(7.4, 7.2, "decoder", ha="center", fontsize=12)
     return figure
 
 
