@@ -200,7 +200,7 @@ QUESTIONS = {
     "How is the Jacobian of entmax derived?": "04_jacobians",
     "Is the list of hypotheses complete, and can I prove it?": "decode-exactly|faq",
     "How do I train with several labels per example?": "losses",
-    "Does it support bfloat16?": "guide/pytorch|faq",
+    "Does it support bfloat16?": "faq",
     "How do I check my own implementation of sparsemax?": "check-implementation",
     "How do I cite pyentmax?": "faq",
 }
