@@ -309,7 +309,8 @@ def test_race_step_by_step(show):
 def test_newton_fails_above_2(show):
     browser = show("#view=race&z=0,0,0,0&alpha=4&step=2")
     assert state(browser)["iterates"]["newton"][2:] == [None] * 19
-    assert "Newton failed" in browser.run("return document.getElementById('play-status').textContent")
+    status = browser.run("return document.getElementById('play-status').textContent")
+    assert "Newton failed" in status
 
 
 # --- attention ------------------------------------------------------------------------------------
