@@ -50,7 +50,6 @@ __all__ = [
     "attention_bars",
     "attention_maps",
     "beam_on_tree",
-    "books_and_losses",
     "budget_levels",
     "chain_slopes",
     "choice_in_rows",
@@ -1297,26 +1296,6 @@ def lost_by_width(widths: Any, lost: Any) -> Any:
     ax.set(xlabel="width of the beam $k$", ylabel="mass lost in the end", ylim=(-1e-7, 1))
     ax.set_xticks(widths)
     ax.legend()
-    return figure
-
-
-def books_and_losses(books: Any, widths: Any, lost: Any) -> Any:
-    """Finished, open and lost mass (step, 3), and what is lost in the end: name → masses."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
-    parts = (("finished", BLUE, ""), ("open", ORANGE, ".."), ("lost", VERMILION, "//"))
-    bottom = np.zeros(len(books))
-    for mass, (name, colour, hatch) in zip(books.T, parts, strict=True):
-        style = {"color": colour, "hatch": hatch, "ec": "white", "label": name}
-        left.bar(np.arange(len(books)), mass, bottom=bottom, **style)
-        bottom += mass
-    left.set(xlabel="step", ylabel="probability", ylim=(0, 1.25), title="1.5-entmax, beam of 1")
-    left.legend(ncols=3, loc="upper center")
-    for name, mass in lost.items():
-        right.plot(widths, mass, ls=":", lw=1, ms=5, label=name, **MODELS[name])
-    right.set_yscale("symlog", linthresh=1e-6)
-    right.set(xlabel="width of the beam $k$", ylabel="mass lost", ylim=(-1e-7, 1))
-    right.set(title="what is lost in the end", xticks=[1, 5, 10, 15, 20])
-    right.legend()
     return figure
 
 
