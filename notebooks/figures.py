@@ -91,6 +91,7 @@ __all__ = [
     "passes_until_sure",
     "paths_in_alpha",
     "position_products",
+    "possible_by_position",
     "price_of_zeros",
     "puzzle_panels",
     "ranked_characters",
@@ -1765,26 +1766,52 @@ _OUTPUTS = {
 }
 
 
+def possible_by_position(sentence: str, right: Any, size: int) -> Any:
+    """How many characters are right at each place of a sentence, of a vocabulary of a size."""
+    figure, ax = plt.subplots(figsize=(8, 3.2))
+    places = np.arange(len(right))
+    ax.bar(places, right, 0.8, color=[BLUE if n == 1 else ORANGE for n in right])
+    for place, number in zip(places, right, strict=True):
+        ax.annotate(str(number), (place, number), (0, 2), textcoords="offset points", ha="center")
+    ax.axhline(size, color=VERMILION, ls="--", lw=1.6)
+    told = {"textcoords": "offset points", "color": VERMILION, "fontsize": 10}
+    ax.annotate(f"softmax: all {size}", (0, size), (-14, -14), **told)
+    ax.set_xticks(places, [*sentence.replace(" ", "␣"), "↵"], fontsize=10)
+    ax.set(ylabel="characters that are right", ylim=(0, size + 2), xlim=(-0.7, len(right) - 0.3))
+    ax.grid(axis="x", visible=False)
+    return figure
+
+
 def ranked_characters(ranked: Any) -> Any:
-    """Probabilities in falling order, logarithmic: name → p; what is exactly 0 has no dot."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.6))
-    for name, p in ranked.items():
-        some = p[p > 0]
-        style = _OUTPUTS[name]
-        ax.semilogy(np.arange(1, len(some) + 1), some, ls=":", ms=5, label=name, **style)
-    ax.set(xlabel="character, the most probable first", ylabel="probability")
+    """Probabilities in falling order, logarithmic: name → p; those that are 0 on a line below."""
+    figure, ax = plt.subplots(figsize=(6.8, 4))
+    least = min(p[p > 0].min() for p in ranked.values())
+    zero = 10.0 ** (np.floor(np.log10(least)) - 1)
+    ax.axhline(zero, color=INK, lw=1)
+    for number, (name, p) in enumerate(ranked.items()):
+        places = np.arange(1, len(p) + 1) + (0.12 if number else -0.12)
+        style = {"ls": "none", "ms": 6, "zorder": 3, "clip_on": False} | _OUTPUTS[name]
+        ax.plot(places[p > 0], p[p > 0], label=name, **style)
+        ax.plot(places[p == 0], np.full((p == 0).sum(), zero), **style | {"mfc": "white"})
+    ax.set_yscale("log")
+    powers = np.arange(np.log10(zero) + 2, 1, 2)
+    ax.set_yticks([zero, *10.0**powers], ["0", *(f"$10^{{{int(power)}}}$" for power in powers)])
+    ax.minorticks_off()
+    ax.set(xlabel="character, the most probable first", ylabel="probability", ylim=(zero, 3))
     ax.legend()
     return figure
 
 
 def grammatical_by_temperature(temperatures: Any, shares: Any) -> Any:
-    """The share of lines that are right, against the temperature: name → shares."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.4))
-    for name, values in shares.items():
-        ax.plot(temperatures, values, ms=5, label=name, **_OUTPUTS[name])
+    """The share of lines that are right by temperature: (seed, name) → shares, and their means."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for name, style in _OUTPUTS.items():
+        runs = np.array([values for (_, of), values in shares.items() if of == name])
+        ax.plot(temperatures, runs.T, color=style["color"], lw=0.8, alpha=0.6)
+        ax.plot(temperatures, runs.mean(axis=0), ms=6, label=name, **style)
     ax.set(xlabel="temperature $T$", ylabel="lines that are sentences", ylim=(0, 1.05))
     ax.set_xticks(temperatures)
-    ax.legend()
+    ax.legend(loc="lower left")
     return figure
 
 
