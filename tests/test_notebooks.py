@@ -113,12 +113,11 @@ def levels(notebook: Any) -> list[str]:
     found = []
     if [int(number) for number, _ in headings] != list(range(1, len(headings) + 1)):
         found.append(f"exercises numbered {[number for number, _ in headings]}")
-    if any("★" in level for _, level in headings):
-        found += [
-            f"exercise {number} has no level, as in **{number} ★★.**"
-            for number, level in headings
-            if not re.fullmatch(r" ★{1,3}\.", level)
-        ]
+    found += [
+        f"exercise {number} has no level, as in **{number} ★★.**"
+        for number, level in headings
+        if not re.fullmatch(r" ★{1,3}\.", level)
+    ]
     checked = re.findall(r"^with exercise\((\d+)", "\n".join(code_of(notebook)), re.MULTILINE)
     numbers = {number for number, _ in headings}
     found += [f"exercise {number} is checked and not asked" for number in {*checked} - numbers]
