@@ -3,7 +3,9 @@
 The environment variable ``PYENTMAX_BACKEND`` is read once, at import: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
 ``PYENTMAX_INSTRUCTION_SET=baseline`` keeps the kernels from using more than every processor of the
-platform has; otherwise they use what they find. The results are the same to the last bit.
+platform has; otherwise they use what they find. On one machine a build gives the same bits again,
+for any number of threads; between instruction sets and machines, results agree within the contract
+of accuracy, as sums are taken in another order and multiplications are fused with additions.
 """
 
 from __future__ import annotations

@@ -139,20 +139,19 @@ def strided(array: np.ndarray) -> np.ndarray:
 def check(builds: dict[str, dict[str, Any]], name: str, dtype: Any, n: int, seed: int) -> None:
     """Run one kernel over a batch; rows may get anything but what depends on where they are."""
     rng = np.random.default_rng((seed, n))
-    kernels = [kernels[name] for kernels in builds.values()]
-    given = operands(kernels[0], dtype, n, rng)
+    given = operands(next(iter(builds.values()))[name], dtype, n, rng)
     before = [array.copy() for array in given]
-    expected = results(kernels[0], given, end=True)
-    told = f"{name}, {np.dtype(dtype)}, n = {n}, seed = {seed}"
-    for build, kernel in zip(builds, kernels, strict=True):
-        for result, same in zip(results(kernel, given, end=False), expected, strict=True):
-            np.testing.assert_array_equal(result, same, err_msg=f"{told}: {build}")
     rows = rng.permutation(ROWS)[: ROWS // 2]
-    for layout, change in (("strided", strided), ("some rows", lambda array: array[rows])):
-        found = kernels[0](*map(change, given))
-        for result, same in zip(found if len(expected) > 1 else [found], expected, strict=True):
-            same = same[rows] if layout == "some rows" else same
-            np.testing.assert_array_equal(result, same, err_msg=f"{told}: {layout}")
+    for build, kernels in builds.items():
+        kernel, told = kernels[name], f"{name}, {np.dtype(dtype)}, n = {n}, seed = {seed}: {build}"
+        expected = results(kernel, given, end=True)
+        for result, same in zip(results(kernel, given, end=False), expected, strict=True):
+            np.testing.assert_array_equal(result, same, err_msg=told)
+        for layout, change in (("strided", strided), ("some rows", lambda array: array[rows])):
+            found = kernel(*map(change, given))
+            for result, same in zip(found if len(expected) > 1 else [found], expected, strict=True):
+                same = same[rows] if layout == "some rows" else same
+                np.testing.assert_array_equal(result, same, err_msg=f"{told}: {layout}")
     for array, same in zip(given, before, strict=True):
         np.testing.assert_array_equal(array, same, err_msg=f"{told}: an operand was changed")
 
