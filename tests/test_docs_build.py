@@ -196,7 +196,7 @@ QUESTIONS = {
     "How do I stop a translator from repeating words with fertility?": "bounds-and-structure",
     "How do neighbouring words share one attention weight?": "bounds-and-structure",
     "Why do sparse heads saturate, and how should training start?": "train-sparse|to-sparse",
-    "How is the threshold found without sorting?": "03_finding",
+    "How is the threshold found without sorting?": "faq|03_finding",
     "How is the Jacobian of entmax derived?": "04_jacobians",
     "Is the list of hypotheses complete, and can I prove it?": "decode-exactly|faq",
     "How do I train with several labels per example?": "losses",
