@@ -260,9 +260,9 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
     TYPED(Tile) tile;
     TYPED(begin_tile)(&tile, n, alpha, scratch);
     TYPED(EntmaxColumns) *columns = &tile.columns;
-    if (n < WORTH_GROUPS) {
+    if (n < WORTH_GROUPS || columns->whole) { /* whose exact sums cost as little as any */
         TYPED(interleave_scaled)(z, n, columns->beta, tile.x, tile.largest);
-        if (!above_2)
+        if (!above_2 && !columns->whole)
             TYPED(entmax_start)(tile.x, n * BLOCK, false, 1, start, 2, true, ahead, columns);
     } else {
         const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
@@ -319,6 +319,7 @@ typedef struct {
                   const double alpha[BLOCK], TYPED(EntmaxKept) *kept, Ahead *ahead,
                   REAL *restrict scratch, TYPED(TileUse) *use);
     bool above_2;
+    int whole; /* its whole_power(), on which the code depends, too */
 } TYPED(Choice);
 
 /* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
@@ -327,14 +328,16 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
     if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
     if (alpha > 1 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
-        return (TYPED(Choice)){
-            .row = TYPED(entmax_row), .block = TYPED(entmax_block), .above_2 = alpha > 2};
+        return (TYPED(Choice)){.row = TYPED(entmax_row),
+                               .block = TYPED(entmax_block),
+                               .above_2 = alpha > 2,
+                               .whole = TYPED(whole_power)(alpha)};
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
 }
 
 /* Do they run the same code, so that neighbours can go together? */
 static inline bool TYPED(same_choice)(TYPED(Choice) a, TYPED(Choice) b) {
-    return a.own == b.own && a.row == b.row && a.above_2 == b.above_2;
+    return a.own == b.own && a.row == b.row && a.above_2 == b.above_2 && a.whole == b.whole;
 }
 
 /* Room for a row or block of whatever α. */

@@ -53,6 +53,7 @@ typedef struct {
     REAL least[BLOCK];     /* and the least that it can be; */
     REAL move[BLOCK];      /* by which part of itself 1/t still has to grow; */
     REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
+    int whole;             /* the whole_power() of all columns */
 } TYPED(EntmaxColumns);
 
 /* P, D and E of each column, times 2^SHIFT. */
@@ -73,7 +74,13 @@ typedef struct {
     REAL p[BLOCK], d[BLOCK], nearest[BLOCK];
 } TYPED(BracketSums);
 
-/* Searches before their first step, from a t at or above the roots. */
+/* b where it is 4 or 10, of α = 1.25 and 1.1, whose powers are a few products; 0 for any other. */
+static inline int TYPED(whole_power)(double alpha) {
+    const REAL b = (REAL)(1 / (alpha - 1));
+    return b == 4 ? 4 : b == 10 ? 10 : 0;
+}
+
+/* Searches before their first step, from a t at or above the roots; all of one whole_power(). */
 static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
                                         const double alpha[BLOCK], REAL t) {
     for (int j = 0; j < BLOCK; j++) {
@@ -82,15 +89,27 @@ static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
         columns->b[j] = (REAL)(1 / beta);
         columns->steepness[j] = columns->least[j] = 1 / t;
     }
+    columns->whole = TYPED(whole_power)(alpha[0]);
 }
 
 /* g, w and w^exponent 2^SHIFT of `count` registers of gaps that lie so far apart; off the support
  * -1, 0 and 0. */
 ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart,
                                          TYPED(Register) steepness, TYPED(Register) exponent,
-                                         const int count, TYPED(Register) *g, TYPED(Register) *w,
-                                         TYPED(Register) *q) {
+                                         const int whole, const int count, TYPED(Register) *g,
+                                         TYPED(Register) *w, TYPED(Register) *q) {
     const TYPED(Register) none = {0};
+    if (whole) { /* an exponent of whole - 2 */
+        const TYPED(Register) scale = none + TYPED(power_of_2)(ROUNDER, SHIFT);
+        for (int k = 0; k < count; k++) {
+            g[k] = TYPED(load_register)(x + k * apart) * steepness;
+            w[k] = TYPED(at_least)(1 + g[k], 0);
+            g[k] = TYPED(at_least)(g[k], -1);
+            const TYPED(Register) square = w[k] * w[k], fourth = square * square;
+            q[k] = whole == 4 ? scale * square : scale * fourth * fourth;
+        }
+        return;
+    }
     for (int k = 0; k < count; k++) {
         g[k] = TYPED(load_register)(x + k * apart) * steepness;
         w[k] = 1 + g[k];
@@ -110,10 +129,11 @@ typedef struct {
 /* Add to the sums `count` registers of entries, and write their q. */
 ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
                                       TYPED(Register) steepness, TYPED(Register) exponent,
-                                      REAL *restrict q, ptrdiff_t q_apart, const int count,
-                                      const bool keep_lost, TYPED(RegisterSums) *sums) {
+                                      const int whole, REAL *restrict q, ptrdiff_t q_apart,
+                                      const int count, const bool keep_lost,
+                                      TYPED(RegisterSums) *sums) {
     TYPED(Register) g[ABREAST], w[ABREAST], power[ABREAST];
-    TYPED(powers_of_gaps)(x, apart, steepness, exponent, count, g, w, power);
+    TYPED(powers_of_gaps)(x, apart, steepness, exponent, whole, count, g, w, power);
     for (int k = 0; k < count; k++) {
         const TYPED(Register) slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
         if (keep_lost) sums->lost += term - (next - sums->p);
@@ -128,9 +148,10 @@ ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
  * is NULL. In order, and
  * with what P loses of its terms: entries that are no part of the support change no bit of it, so
  * that it does not matter whether a tile holds them. */
-static void TYPED(sums_of_columns)(const REAL *restrict x, ptrdiff_t n, int column,
-                                   const TYPED(EntmaxColumns) *restrict at, Ahead *ahead,
-                                   REAL *restrict q, TYPED(EntmaxSums) *restrict sums) {
+ALWAYS_INLINE void TYPED(add_columns)(const REAL *restrict x, ptrdiff_t n, int column,
+                                      const TYPED(EntmaxColumns) *restrict at, const int whole,
+                                      Ahead *ahead, REAL *restrict q,
+                                      TYPED(EntmaxSums) *restrict sums) {
     const TYPED(Register) none = {0};
     const TYPED(Register) steepness = TYPED(load_register)(at->steepness + column);
     const TYPED(Register) exponent = TYPED(load_register)(at->b + column) - 2;
@@ -141,14 +162,26 @@ static void TYPED(sums_of_columns)(const REAL *restrict x, ptrdiff_t n, int colu
     ptrdiff_t i = column;
     for (; i + (ABREAST - 1) * BLOCK < n; i += ABREAST * BLOCK, to += ABREAST * step) {
         ask_lines_ahead(&mine, ABREAST);
-        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, to, step, ABREAST, true, &these);
+        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, whole, to, step, ABREAST, true,
+                           &these);
     }
     for (; i < n; i += BLOCK, to += step)
-        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, to, step, 1, true, &these);
+        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, whole, to, step, 1, true, &these);
     TYPED(store_register)(these.p + these.lost, sums->p + column);
     TYPED(store_register)(these.d, sums->d + column);
     TYPED(store_register)(these.e, sums->e + column);
     *ahead = mine;
+}
+
+static void TYPED(sums_of_columns)(const REAL *x, ptrdiff_t n, int column,
+                                   const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *q,
+                                   TYPED(EntmaxSums) *sums) {
+    if (at->whole == 4)
+        TYPED(add_columns)(x, n, column, at, 4, ahead, q, sums);
+    else if (at->whole == 10)
+        TYPED(add_columns)(x, n, column, at, 10, ahead, q, sums);
+    else
+        TYPED(add_columns)(x, n, column, at, 0, ahead, q, sums);
 }
 
 static double TYPED(sum_of_register)(TYPED(Register) a) {
@@ -161,9 +194,10 @@ static double TYPED(sum_of_register)(TYPED(Register) a) {
 
 /* The sums of a row of whole pairs of lanes, in the first column, and every entry's q; as much as
  * is read is asked for from `next` on. */
-static void TYPED(sums_of_row)(const REAL *restrict x, ptrdiff_t n,
-                               const TYPED(EntmaxColumns) *restrict at, const REAL *next,
-                               REAL *restrict q, TYPED(EntmaxSums) *restrict sums) {
+ALWAYS_INLINE void TYPED(add_row)(const REAL *restrict x, ptrdiff_t n,
+                                  const TYPED(EntmaxColumns) *restrict at, const int whole,
+                                  const REAL *next, REAL *restrict q,
+                                  TYPED(EntmaxSums) *restrict sums) {
     enum { WIDTH = TYPED(WIDTH), STEP = PAIR / WIDTH < ABREAST ? PAIR / WIDTH : ABREAST };
     const TYPED(Register) none = {0}, steepness = none + at->steepness[0];
     const TYPED(Register) exponent = none + (at->b[0] - 2);
@@ -175,7 +209,8 @@ static void TYPED(sums_of_row)(const REAL *restrict x, ptrdiff_t n,
         TYPED(RegisterSums) these = {none, none, none, none};
         for (ptrdiff_t i = start; i < end; i += STEP * WIDTH) {
             for (int j = 0; j < STEP * WIDTH; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
-            TYPED(add_entries)(x + i, WIDTH, steepness, exponent, to, step, STEP, false, &these);
+            TYPED(add_entries)(x + i, WIDTH, steepness, exponent, whole, to, step, STEP, false,
+                               &these);
             to += STEP * step;
         }
         p += TYPED(sum_of_register)(these.p);
@@ -185,6 +220,16 @@ static void TYPED(sums_of_row)(const REAL *restrict x, ptrdiff_t n,
     sums->p[0] = (REAL)p;
     sums->d[0] = (REAL)d;
     sums->e[0] = (REAL)e;
+}
+
+static void TYPED(sums_of_row)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxColumns) *at,
+                               const REAL *next, REAL *q, TYPED(EntmaxSums) *sums) {
+    if (at->whole == 4)
+        TYPED(add_row)(x, n, at, 4, next, q, sums);
+    else if (at->whole == 10)
+        TYPED(add_row)(x, n, at, 10, next, q, sums);
+    else
+        TYPED(add_row)(x, n, at, 0, next, q, sums);
 }
 
 /* The sums of every column of a tile of n entries of which any moves, or of a row. */
