@@ -274,6 +274,11 @@ def _minus(number: float, digits: str = "g") -> str:
     return f"{number:{digits}}".replace("-", "−")
 
 
+def _share(probability: float) -> str:
+    """Two digits, or a plain 0 for what is exactly zero."""
+    return f"{probability:.2f}" if probability else "0"
+
+
 def water_levels(scores: Any, results: Any) -> Any:
     """The scores over the water of each α, and p below: α → (level, p), the level in units of z.
 
@@ -297,12 +302,12 @@ def water_levels(scores: Any, results: Any) -> Any:
     for (alpha, (level, p)), water, below in zip(results.items(), *axes, strict=True):
         draw_water(water, scores, level, low)
         water.set_title(formulas[alpha], fontsize=10)
-        water.set_xlabel(f"level τ = {_minus(level, '.2f')}" if level > -np.inf else "no level")
+        water.set_xlabel(f"level {_minus(level, '.2f')}" if level > -np.inf else "no level")
         below.bar(places, p, 0.7, color=BLUE)
         for place, share in zip(places, p, strict=True):
-            text, colour = (f"{share:.2f}", INK) if share else ("0", GREY)
+            colour = INK if share else GREY
             style = {"ha": "center", "va": "bottom", "fontsize": 8, "color": colour}
-            below.text(place, share + 0.02, text, **style)
+            below.text(place, share + 0.02, _share(share), **style)
         below.set(xlim=(0.4, len(scores) + 0.6), ylim=(0, 1.15))
         below.set_xticks(places, [f"$p_{i}$" for i in places])
         below.grid(visible=False)
@@ -354,7 +359,9 @@ def entropies_of_two(functions: Any) -> Any:
         by_alpha(ax, q, {alpha: entropy(q) for alpha, entropy in functions.items()})
         ax.set(xlabel="$q$", xlim=(0, end), ylim=(0, 0.75 if end == 1 else 12 * end))
         if end < 1:
-            ax.ticklabel_format(style="sci", scilimits=(0, 0))
+            ax.set_xticks([0, end / 2, end], ["0", f"{end / 2:g}", f"{end:g}"])
+            ax.set_yticks([0, 4 * end, 8 * end, 12 * end])
+            ax.yaxis.set_major_formatter("{x:g}")
             ax.set_title(f"magnified {1 / end:,.0f} times", fontsize=10)
     axes[0].set(ylabel="$H_α(q, 1-q)$")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
@@ -426,7 +433,7 @@ def tilted_hills(grid: Any, values: Any, tops: Any) -> Any:
         ax.tricontour(*simplex_xy(grid).T, value, levels=levels, colors=INK, linewidths=0.5)
         draw_simplex(ax)
         ax.plot(*simplex_xy(tops[alpha]), "o", **style)
-        p = ", ".join(f"{q:.2f}" for q in tops[alpha])
+        p = ", ".join(map(_share, tops[alpha]))
         ax.set_title(f"{CURVES[alpha]['label']}\n({p})", fontsize=10)
     return figure
 
@@ -570,7 +577,7 @@ def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
     figure, axes = plt.subplots(1, len(jacobians), figsize=(10, 3.1))
     for ax, (alpha, jacobian) in zip(axes, jacobians.items(), strict=True):
         names = [f"$z_{j}$" for j in range(1, len(jacobian) + 1)]
-        rows = [f"$p_{i}$ = {q:.2f}" for i, q in enumerate(probabilities[alpha], 1)]
+        rows = [f"$p_{i}$ = {_share(q)}" for i, q in enumerate(probabilities[alpha], 1)]
         draw_matrix(ax, jacobian, names, 0.67, rows)
         ax.set_title(CURVES[alpha]["label"])
     return figure
