@@ -359,7 +359,7 @@ def entropies_of_two(functions: Any) -> Any:
         by_alpha(ax, q, {alpha: entropy(q) for alpha, entropy in functions.items()})
         ax.set(xlabel="$q$", xlim=(0, end), ylim=(0, 0.75 if end == 1 else 12 * end))
         if end < 1:
-            ax.set_xticks([0, end / 2, end], ["0", f"{end / 2:g}", f"{end:g}"])
+            ax.set_xticks([0, end / 2, end], ["0", f"{end / 2:f}".rstrip("0"), f"{end:g}"])
             ax.set_yticks([0, 4 * end, 8 * end, 12 * end])
             ax.yaxis.set_major_formatter("{x:g}")
             ax.set_title(f"magnified {1 / end:,.0f} times", fontsize=10)
