@@ -46,8 +46,8 @@ __all__ = [
 def textbook(z: Any) -> np.ndarray:
     """p = [z/2 − τ]₊² by a sort and a quadratic (Peters et al. 2019, Alg. 2), for one vector.
 
-    For x = z/2 with x₍₁₎ ≥ x₍₂₎ ≥ …, M(ρ) the mean of the ρ largest and S(ρ) = Σ_{j≤ρ} (x₍ⱼ₎ − M)²,
-    τ(ρ) = M − sqrt((1 − S)/ρ); of these the one with x₍ρ+1₎ ≤ τ(ρ) ≤ x₍ρ₎.
+    For x = z/2 with x₍₁₎ ≥ x₍₂₎ ≥ …, M(ρ) the mean of the ρ largest and V(ρ) = Σ_{j≤ρ} (x₍ⱼ₎ − M)²,
+    τ(ρ) = M − sqrt((1 − V)/ρ); of these the one with x₍ρ+1₎ ≤ τ(ρ) ≤ x₍ρ₎.
 
     >>> textbook([2.0, 1.6, -1.0]).round(6)
     array([0.64, 0.36, 0.  ])
@@ -56,8 +56,8 @@ def textbook(z: Any) -> np.ndarray:
     falling = np.sort(x)[::-1]
     rho = np.arange(1, len(x) + 1)
     mean = np.cumsum(falling) / rho
-    s = np.cumsum(falling**2) - rho * mean**2
-    tau = mean - np.sqrt(np.maximum(1 - s, 0) / rho)  # beyond S = 1 none is asked for
+    v = np.cumsum(falling**2) - rho * mean**2
+    tau = mean - np.sqrt(np.maximum(1 - v, 0) / rho)  # beyond V = 1 none is asked for
     best = np.sum(tau <= falling)
     return np.maximum(x - tau[best - 1], 0) ** 2
 
@@ -82,7 +82,7 @@ def textbook_loss(z: Any, y: int) -> float:
     return p @ z - z[y] + 4 / 3 * np.sum(p - p**1.5)
 
 
-# What follows is right for every input: S(ρ) cancels for scores far from 0, so the largest is
+# What follows is right for every input: V(ρ) cancels for scores far from 0, so the largest is
 # shifted to 0, sums run in double, and Newton's steps inside `sort_entmax15` correct the last
 # digits.
 
