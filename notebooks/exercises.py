@@ -6,8 +6,9 @@ it. ``own=`` refuses that, however it is wrapped, and hands back the function to
     with exercise(4, own=my_sparsemax) as my_sparsemax:
         np.testing.assert_allclose(my_sparsemax(z), pyentmax.sparsemax(z), atol=1e-12)
 
-While ``my_sparsemax`` runs, a call of pyentmax fails with "write it yourself"; the check itself may
-call it, and so may functions that it hands to ``my_sparsemax``. Several functions are a tuple,
+While ``my_sparsemax`` runs, a call of pyentmax or of Python code of SciPy fails with "write it
+yourself"; the check itself may call them, and so may functions that it hands to ``my_sparsemax``.
+Functions of C, such as most of ``scipy.special``, pass. Several functions are a tuple,
 ``own=(f, g)`` and ``as (f, g)``. ``without=`` names more functions that the exercise forbids, of
 Python or C, by their last name: ``without=("sort", "argsort", "partition", "halley")``.
 
@@ -19,23 +20,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyentmax
-
 __all__ = ["exercise", "guard"]
 
-PACKAGE = str(Path(str(pyentmax.__file__)).parent) + os.sep
+REFUSED = {"pyentmax": "pyentmax", "scipy": "SciPy", "puzzles": "the checker's own functions"}
 
 
 def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Callable[..., Any]:
-    """The function, made to fail when it calls pyentmax, or a function with one of the names.
+    """The function, made to fail when it calls a package above, or a function with such a name.
 
     ``what`` is what it is called in the message. Setting ``_active`` to False ends the watch.
     """
@@ -43,15 +40,20 @@ def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Call
     running = 0
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
-        code = frame.f_code
         if event == "call":
-            used = "pyentmax" if code.co_filename.startswith(PACKAGE) else code.co_name
+            package = frame.f_globals.get("__name__", "").partition(".")[0]
+            used = REFUSED.get(package, frame.f_code.co_name)
         elif event == "c_call":
-            used = called.__name__
+            package, used = "", called.__name__
         else:
             return
-        if used == "pyentmax" or used in names:
+        if package in REFUSED or used in names:
             refused.append(f"write it yourself: {what} is done without {used}")
+            caller = frame.f_back if event == "call" and used in names else frame
+            while caller and caller.f_globals is not getattr(function, "__globals__", None):
+                caller = caller.f_back
+            if caller and caller.f_code is not function.__code__:  # an earlier one of the reader's
+                refused[0] += f", but {caller.f_code.co_name} calls it"
             raise AssertionError(refused[0])
 
     def released(argument: Any) -> Any:

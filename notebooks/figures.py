@@ -1933,6 +1933,10 @@ def puzzle_panels(
         above = np.maximum(scores - level, 0)
         axes[0].bar(range(len(scores)), above, bottom=level, color=BLUE, width=0.75)
         axes[0].axhline(level, color=INK, ls=(0, (4, 1.5)), lw=1.2)
+        gap = 0.05 * np.ptp(scores)
+        for label in axes[0].texts:  # one that the line would cross goes below its bar
+            if label.get_position()[1] < level < label.get_position()[1] + 4 * gap:
+                label.set(y=-gap, va="top")
         axes[0].text(len(scores) - 0.5, level, "τ", ha="right", va="bottom", color=INK)
     return figure
 

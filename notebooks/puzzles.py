@@ -2,7 +2,7 @@
 
 ``@puzzle(n)`` above a function draws an example of what puzzle n wants, tries the function, and
 says "to do", "right", or the first difference: "right for one row, not for ties: …". What is wanted
-comes from the library, which the function itself must not call.
+comes from the library and from functions here, which the function itself must not call.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ PUZZLES = {
             (ONE, (np.array([0.6, 0.28, 0.1, 0.02]), 0.2)),
             ("a batch", (pyentmax.softmax(BATCH), 0.3)),
             ("entries exactly at the limit", (np.array([[0.5, 0.25, 0.25], [1, 0, 0]]), 0.5)),
+            ("an entry 1e-12 below the limit", (np.array([0.5, 0.25, 0.25 - 1e-12]), 0.5)),
         ),
     ),
     5: Puzzle(
@@ -199,7 +200,10 @@ PUZZLES = {
         ("z",),
         "size",
         "Sparsemax of these scores keeps two of the four. How many, without computing it?",
-        of_scores(("scores of a thousand", THOUSANDS)),
+        of_scores(
+            ("scores of a thousand", THOUSANDS),
+            ("scores exactly at the threshold", np.array([[1.0, 0, -1], [2, 1, 1]])),
+        ),
     ),
     10: Puzzle(
         pyentmax.sparsemax,
@@ -252,6 +256,7 @@ PUZZLES = {
             (ONE, (Z, 1.5, np.float64(-0.4), np.float64(0.6))),
             ("a batch", (BATCH, 1.5, BATCH.max(-1) / 2 - 1, BATCH.max(-1) / 2)),
             ("α = 2", (WIDE, 2.0, WIDE.max(-1) - 1, WIDE.max(-1))),
+            ("a sum of 1 at the middle", (np.array([1.0, 0]), 2.0, np.float64(-1), np.float64(1))),
             ("α = 1.1", (BATCH, 1.1, BATCH.max(-1) / 10 - 1, BATCH.max(-1) / 10)),
         ),
     ),
@@ -264,6 +269,7 @@ PUZZLES = {
             (ONE, (P, np.array([1.0, 0.0, -1.0, 2.0]), 1.5)),
             ("α = 1, with zeros", (P, np.array([1.0, 0.0, -1.0, 2.0]), 1.0)),
             ("α = 3, where 0 to the power 2 − α is infinite", (P, Z, 3.0)),
+            ("a probability of 1e-12", (np.array([1 - 1e-12, 1e-12, 0]), Z[:3], 2.0)),
             ("a batch", (BATCH_P, BATCH, 1.5)),
         ),
     ),
@@ -335,6 +341,12 @@ def read(array: Any, indent: str = "") -> str:
     return np.array2string(np.asarray(array), precision=3, separator=", ", prefix=indent)
 
 
+def against(mine: float, due: float) -> str:
+    """Both numbers, with as many digits as it takes to tell them apart."""
+    digits = next(d for d in (4, 6, 8, 10, 12, 17) if d == 17 or f"{mine:.{d}g}" != f"{due:.{d}g}")
+    return f"{mine:.{digits}g}, should be {due:.{digits}g}"
+
+
 def difference(yours: Any, wanted: Any, is_distribution: bool) -> str:
     """What is wrong with a result, in words, or nothing."""
     if yours is None:
@@ -365,8 +377,8 @@ def difference(yours: Any, wanted: Any, is_distribution: bool) -> str:
     total, due = yours[place[:-1]].sum(), wanted[place[:-1]].sum()
     if is_distribution and abs(total - due) > CLOSE:
         where = f"row {', '.join(map(str, place[:-1]))}" if len(place) > 1 else "it"
-        return f"{where} sums to {total:.4g}, should be {due:.4g}"
-    return f"{entry} is {mine:.4g}, should be {one:.4g}"
+        return f"{where} sums to {against(total, due)}"
+    return f"{entry} is {against(mine, one)}"
 
 
 def attempt(number: int, function: Any, args: tuple[Any, ...]) -> Any:

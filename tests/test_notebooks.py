@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.special
 
 import pyentmax
 
@@ -246,6 +248,10 @@ def project(z: Any) -> Any:
     return np.maximum(z - tau[np.sum(falling > tau) - 1], 0)
 
 
+def cheat(z: Any) -> Any:
+    return pyentmax.sparsemax(z)
+
+
 def hide(z: Any) -> Any:
     with suppress(AssertionError):
         return pyentmax.sparsemax(z)
@@ -261,6 +267,8 @@ def hide(z: Any) -> Any:
         (partial(pyentmax.entmax, alpha=2), ()),
         (np.vectorize(pyentmax.sparsemax, signature="(n)->(n)"), ()),
         (hide, ()),
+        (scipy.special.softmax, ()),
+        (lambda z: z / scipy.optimize.brentq(lambda x: x - 1, 0, 3), ()),
         (project, ("sort",)),
         (lambda z: project(z + 0 * sorted(z)[0]), ("sorted",)),
     ],
@@ -300,7 +308,9 @@ def puzzle_checks(monkeypatch):
     vars(figures).update(puzzle_panels=lambda *args: args[3], show=None)  # yours, as the picture
     monkeypatch.setitem(sys.modules, "figures", figures)
     monkeypatch.syspath_prepend(str(FOLDER))
-    return load("puzzles")
+    checks = load("puzzles")
+    checks.__name__ = "puzzles"  # as the notebook imports it
+    return checks
 
 
 def test_puzzle_solutions_are_right(puzzle_checks):
@@ -353,6 +363,17 @@ def overwriting(z: Any) -> Any:
         (10, lambda z: pyentmax.sparsemax(z), "write it yourself: puzzle 10 is done without"),
         (1, lambda z: np.eye(z.shape[-1])[z.argmax(-1)], "right for three axes, not for ties: "),
         (9, lambda z: np.int64(2), "right for one row, not for a batch: the shape is ()"),
+        (18, lambda z: np.ptp(z) * 0 + 4.2 + 1e-7, "it is 4.2000001, should be 4.2\n"),
+        (
+            11,
+            lambda z, s: cheat(z),
+            "write it yourself: puzzle 11 is done without pyentmax, but cheat",
+        ),
+        (
+            7,
+            lambda z, k: scipy.special.softmax(z),
+            "write it yourself: puzzle 7 is done without Sci",
+        ),
         (14, lambda z, alpha, low, high: low, "it should return 2 results"),
         (14, lambda z, alpha, low, high: (low, high), "result 1: it is 0.6, should be 0.1"),
         (17, lambda p, alpha: p, "entry 0 is "),
@@ -360,6 +381,48 @@ def overwriting(z: Any) -> Any:
 )
 def test_puzzle_says_what_is_wrong(puzzle_checks, number, attempt, said):
     assert puzzle_checks.verdict(number, attempt).startswith(said)
+
+
+def test_puzzle_refuses_the_checkers_functions(puzzle_checks):
+    for number, answer in ((14, puzzle_checks.halve), (18, puzzle_checks.warmest)):
+        said = f"write it yourself: puzzle {number} is done without the checker's own functions"
+        assert puzzle_checks.verdict(number, answer) == said
+        assert puzzle_checks.verdict(number, lambda *args, f=answer: f(*args)) == said
+
+
+def at_least(z: Any) -> Any:
+    falling, k = np.sort(z)[..., ::-1], np.arange(1, z.shape[-1] + 1)
+    return (1 + k * falling >= falling.cumsum(-1)).sum(-1)
+
+
+def loose_share(p: Any, share: float) -> Any:
+    q = p * (p >= (share - 1e-9) * p.max(-1, keepdims=True))
+    return q / q.sum(-1, keepdims=True)
+
+
+def more_than_one(z: Any, alpha: float, low: Any, high: Any) -> Any:
+    middle = (low + high) / 2
+    x = np.maximum((alpha - 1) * z - middle[..., None], 0)
+    total = (x ** (1 / (alpha - 1))).sum(-1)
+    return np.where(total > 1, middle, low), np.where(total > 1, high, middle)
+
+
+def without_tiny(p: Any, v: Any, alpha: float) -> Any:
+    s = np.where(p > 1e-9, np.where(p > 1e-9, p, 1) ** (2 - alpha), 0)
+    return s * (v - (s * v).sum(-1, keepdims=True) / s.sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "attempt", "border"),
+    [
+        (4, loose_share, "an entry 1e-12 below the limit"),
+        (9, at_least, "scores exactly at the threshold"),
+        (14, more_than_one, "a sum of 1 at the middle"),
+        (15, without_tiny, "a probability of 1e-12"),
+    ],
+)
+def test_puzzle_tries_the_border(puzzle_checks, number, attempt, border):
+    assert f", not for {border}: " in puzzle_checks.verdict(number, attempt)
 
 
 def test_puzzle_draws_attempts_and_counts(puzzle_checks, monkeypatch, capsys):
