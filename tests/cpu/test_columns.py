@@ -74,5 +74,5 @@ def test_all_builds_take_columns():
     z = np.asfortranarray(np.random.default_rng(3).standard_normal((64, 200)))
     mask = np.ones(200, dtype=bool)
     for kernels in _cpu.BUILDS.values():
-        got = kernels["softmax"](z, mask)
-        np.testing.assert_array_equal(got, _cpu.softmax(z.copy("C"), mask))
+        expected = kernels["softmax"](z.copy("C"), mask)
+        np.testing.assert_array_equal(kernels["softmax"](z, mask), expected)
