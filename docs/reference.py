@@ -46,14 +46,14 @@ def inner_modules(package: ModuleType) -> Iterator[ModuleType]:
     """The modules directly inside a package; none inside a module."""
     path = getattr(package, "__path__", ())
     for _, name, _ in pkgutil.iter_modules(path, f"{package.__name__}."):
-        if name not in NO_SOURCE and not without_its_library(name):
+        if name not in NO_SOURCE and not missing_library(name):
             yield import_module(name)
 
 
-def without_its_library(full_name: str) -> bool:
-    """Whether it is an adapter, or in one, whose library is not installed here."""
+def missing_library(full_name: str) -> str | None:
+    """The library that an adapter, or a module in one, needs and that is not installed here."""
     room = full_name.partition(".")[2].partition(".")[0]
-    return room in ADAPTERS and find_spec(room) is None
+    return room if room in ADAPTERS and find_spec(room) is None else None
 
 
 def public_modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -170,8 +170,7 @@ class Reference(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The nodes of table and entries."""
-        if without_its_library(self.arguments[0]):
-            room = self.arguments[0].rpartition(".")[2]
+        if room := missing_library(self.arguments[0]):
             missing = (
                 f"This site was built without {room}, and shows nothing of ``pyentmax.{room}``."
             )
@@ -399,7 +398,7 @@ def exists(full_name: str) -> bool:
     try:
         named(full_name)
     except ImportError:
-        return without_its_library(full_name)
+        return missing_library(full_name) is not None
     return True
 
 

@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 from html import unescape
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -59,6 +60,15 @@ def test_names_without_entry_are_reported(build):
     assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.entropies.gini_entropy
     assert not {name for name in missing if name.startswith(("pyentmax.nn.", "pyentmax.entropies"))}
     assert not {name for name in missing if "._" in name}
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
+def test_modules_of_a_missing_library_are_named_by_it(build):
+    page = ".. reference:: pyentmax.torch\n\n.. reference:: pyentmax.torch.transformers"
+    site, warned = build(page, "")
+    said = "built without torch, and shows nothing of "
+    assert (site / "index.html").read_text().count(said) == 2
+    assert "there is no" not in warned
 
 
 def test_module_and_function_of_one_name(build):
