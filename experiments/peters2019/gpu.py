@@ -20,7 +20,9 @@ import argparse
 import json
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -154,72 +156,54 @@ class Model(nn.Module):
         return F.dropout(x, DROPOUT, self.training)
 
 
+PLAIN = {
+    "source.weight": "source_embedding.weight",
+    "target.weight": "target_embedding.weight",
+    "keys.weight": "attention.weight",
+    "combine.weight": "combine.weight",
+    "output.weight": "output.weight",
+    "output.bias": "output.bias",
+}
+TRANSPOSED = ("keys.weight", "combine.weight", "output.weight")
+# An LSTM of this module, with what ends its parameters' names; it there; its inputs there.
+LSTMS = [
+    (f"encoder.{k}", end, f"encoder.{k}.{direction}", [f"encoder.{k}.{direction}"])
+    for k in range(LAYERS)
+    for end, direction in (("_l0", "forward"), ("_l0_reverse", "backward"))
+] + [
+    (f"decoder.{k}", "", f"decoder.{k}", [f"decoder.{k}"] if k else ["decoder.0", "decoder.feed"])
+    for k in range(LAYERS)
+]
+
+
 def to_torch(params: Arrays) -> dict[str, torch.Tensor]:
     """The parameters of a model of pyentmax, as this module holds them."""
-    state = {
-        "source.weight": params["source_embedding.weight"],
-        "target.weight": params["target_embedding.weight"],
-        "keys.weight": params["attention.weight"].T,
-        "combine.weight": params["combine.weight"].T,
-        "output.weight": params["output.weight"].T,
-        "output.bias": params["output.bias"],
-    }
-    for k in range(LAYERS):
-        for name, end in (("forward", ""), ("backward", "_reverse")):
-            lstm = lstm_of(params, f"encoder.{k}.{name}", [f"encoder.{k}.{name}"])
-            for part, x in lstm.items():
-                state[f"encoder.{k}.{part}_l0{end}"] = x
-        inputs = [f"decoder.{k}"] if k else ["decoder.0", "decoder.feed"]
-        for part, x in lstm_of(params, f"decoder.{k}", inputs).items():
-            state[f"decoder.{k}.{part}"] = x
+    state = {n: params[there].T if n in TRANSPOSED else params[there] for n, there in PLAIN.items()}
+    for name, end, there, inputs in LSTMS:
+        weight = np.concatenate([params[f"{one}.weight"] for one in inputs])
+        bias = reordered(params[f"{there}.bias"])
+        state[f"{name}.weight_ih{end}"] = reordered(weight).T
+        state[f"{name}.weight_hh{end}"] = reordered(params[f"{there}.recurrent"]).T
+        state[f"{name}.bias_ih{end}"], state[f"{name}.bias_hh{end}"] = bias, np.zeros_like(bias)
     return {name: torch.from_numpy(np.array(x)) for name, x in state.items()}
 
 
-def lstm_of(params: Arrays, name: str, inputs: list[str]) -> Arrays:
-    weight = np.concatenate([params[f"{one}.weight"] for one in inputs])
-    bias = reordered(params[f"{name}.bias"])
-    return {
-        "weight_ih": reordered(weight).T,
-        "weight_hh": reordered(params[f"{name}.recurrent"]).T,
-        "bias_ih": bias,
-        "bias_hh": np.zeros_like(bias),
-    }
+def from_torch(state: dict[str, torch.Tensor]) -> Arrays:
+    """The inverse of `to_torch`; the two biases of an LSTM are added."""
+    x = {name: value.detach().cpu().numpy() for name, value in state.items()}
+    params = {there: x[n].T if n in TRANSPOSED else x[n] for n, there in PLAIN.items()}
+    for name, end, there, inputs in LSTMS:
+        weights = np.split(reordered(x[f"{name}.weight_ih{end}"].T), len(inputs))
+        params |= {f"{one}.weight": weight for one, weight in zip(inputs, weights, strict=True)}
+        params[f"{there}.recurrent"] = reordered(x[f"{name}.weight_hh{end}"].T)
+        params[f"{there}.bias"] = reordered(x[f"{name}.bias_ih{end}"] + x[f"{name}.bias_hh{end}"])
+    return {name: np.ascontiguousarray(value) for name, value in params.items()}
 
 
 def reordered(x: np.ndarray) -> np.ndarray:
     """Gates i, f, o, g as i, f, g, o, which is PyTorch's order, or the other way round."""
     i, f, a, b = np.split(x, 4, axis=-1)
     return np.concatenate([i, f, b, a], axis=-1)
-
-
-def from_torch(state: dict[str, torch.Tensor]) -> Arrays:
-    """The inverse of `to_torch`; the two biases of an LSTM are added."""
-    x = {name: value.detach().cpu().numpy() for name, value in state.items()}
-    params = {
-        "source_embedding.weight": x["source.weight"],
-        "target_embedding.weight": x["target.weight"],
-        "attention.weight": x["keys.weight"].T,
-        "combine.weight": x["combine.weight"].T,
-        "output.weight": x["output.weight"].T,
-        "output.bias": x["output.bias"],
-    }
-    n = params["combine.weight"].shape[1]
-    for k in range(LAYERS):
-        lstms = [("decoder", "")]
-        lstms += [("encoder", "_l0"), ("encoder", "_l0_reverse")]
-        for kind, end in lstms:
-            theirs = {p: x[f"{kind}.{k}.{p}{end}"] for p in ("weight_ih", "weight_hh", "bias_ih")}
-            bias = theirs["bias_ih"] + x[f"{kind}.{k}.bias_hh{end}"]
-            name = f"{kind}.{k}" + {"": "", "_l0": ".forward", "_l0_reverse": ".backward"}[end]
-            weight = reordered(theirs["weight_ih"].T)
-            params |= {
-                f"{name}.weight": weight[:n],
-                f"{name}.recurrent": reordered(theirs["weight_hh"].T),
-                f"{name}.bias": reordered(bias),
-            }
-            if len(weight) > n:
-                params["decoder.feed.weight"] = weight[n:]
-    return {name: np.ascontiguousarray(value) for name, value in params.items()}
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -306,6 +290,16 @@ class Trainer:
         self.optimizer.step()
         self.total += loss.detach()
 
+    def taken_total(self) -> float:
+        """The sum of the losses since it was taken last."""
+        if self.cuda:
+            self.stream.synchronize()
+        total = float(self.total)
+        self.total.zero_()
+        if self.cuda:
+            torch.cuda.synchronize()
+        return total
+
     def record(self, number: int, shape: Shape, warm: bool) -> None:
         """Record the update of a shape; the first one is tried before, as it sets things up."""
         self.stream.wait_stream(torch.cuda.current_stream())
@@ -329,74 +323,81 @@ class Trainer:
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train a model for each pair on the same batches, and save the parameters of each."""
+    """Train a model for each pair on the same batches, and save the parameters of each.
+
+    Ctrl-C saves what was learned so far.
+    """
     torch.manual_seed(args.seed)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    started = time.perf_counter()
     file = np.load(args.file)
     source, target = map(int, file["sizes"])
     params = first_parameters(source, target, args)
     pairs = [tuple(pair.split(",")) for pair in args.pairs]
     shapes = by_shape(file, args.batch_size, args.least, args.device)
-    if args.check and args.device == "cuda":
-        check_mappings()
+    if args.check:
+        check_mappings(args.device)
     trainers = [Trainer(Model(params, *map(float, pair)), args) for pair in pairs]
     if args.device == "cuda":
         for trainer in trainers:
             for number, shape in enumerate(shapes):
                 trainer.record(number, shape, warm=not number)
-        print(f"recorded after {time.perf_counter() - started:.0f} s", flush=True)
-        for trainer in trainers:  # the recording's updates count for nothing
-            restart(trainer, params)
-    args.out.mkdir(parents=True, exist_ok=True)
+            restart(trainer, params)  # the recording's updates count for nothing
     updates = args.epochs * sum(len(source) // args.batch_size for source, _ in shapes)
     updates = min(updates, args.updates or updates)
-    record: dict[str, list[Any]] = {"update": [], "seconds": [], "loss": []}
-    began, done, noted = time.perf_counter(), 0, 0
+    notes: list[tuple[int, float, list[float]]] = []
+    began = time.perf_counter()
     rng = torch.Generator().manual_seed(args.seed)
-    while done < updates:
-        for number, rows in batches(shapes, args.batch_size, rng, args.device):
-            rate = args.rate * min(1.0, (done + 1) / args.warmup) * (1 - done / updates)
+    order = islice(batches(shapes, args.batch_size, rng, args.device), updates)
+    with suppress(KeyboardInterrupt):
+        for done, (number, rows) in enumerate(order, start=1):
+            rate = args.rate * min(1, done / args.warmup) * (1 - (done - 1) / updates)
             for trainer in trainers:
                 trainer.update(number, shapes[number], rows, rate)
-            done += 1
             if done % args.note == 0 or done == updates:
-                means = [float(t.total) / (done - noted) for t in trainers]
-                for trainer in trainers:
-                    trainer.total.zero_()
-                noted, seconds = done, time.perf_counter() - began
-                if args.device == "cuda":
-                    torch.cuda.synchronize()
-                for name, x in zip(record, (done, round(seconds, 1), means), strict=True):
-                    record[name].append(x)
+                count = done - notes[-1][0] if notes else done
+                means = [trainer.taken_total() / count for trainer in trainers]
+                notes.append((done, round(time.perf_counter() - began, 1), means))
                 text = "  ".join(f"{x:.4f}" for x in means)
-                print(f"{done:6} of {updates}  {seconds:6.1f} s  {text}", flush=True)
-                if args.seconds and seconds > args.seconds:
-                    raise SystemExit("stopped: out of time")
-            if done == updates:
-                break
+                print(f"{done:6} of {updates}  {notes[-1][1]:6.1f} s  {text}", flush=True)
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+    save(args, pairs, trainers, notes, sum(len(source) for source, _ in shapes))
+
+
+def save(
+    args: argparse.Namespace,
+    pairs: list[tuple[str, ...]],
+    trainers: list[Trainer],
+    notes: list[tuple[int, float, list[float]]],
+    words: int,
+) -> None:
+    """Write the parameters of each model, and next to them how it was trained."""
+    from experiments.runner import session
+
+    args.out.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
     for place, (pair, trainer) in enumerate(zip(pairs, trainers, strict=True)):
-        model = f"{args.file.stem}-{'-'.join(pair)}.seed-{args.seed}"
+        path = args.out / f"{args.file.stem}-{'-'.join(pair)}.seed-{args.seed}"
         about = {
             "settings": {name: getattr(args, name) for name in ("batch_size", "epochs", "rate")},
             "loss": pair[0],
             "attention": pair[1],
-            "update": record["update"],
-            "seconds": record["seconds"],
-            "losses": [round(x[place], 4) for x in record["loss"]],
+            "update": [done for done, _, _ in notes],
+            "seconds": [seconds for _, seconds, _ in notes],
+            "losses": [round(means[place], 4) for _, _, means in notes],
             "device": device,
             "torch": torch.__version__,
             "models": len(pairs),
-            "words": sum(len(source) for source, _ in shapes),
+            "words": words,
+            "session": session() | {"device": device, "torch": torch.__version__},
         }
         trained: dict[str, Any] = {
             # Half precision, to be carried home: it moves a weight by one part in 2,048 at most.
             name: x.astype(np.float16)
             for name, x in from_torch(trainer.model.state_dict()).items()
         }
-        np.savez(args.out / f"{model}.npz", **trained)
-        (args.out / f"{model}.json").write_text(json.dumps(about))
+        np.savez(f"{path}.npz", **trained)
+        Path(f"{path}.json").write_text(json.dumps(about))
 
 
 def restart(trainer: Trainer, params: Arrays) -> None:
@@ -408,25 +409,28 @@ def restart(trainer: Trainer, params: Arrays) -> None:
     trainer.total.zero_()
 
 
-def batches(shapes: Any, size: int, rng: torch.Generator, device: str) -> Any:
-    """Numbers of shapes, each with the rows of a batch, in random order: an epoch."""
-    orders = [torch.randperm(len(source), generator=rng).to(device) for source, _ in shapes]
+def batches(
+    shapes: list[Shape], size: int, rng: torch.Generator, device: str
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Numbers of shapes, each with the rows of a batch, in random order, epoch after epoch."""
     places = [
         (number, first)
-        for number, order in enumerate(orders)
-        for first in range(0, len(order) - size + 1, size)
+        for number, (source, _) in enumerate(shapes)
+        for first in range(0, len(source) - size + 1, size)
     ]
-    for place in torch.randperm(len(places), generator=rng).tolist():
-        number, first = places[place]
-        yield number, orders[number][first : first + size]
+    while True:
+        orders = [torch.randperm(len(source), generator=rng).to(device) for source, _ in shapes]
+        for place in torch.randperm(len(places), generator=rng).tolist():
+            number, first = places[place]
+            yield number, orders[number][first : first + size]
 
 
-def check_mappings() -> None:
+def check_mappings(device: str) -> None:
     """Mappings, products with their Jacobians and losses beside those of `pyentmax.torch`."""
     import pyentmax.torch as pt
 
-    z = 3 * torch.randn(512, 800, device="cuda")
-    y = torch.randint(800, (512,), device="cuda")
+    z = 3 * torch.randn(512, 800, device=device)
+    y = torch.randint(800, (512,), device=device)
     g = torch.randn_like(z)
     for alpha, ours, loss in (
         (1.5, pt.entmax15, pt.Entmax15Loss(reduction="none")),
@@ -471,7 +475,7 @@ def measure(args: argparse.Namespace) -> None:
         names = ("update", "seconds", "losses", "models", "words")
         training = {name: about[name] for name in names}
         line = {"settings": settings, "result": result | {"training": training}}
-        add_line(args.out / RESULTS, line | {"made_from": [session()]})
+        add_line(args.out / RESULTS, line | {"made_from": [about["session"], session()]})
         print(path.stem, {k: v for k, v in result.items() if k != "languages"}, flush=True)
 
 
@@ -504,7 +508,6 @@ def main(arguments: list[str] | None = None) -> int:
     add("--warmup", type=int, default=200)
     add("--least", type=int, default=8, help="batches of a shape")
     add("--note", type=int, default=500, help="updates between two losses")
-    add("--seconds", type=float, help="stop after")
     add("--beam", type=int, default=5)
     add("--device", default="cuda")
     add("--check", action="store_true", help="mappings beside pyentmax.torch, first")

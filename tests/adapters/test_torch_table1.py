@@ -46,6 +46,10 @@ def test_loss_and_gradients_are_those_of_pyentmax(alpha: str) -> None:
         np.testing.assert_array_equal(home[name], x)
 
 
+def test_mappings_and_losses_are_those_of_pyentmax() -> None:
+    gpu.check_mappings("cpu")
+
+
 @pytest.mark.slow
 def test_training_reduces_the_loss_and_saves(tmp_path: Path) -> None:
     inflector = Inflector.untrained(english_verbs(), np.random.default_rng(0))
