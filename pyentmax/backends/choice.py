@@ -5,7 +5,7 @@ turns the kernels off, ``cpu`` makes their absence an error, empty takes what th
 ``PYENTMAX_INSTRUCTION_SET=baseline`` keeps the kernels from using more than every processor of the
 platform has; otherwise they use what they find. On one machine a build gives the same bits again,
 for any number of threads; between instruction sets and machines, results agree within the contract
-of accuracy, as sums are taken in another order and multiplications are fused with additions.
+of accuracy.
 """
 
 from __future__ import annotations

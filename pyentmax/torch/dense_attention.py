@@ -20,8 +20,8 @@ from pyentmax.torch.operations import per_score
 
 # T · S from which sums over the support are faster; with causality it is a quarter of it.
 LEAST_SCORES = 1 << 16
-# Of a GPU's memory, what an array of all scores may take: products of whole matrices are 3 to 10
-# times as fast there. With gradients there are about four such arrays, one of which is kept.
+# Of a GPU's memory, what an array of all scores may take: products of whole matrices are 1.5 to 10
+# times as fast there (docs/results/gpu.md). The gradients need a few such arrays at a time.
 SHARE_OF_MEMORY = 1 / 128
 
 

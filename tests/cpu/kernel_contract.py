@@ -1,7 +1,8 @@
-"""What a kernel's results may differ by from those in twice the digits, whatever the machine.
+"""What a kernel's results may differ by from those of the plainest build in double precision.
 
-For the mappings it is the contract of accuracy. What is computed from probabilities has as many
-digits as the largest entry of its row, or as the largest of what goes into it.
+For float32 these have twice the digits. For the mappings it is the contract of accuracy. What is
+computed from probabilities has as many digits as the largest entry of its row, or as the largest of
+what goes into it.
 """
 
 from __future__ import annotations
