@@ -48,13 +48,13 @@ def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Call
         else:
             return
         if package in REFUSED or used in names:
-            refused.append(f"write it yourself: {what} is done without {used}")
+            refused = f"write it yourself: {what} is done without {used}"
             caller = frame.f_back if event == "call" and used in names else frame
             while caller and caller.f_globals is not getattr(function, "__globals__", None):
                 caller = caller.f_back
             if caller and caller.f_code is not function.__code__:  # an earlier one of the reader's
-                refused[0] += f", but {caller.f_code.co_name} calls it"
-            raise AssertionError(refused[0])
+                refused += f", but {caller.f_code.co_name} calls it"
+            raise AssertionError(refused)
 
     def released(argument: Any) -> Any:
         """What the check hands over may do what it likes."""
@@ -72,8 +72,6 @@ def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Call
 
         return call
 
-    refused: list[str] = []
-
     @functools.wraps(function, updated=())
     def guarded(*args: Any, **kwargs: Any) -> Any:
         nonlocal running
@@ -84,13 +82,10 @@ def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Call
         before, running = sys.getprofile(), 1
         sys.setprofile(watch)
         try:
-            result = function(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             sys.setprofile(before)
             running = 0
-        if refused:  # and it caught the error
-            raise AssertionError(refused[0])
-        return result
 
     guarded._unguarded, guarded._active = function, True  # type: ignore[attr-defined]
     return guarded
