@@ -34,14 +34,14 @@ REQUIRED = enabled("PYENTMAX_REQUIRE_EXT")
 # Nothing machine-specific: a wheel must run on every machine of its platform;
 # cython_ext/builds/target.h says how the kernels still use the instructions of a machine. The code
 # uses neither errno nor floating-point traps; with these flags sqrt and conditionals become vector
-# instructions, and no result changes. Contraction into fused multiply-adds would change some. Loops
-# over the lanes of a vector must reach the vectoriser as loops: GCC would unroll those of up to 16
-# iterations before.
+# instructions. Multiplications are fused with additions where the target can. Loops over the lanes
+# of a vector must reach the vectoriser as loops: GCC would unroll those of up to 16 iterations
+# before.
 FLAGS = [
     "-O3",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-ffp-contract=off",
+    "-ffp-contract=fast",
     "--param=max-completely-peel-times=15",
 ]
 # No debugging symbols, which some Pythons request: they would name the folder of the build.

@@ -3,8 +3,7 @@
  *
  * Row r has the weights w[start .. end) in the columns at the same places, which rise. Sums over a
  * row go from left to right, those over a column from top to bottom, each entry of a result by
- * itself; so they have the same bits at any width of vectors, and however rows or columns are
- * shared among threads.
+ * itself; so they have the same bits however rows or columns are shared among threads.
  */
 #ifndef PYENTMAX_ATTENTION_COMPRESSED_ROWS_H
 #define PYENTMAX_ATTENTION_COMPRESSED_ROWS_H
@@ -342,8 +341,7 @@ static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, cons
 
 /* J v of one row of n non-zeros. */
 static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v,
-                                  REAL *restrict out, ptrdiff_t n, double alpha,
-                                  TYPED(Curvature) *kept) {
+                                  REAL *restrict out, ptrdiff_t n, double alpha) {
     if (n == 0) return;
     if (alpha > 2) {
         TYPED(entmax_jvp_above_2_row)(p, v, out, n, alpha);
@@ -351,7 +349,7 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
         TYPED(Balance) all = {0};
         for (ptrdiff_t start = 0; start < n; start += LEAF) {
             const ptrdiff_t size = n - start < LEAF ? n - start : LEAF;
-            TYPED(inverse_curvature)(p + start, size, alpha, kept, out + start);
+            TYPED(inverse_curvature)(p + start, size, alpha, out + start);
             TYPED(add_weights)(out + start, v + start, size, 0, &all);
         }
         TYPED(jacobian_product)(out, v, n, &all);
@@ -362,9 +360,9 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
  * room holds 3 (n + 1) values. */
 static REAL TYPED(sink_row_jvp)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
                                 ptrdiff_t n, double alpha, REAL p_sink, REAL v_sink,
-                                TYPED(Curvature) *kept, REAL *restrict room) {
+                                REAL *restrict room) {
     if (p_sink == 0) {
-        TYPED(sparse_row_jvp)(p, v, out, n, alpha, kept);
+        TYPED(sparse_row_jvp)(p, v, out, n, alpha);
         return 0;
     }
     REAL *longer_p = room, *longer_v = room + n + 1, *longer_out = room + 2 * (n + 1);
@@ -373,7 +371,7 @@ static REAL TYPED(sink_row_jvp)(const REAL *restrict p, const REAL *restrict v, 
     memcpy(longer_v, v, size);
     longer_p[n] = p_sink;
     longer_v[n] = v_sink;
-    TYPED(sparse_row_jvp)(longer_p, longer_v, longer_out, n + 1, alpha, kept);
+    TYPED(sparse_row_jvp)(longer_p, longer_v, longer_out, n + 1, alpha);
     memcpy(out, longer_out, size);
     return longer_out[n];
 }
@@ -400,7 +398,6 @@ static void TYPED(rows_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
     }
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const REAL *v = (const REAL *)(args[1] + turn * steps[1]);
@@ -417,7 +414,7 @@ static void TYPED(rows_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
                 room = TYPED(grown)(room, 3 * (n + 1), &most);
                 if (room == NULL) return;
                 TYPED(sink_row_jvp)(p + start, v + start, out + start, n, alpha,
-                                    *(const REAL *)(p_sink + r * own[8]), v_sink, &kept, room);
+                                    *(const REAL *)(p_sink + r * own[8]), v_sink, room);
             }
             if (!fits) {
                 free(room);
@@ -450,7 +447,6 @@ static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
     }
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
@@ -474,7 +470,7 @@ static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
                                 g_width, room);
                 *(REAL *)(g_sink + r * own[23]) = TYPED(sink_row_jvp)(
                     p + start, room, g_scores + start, size, alpha,
-                    *(const REAL *)(p_sink + r * own[17]), 0, &kept, room + size);
+                    *(const REAL *)(p_sink + r * own[17]), 0, room + size);
                 TYPED(combine)(g_scores + start, columns + start, size, k, own[13], width,
                                (REAL *)(g_query + r * own[20]));
             }
@@ -501,7 +497,6 @@ static void TYPED(rows_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const
     }
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const REAL *g = (const REAL *)(args[1] + turn * steps[1]);
@@ -524,7 +519,7 @@ static void TYPED(rows_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const
                     all = room;
                 }
                 REAL *slope = room + length;
-                if (n > 0) TYPED(grad_alpha_row)(all, slope, length, alpha, &kept, slope + length);
+                if (n > 0) TYPED(grad_alpha_row)(all, slope, length, alpha, slope + length);
                 *(REAL *)(args[6] + turn * steps[6] + h * own[9]
                           + r * own[10]) = n > 0 ? TYPED(dot)(slope, g + start, n) : (REAL)0;
             }

@@ -119,18 +119,16 @@ static ptrdiff_t TYPED(entmax15_candidates)(const REAL *z, ptrdiff_t n, double a
     return found.size;
 }
 
-static ptrdiff_t TYPED(entmax_below_2_candidates)(const REAL *z, ptrdiff_t n, double alpha,
-                                                  const TYPED(RowRoom) *room, REAL *largest) {
+static ptrdiff_t TYPED(entmax_candidates)(const REAL *z, ptrdiff_t n, double alpha,
+                                          const TYPED(RowRoom) *room, REAL *largest) {
     TYPED(Search) found;
-    TYPED(EntmaxColumns) columns;
     REAL start = 0;
-    const TYPED(EntmaxBelow2) wanted = {alpha, NULL, room->p, &start, &columns, &(Ahead){0}};
-    const bool any = TYPED(search_numbered)(z, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve),
-                                            &wanted, room, &found);
+    TYPED(EntmaxKept) kept = {.alpha = 0};
+    const TYPED(EntmaxRow) wanted = {alpha, &kept, room->p, &start, &(Ahead){0}};
+    const bool any = TYPED(search_numbered)(z, n, (REAL)(alpha - 1), TYPED(entmax_solve), &wanted,
+                                            room, &found);
     *largest = found.largest;
-    if (!any) return -1;
-    TYPED(entmax_finish)(room->x, found.size, true, &columns, room->p);
-    return found.size;
+    return any ? found.size : -1;
 }
 
 /* Any other α: the whole row. */
@@ -154,7 +152,7 @@ typedef ptrdiff_t TYPED(Candidates)(const REAL *z, ptrdiff_t n, double alpha,
 static TYPED(Candidates) *TYPED(candidates_for)(double alpha) {
     if (alpha == 1.5) return TYPED(entmax15_candidates);
     if (alpha == 2) return TYPED(sparsemax_candidates);
-    return alpha > 1 && alpha < 2 ? TYPED(entmax_below_2_candidates) : TYPED(whole_row);
+    return TYPED(choice_for)(alpha).block ? TYPED(entmax_candidates) : TYPED(whole_row);
 }
 
 /* The non-zeros of a row of n scores, behind which lies a sink's unless it is −∞: NaN in every

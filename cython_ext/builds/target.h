@@ -2,8 +2,8 @@
  * only where builds() found it.
  *
  * The target is switched here rather than by a flag on that one file, which setuptools has no way
- * to give. All builds do the same operations in the same order, and nothing is contracted into
- * fused multiply-adds, so they agree to the last bit.
+ * to give. Builds agree within the contract of accuracy, no more: each fuses multiplications with
+ * additions where its processors can, and sums in the order that suits its registers.
  */
 
 /* What the system declares belongs to no particular target. */

@@ -10,6 +10,33 @@
 
 #include "elementary/bits.h"
 
+/* (2^g - 1)/g for |g| <= 1/2, of a number or a register of them. */
+#define EXP2_SLOPE_F32(g) \
+    ((((1.33813025373207962e-3f * (g) + 9.66636851538544831e-3f) * (g) + 0.0555038101379645743f) \
+          * (g) \
+      + 0.240223490380203614f) \
+         * (g) \
+     + 0.693147180559945309f)
+#define EXP2_SLOPE_F64(g) \
+    ((((((((((4.45496059818651839e-10 * (g) + 7.0725859492692237e-9) * (g) \
+             + 1.01780624458457735e-7) \
+                * (g) \
+            + 1.32154425879216897e-6) \
+               * (g) \
+           + 1.52527338298361184e-5) \
+              * (g) \
+          + 1.54035304417360502e-4) \
+             * (g) \
+         + 1.33335581464169353e-3) \
+            * (g) \
+        + 9.61812910760688853e-3) \
+           * (g) \
+       + 0.0555041086648215943) \
+          * (g) \
+      + 0.240226506959100982) \
+         * (g) \
+     + 0.693147180559945309)
+
 #define TEMPLATE "elementary/exp.h"
 #include "float_and_double.h"
 
@@ -48,24 +75,11 @@ static inline REAL TYPED(scaled_exp)(REAL x) {
     return TYPED(times_power_of_2)(y, rounded);
 }
 
-/* (2^g - 1)/g for |g| <= 1/2. */
 static inline REAL TYPED(exp2_slope)(REAL g) {
 #if IS_DOUBLE
-    REAL y = (REAL)4.45496059818651839e-10 * g + (REAL)7.0725859492692237e-9;
-    y = y * g + (REAL)1.01780624458457735e-7;
-    y = y * g + (REAL)1.32154425879216897e-6;
-    y = y * g + (REAL)1.52527338298361184e-5;
-    y = y * g + (REAL)1.54035304417360502e-4;
-    y = y * g + (REAL)1.33335581464169353e-3;
-    y = y * g + (REAL)9.61812910760688853e-3;
-    y = y * g + (REAL)0.0555041086648215943;
-    y = y * g + (REAL)0.240226506959100982;
-    return y * g + (REAL)0.693147180559945309;
+    return EXP2_SLOPE_F64(g);
 #else
-    REAL y = (REAL)1.33813025373207962e-3 * g + (REAL)9.66636851538544831e-3;
-    y = y * g + (REAL)0.0555038101379645743;
-    y = y * g + (REAL)0.240223490380203614;
-    return y * g + (REAL)0.693147180559945309;
+    return EXP2_SLOPE_F32(g);
 #endif
 }
 

@@ -13,6 +13,37 @@
 #include "elementary/bits.h"
 #include "rows/sizes.h"
 
+/* log2 of 2^e (1 + f) from what reduce_for_log() makes of f, of numbers or registers of them. */
+#define LOG2_FROM_REDUCED_F32(a, e) \
+    ((a) \
+         * (((((((-0.142759734359919774f * (a) + 0.232652578821136235f) * (a) \
+                 - 0.249271822074913675f) \
+                    * (a) \
+                + 0.287288882373974613f) \
+                   * (a) \
+               - 0.360225182460989429f) \
+                  * (a) \
+              + 0.48091670800022001f) \
+                 * (a) \
+             - 0.721352931362974142f) \
+                * (a) \
+            + 1.44269499489304656f) \
+     + (e))
+#define LOG2_FROM_REDUCED_F64(a, q, e) \
+    ((a) \
+         * (((((((0.213658956943192694 * (q) + 0.220913084231176796) * (q) + 0.262334352504183019) \
+                    * (q) \
+                + 0.320598534913959861) \
+                   * (q) \
+               + 0.412198585840900534) \
+                  * (q) \
+              + 0.577078016345520229) \
+                 * (q) \
+             + 0.961796693925989729) \
+                * (q) \
+            + 2.88539008177792681) \
+     + (e))
+
 #define TEMPLATE "elementary/log.h"
 #include "float_and_double.h"
 
@@ -43,24 +74,10 @@ static inline REAL TYPED(reduce_for_log)(REAL u, REAL r, REAL *e) {
 /* log2 u of that. */
 static inline REAL TYPED(log2_from_reduced)(REAL a, REAL e) {
 #if IS_DOUBLE
-    const REAL q = a * a;
-    REAL y = (REAL)0.213658956943192694 * q + (REAL)0.220913084231176796;
-    y = y * q + (REAL)0.262334352504183019;
-    y = y * q + (REAL)0.320598534913959861;
-    y = y * q + (REAL)0.412198585840900534;
-    y = y * q + (REAL)0.577078016345520229;
-    y = y * q + (REAL)0.961796693925989729;
-    y = y * q + (REAL)2.88539008177792681;
+    return LOG2_FROM_REDUCED_F64(a, (a * a), e);
 #else
-    REAL y = (REAL)-0.142759734359919774 * a + (REAL)0.232652578821136235;
-    y = y * a - (REAL)0.249271822074913675;
-    y = y * a + (REAL)0.287288882373974613;
-    y = y * a - (REAL)0.360225182460989429;
-    y = y * a + (REAL)0.48091670800022001;
-    y = y * a - (REAL)0.721352931362974142;
-    y = y * a + (REAL)1.44269499489304656;
+    return LOG2_FROM_REDUCED_F32(a, e);
 #endif
-    return a * y + e;
 }
 
 /* log2 u of a normal u > 0. */

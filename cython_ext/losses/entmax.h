@@ -110,66 +110,6 @@ KERNEL("entmax_loss_and_grad", "(n),(n),(),(),()->(),(),(n)",
 
 #elif defined(REAL)
 
-/* The score where p is largest, from the first chunk that has it. A score elsewhere may be above by
- * what rounds to the same p. */
-static REAL TYPED(score_of_largest)(const REAL *z, const REAL *p, ptrdiff_t n, const REAL *maxima,
-                                    REAL largest_p) {
-    ptrdiff_t i = 0;
-    while (i + CHUNK < n && TYPED(lane_max)(maxima + i / CHUNK * LANES) < largest_p) i += CHUNK;
-    while (i < n - 1 && p[i] < largest_p) i++;
-    const ptrdiff_t end = n - i < CHUNK ? n : i + CHUNK;
-    REAL largest = z[i];
-    for (; i < end; i++)
-        if (p[i] == largest_p) largest = TYPED(larger)(z[i], largest);
-    return largest;
-}
-
-/* The loss of a row from z and p, which is replaced by the gradient. */
-static bool TYPED(entmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                    ptrdiff_t label, REAL weight, double alpha,
-                                    REAL *restrict scratch, double *loss) {
-    const REAL own = p[label];
-    if (own != own) return TYPED(settled_loss)(p, loss);
-    const REAL largest_p = TYPED(chunk_maxima)(p, n, scratch);
-    if (largest_p == 0) return false;
-    const REAL largest = TYPED(score_of_largest)(z, p, n, scratch, largest_p),
-               beta = (REAL)(alpha - 1);
-    const double exact_beta = alpha - 1, log_largest = log((double)largest_p);
-    const double c = alpha == 1 ? -log_largest : -expm1(exact_beta * log_largest) / exact_beta;
-    const double g = c - (z[label] - largest);
-    const REAL t = (REAL)(1 - exact_beta * c);
-
-    p[label] = 0; /* leaves the others */
-    double others = 0, powers = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        if (!TYPED(any_above)(scratch + start / CHUNK * LANES, 0)) continue;
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL mass[LANES] = {0}, power[LANES] = {0};
-        ptrdiff_t i = start;
-        for (; i + LANES <= end; i += LANES)
-            for (int j = 0; j < LANES; j++) {
-                const REAL power_of_p = beta * (z[i + j] - largest) + t, q = p[i + j];
-                mass[j] += q;
-                power[j] += q * (power_of_p > 0 ? power_of_p : (REAL)0);
-                p[i + j] = q * weight;
-            }
-        for (int j = 0; i + j < end; j++) {
-            const REAL power_of_p = beta * (z[i + j] - largest) + t, q = p[i + j];
-            mass[j] += q;
-            power[j] += q * (power_of_p > 0 ? power_of_p : (REAL)0);
-            p[i + j] = q * weight;
-        }
-        others += TYPED(lane_sum)(mass);
-        powers += TYPED(lane_sum)(power);
-    }
-
-    const double l = log1p(-(others < 0.5 ? others : 0.5)); /* of p_y, if it has most */
-    *loss = is_small_loss(alpha, own, l) ? powers / alpha + small_divergence(exact_beta, l)
-                                         : large_loss(alpha, powers, g, own);
-    p[label] = (REAL)(0 - (own > 0 ? others : 1) * weight);
-    return true;
-}
-
 /* Where a gap is, which is one of x: n if it is not. */
 static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
     for (ptrdiff_t i = 0; i < n; i += LANES) {
@@ -181,22 +121,17 @@ static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
     return n;
 }
 
-/* The loss of a long row for 1 < α < 2, from what the search kept of it, unless nothing was left
- * out. Of entries with the label's score any one will do for the label's. */
-static bool TYPED(entmax_below_2_loss_row)(const REAL *restrict z, REAL *restrict gradient,
-                                           ptrdiff_t n, ptrdiff_t label, REAL weight, double alpha,
-                                           TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                           REAL *restrict scratch, double *loss) {
+/* The loss of a row from what the search kept of it. Of entries with the label's score any one will
+ * do for the label's. */
+static bool TYPED(entmax_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
+                                   ptrdiff_t label, REAL weight, double alpha,
+                                   TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch,
+                                   double *loss) {
     TYPED(Search) found;
-    TYPED(EntmaxColumns) columns;
     REAL *restrict p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
-    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, &kept->power);
-    if (TYPED(entmax_dense_row)(z, gradient, n, largest, alpha, by, ahead, p))
-        return TYPED(entmax_loss_of_p)(z, gradient, n, label, weight, alpha, scratch, loss);
-    TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, p, &found, &columns);
-    TYPED(entmax_finish)(found.kept, found.size, true, &columns, p);
+    TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, p, &found);
     const REAL scale = (REAL)(alpha - 1), gap = z[label] - found.largest, *x = found.kept;
     const ptrdiff_t size = found.size;
     const ptrdiff_t place = gap * scale > -found.t ? TYPED(place_of_gap)(x, size, gap * scale)
@@ -234,8 +169,7 @@ static bool TYPED(entmax_below_2_loss_row)(const REAL *restrict z, REAL *restric
 /* The same of the columns of a tile: from p to the gradient but for the labels, whose part goes
  * apart. */
 static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p,
-                                      ptrdiff_t n, const ptrdiff_t place[BLOCK],
-                                      const bool wanted[BLOCK]) {
+                                      ptrdiff_t n, const ptrdiff_t place[BLOCK]) {
     REAL own[BLOCK], t[BLOCK], top[BLOCK], mass[BLOCK], powers[BLOCK];
     double c[BLOCK], l[BLOCK], small[BLOCK] = {0};
     bool any_small = false;
@@ -246,7 +180,8 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
         memcpy(top + half, largest, sizeof largest);
     }
     for (int j = 0; j < BLOCK; j++) {
-        const double beta = use->alpha[j] - 1, power = exp2_less_1(beta * log2_of_f64(top[j]));
+        const double beta = use->alpha[j] - 1, exponent = beta * log2_of_f64(top[j]);
+        const double power = exp2_less_1(exponent > -1000 ? exponent : -1000);
         c[j] = -power / beta;
         t[j] = (REAL)(1 + power);
     }
@@ -281,15 +216,13 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
         const double others = mass[j] < (REAL)0.5 ? (double)mass[j] : 0.5;
         l[j] = log2_of_1_less(others) * 0.69314718055994530942;
     }
-    for (int j = 0; j < BLOCK; j++)
-        any_small |= wanted[j] && is_small_loss(use->alpha[j], own[j], l[j]);
+    for (int j = 0; j < BLOCK; j++) any_small |= is_small_loss(use->alpha[j], own[j], l[j]);
     for (int j = 0; any_small && j < BLOCK; j += TOGETHER) {
         double beta[TOGETHER];
         for (int k = 0; k < TOGETHER; k++) beta[k] = use->alpha[j + k] - 1;
         small_divergences(beta, l + j, small + j);
     }
     for (int j = 0; j < BLOCK; j++) {
-        if (!wanted[j]) continue;
         const double alpha = use->alpha[j];
         use->loss[j] = is_small_loss(alpha, own[j], l[j])
                            ? powers[j] / alpha + small[j]
@@ -319,18 +252,16 @@ static const TYPED(Loss) *TYPED(own_loss)(double alpha, bool with_gradient) {
     return NULL;
 }
 
-/* The loss of one row with its α; for some, from its p where the gradient goes. */
+/* The loss of one row with its α. */
 static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, double alpha,
                                     const TYPED(Choice) *run, TYPED(EntmaxKept) *kept, Ahead *ahead,
                                     REAL *restrict scratch, double *loss) {
-    if (alpha > 1 && alpha < 2)
-        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, kept, ahead, scratch,
-                                              loss);
+    if (run->block)
+        return TYPED(entmax_loss_row)(z, p, n, label, weight, alpha, kept, ahead, scratch, loss);
     run->row(z, p, n, alpha, kept, ahead, scratch);
-    if (alpha == (double)INFINITY)
-        return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
-    return TYPED(entmax_loss_of_p)(z, p, n, label, weight, alpha, scratch, loss);
+    if (alpha > 2) return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
+    return TYPED(settled_loss)(p, loss); /* no α */
 }
 
 /* The losses of short rows with their α, all of one Choice that has a block. */
@@ -362,7 +293,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     TYPED(LossRows) rows;
-    TYPED(EntmaxKept) kept = {.power.exponent = -1};
+    TYPED(EntmaxKept) kept = {.alpha = 0};
 
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0; start < all.rows; start += count) {

@@ -1,21 +1,27 @@
-/* α-entmax of rows: a template. The NumPy twin is pyentmax/mappings/entmax.py; the thresholds are
- * those of thresholds/entmax_below_2.h and entmax_above_2.h.
+/* α-entmax of rows: a template. The NumPy twin is pyentmax/mappings/entmax.py; thresholds/entmax.h
+ * has the search for the threshold.
+ *
+ * A long row goes through thresholds/search.h: its largest entries bound the threshold, what the
+ * bound reaches is gathered and solved, and written back. Short rows go through a tile, BLOCK of
+ * them side by side: the largest entry of each of some groups bounds the thresholds, and where no
+ * row has many entries within its bound, these alone are put into the tile.
+ *
+ * For α <= 2 the search starts from sums of whole powers (thresholds/entmax_start.h): of a tile, or
+ * of a sample of a long row and then all of it.
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_H
 #define PYENTMAX_MAPPINGS_ENTMAX_H
 
-#include "mappings/_entmax_dense_row.h"
-#include "mappings/_entmax_tile.h"
 #include "mappings/entmax15.h"
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
-#include "thresholds/entmax_above_2.h"
-#include "thresholds/entmax_below_2.h"
 #include "thresholds/entmax_start.h"
 
 enum {
-    WINDOW = 8 * BLOCK, /* short rows that are done in the order of α, */
-    SHADES = 512,       /* of which so many are told apart */
+    WORTH_A_SAMPLE = 1024, /* entries of a long row, */
+    SAMPLED = 16,          /* one of so many */
+    WINDOW = 8 * BLOCK,    /* short rows that are done in the order of α, */
+    SHADES = 512,          /* of which so many are told apart */
 };
 
 /* The order of `count` rows by α, where equals stay in order: neighbours then mostly share the code
@@ -52,9 +58,8 @@ KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
 
 /* What is prepared for an α, and kept for the next rows. */
 typedef struct {
-    TYPED(PreparedPower) power;
     TYPED(EntmaxStart) start;
-    double start_alpha; /* for which start is prepared, or 0 */
+    double alpha; /* for which it is prepared, or 0 */
 } TYPED(EntmaxKept);
 
 /* The start for the columns of a block. */
@@ -62,132 +67,107 @@ static const TYPED(EntmaxStart) *TYPED(start_for)(const double alpha[BLOCK],
                                                   TYPED(EntmaxKept) *kept) {
     bool same = true;
     for (int j = 1; j < BLOCK; j++) same &= alpha[j] == alpha[0];
-    if (!same || kept->start_alpha != alpha[0]) TYPED(prepare_start)(&kept->start, alpha);
-    kept->start_alpha = same ? alpha[0] : 0;
+    if (!same || kept->alpha != alpha[0]) TYPED(prepare_start)(&kept->start, alpha);
+    kept->alpha = same ? alpha[0] : 0;
     return &kept->start;
 }
 
 /* What the search needs to know of the mapping, and where it leaves what it finds. */
 typedef struct {
     double alpha;
-    const TYPED(PreparedPower) *power;
-    REAL *s, *start;
-    TYPED(EntmaxColumns) *columns;
+    TYPED(EntmaxKept) *kept;
+    REAL *p, *start; /* of what is kept of the row; and t, where the last solve began */
     Ahead *ahead;
-} TYPED(EntmaxBelow2);
+} TYPED(EntmaxRow);
 
-/* A start from a sixteenth of the entries, here and there, as if the others were like them: off by
- * a per cent or so, from where one pass over all of them reaches the root. room holds n values. */
-static void TYPED(start_from_sample)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns) *columns,
-                                     REAL *room) {
-    const ptrdiff_t size = n / 16 / PAIR * PAIR, groups = size / LANES, apart = n / groups;
-    /* The middle of each part, as rows may be sorted. */
-    const REAL *middle = x + (apart - LANES) / 2;
-    for (ptrdiff_t g = 0; g < groups; g++)
-        memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
-    TYPED(entmax_find_root)(room, size, true, (double)n / (double)size, (REAL)0.01, columns,
-                            &(Ahead){0}, room + size);
-    TYPED(forget_beyond)(columns, n);
+/* A bound on t from the largest entries: a tangent, or the upper end of a bracket. */
+static REAL TYPED(entmax_bound)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns) *columns) {
+    if (columns->b[0] < 1) {
+        TYPED(EntmaxBracket) bracket;
+        TYPED(enclose_row)(x, n, (REAL)0.02, columns, &bracket);
+        return bracket.high[0] * (1 + 2 * ENTMAX_ROUNDING);
+    }
+    TYPED(EntmaxSums) sums;
+    BITS moving[BLOCK] = {1};
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        TYPED(entmax_sums)(x, n, true, columns, moving, &(Ahead){0}, NULL, &sums);
+        if (!TYPED(step_of_row)(columns, &sums, 1, (REAL)0.03 * columns->b[0], pass >= 8, moving))
+            break;
+    }
+    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT), now = columns->steepness[0];
+    const REAL norm = TYPED(exp2_of)(columns->beta[0] * TYPED(log2_of)(sums.p[0] * unscale));
+    const REAL tangent = (1 - now / norm) * sums.p[0] / (sums.p[0] - sums.d[0]);
+    return (1 - tangent) / now * (1 + 2 * ENTMAX_ROUNDING);
 }
 
-/* The Solver. The first time, for the largest entries, it only bounds t: by a tangent. */
-static REAL TYPED(entmax_below_2_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context,
-                                        Moments *at_t) {
-    const TYPED(EntmaxBelow2) *wanted = context;
-    TYPED(EntmaxColumns) *columns = wanted->columns;
-    (void)at_t;
+/* A start from sums of whole powers: first from a part of the entries, here and there, as if the
+ * others were like them. room holds n values. */
+static void TYPED(start_of_row)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxStart) *start,
+                                TYPED(EntmaxColumns) *columns, REAL *room) {
+    if (start->lowest[0] == 0) return;
+    if (n >= WORTH_A_SAMPLE) {
+        const ptrdiff_t size = n / SAMPLED / PAIR * PAIR, groups = size / LANES, apart = n / groups;
+        const REAL least = columns->least[0];
+        const REAL *middle = x + (apart - LANES) / 2; /* rows may be sorted */
+        for (ptrdiff_t g = 0; g < groups; g++)
+            memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
+        TYPED(entmax_start)(room, size, true, (REAL)n / (REAL)size, start, 1, true, &(Ahead){0},
+                            columns);
+        columns->least[0] = least;
+    }
+    TYPED(entmax_start)(x, n, true, 1, start, 1, true, &(Ahead){0}, columns);
+}
+
+/* The Solver. The first time, for the largest entries, it only bounds t. */
+static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
+    const TYPED(EntmaxRow) *wanted = context;
+    TYPED(EntmaxColumns) columns;
     double alpha[BLOCK];
+    (void)at_t;
     for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
-    TYPED(start_entmax_columns)(columns, alpha, wanted->power, n, t);
+    TYPED(start_entmax_columns)(&columns, alpha, t);
     if (*wanted->start == 0) {
-        TYPED(entmax_find_root)(x, n, true, 1, (REAL)0.03, columns, &(Ahead){0}, wanted->s);
-        const REAL part = columns->rest[0] * columns->beta[0];
-        t = (1 - part) / columns->steepness[0] * (1 + 2 * ENTMAX_ROUNDING);
-        t = t < 1 ? t : (REAL)1;
+        t = TYPED(entmax_bound)(x, n, &columns);
+        t = t < 1 ? t : (REAL)1; /* a NaN, too */
     } else {
-        if (n >= WORTH_A_SAMPLE) TYPED(start_from_sample)(x, n, columns, wanted->s);
-        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, wanted->ahead, wanted->s);
+        if (columns.b[0] >= 1) {
+            const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, wanted->kept);
+            TYPED(start_of_row)(x, n, start, &columns, wanted->p);
+        }
+        TYPED(entmax_finish)(x, n, true, &columns, wanted->ahead, wanted->p);
     }
     *wanted->start = t;
     return t;
 }
 
-/* Scores to p, by products, once the threshold is found: for b >= 2, of which entmax_finish() has
- * nothing to mend. found->t reaches all of the support. */
-static void TYPED(finish_from_scores)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      REAL scale, const TYPED(Search) *found,
-                                      const TYPED(EntmaxColumns) *restrict at) {
-    const REAL largest = found->largest;
-    ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
-    while (start < n) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL x[CHUNK], last[CHUNK];
-        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
-        if (end - start == CHUNK) {
-            TYPED(finish_row)(x, CHUNK, at, p + start);
-        } else {
-            for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
-            TYPED(finish_row)(x, whole_lanes(end - start), at, last);
-            memcpy(p + start, last, (size_t)(end - start) * sizeof(REAL));
-        }
-        start = TYPED(next_live)(found, p, end, n);
-    }
-}
-
-/* Find the threshold of a row whose largest entries chunk_maxima() left in scratch: where it lies
- * goes to found and columns. scratch holds scratch_size(n) values, room those of a row. */
-static void TYPED(find_entmax_below_2)(const REAL *restrict z, ptrdiff_t n, REAL largest,
-                                       double alpha, const TYPED(PreparedPower) *power,
-                                       Ahead *ahead, REAL *restrict scratch, REAL *restrict room,
-                                       TYPED(Search) *found, TYPED(EntmaxColumns) *columns) {
+/* Find the threshold of a row whose largest entries chunk_maxima() left in scratch, and p of what
+ * is kept of it. scratch holds scratch_size(n) values, kept_p those of a row. */
+static void TYPED(find_entmax)(const REAL *restrict z, ptrdiff_t n, REAL largest, double alpha,
+                               TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch,
+                               REAL *restrict kept_p, TYPED(Search) *found) {
     REAL start = 0;
-    const TYPED(EntmaxBelow2) wanted = {alpha, power, room, &start, columns, ahead};
-    TYPED(search_below)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted,
-                        scratch, found);
+    const TYPED(EntmaxRow) wanted = {alpha, kept, kept_p, &start, ahead};
+    TYPED(search_below)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve), &wanted, scratch,
+                        found);
     found->t = start;
 }
 
-/* The power of b - 2, prepared, if it serves a row of n and this α, or NULL. */
-static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
-                                                    TYPED(PreparedPower) *kept) {
-#if IS_DOUBLE
-    (void)alpha, (void)n, (void)kept;
-    return NULL;
-#else
-    const double b = 1 / (alpha - 1);
-    if (n <= SHORT_OF_POWERS || b <= 1 || b > 7) return NULL;
-    if (kept->exponent != b - 2) TYPED(prepare_power)(kept, b - 2);
-    return kept;
-#endif
-}
-
 /* scratch holds scratch_size(n) values and room for a row; kept is kept from row to row. */
-static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                      REAL *restrict scratch) {
+static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+                              TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
     TYPED(Search) found;
-    TYPED(EntmaxColumns) columns;
     REAL *kept_p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
-    const TYPED(PreparedPower) *by = TYPED(short_power)(alpha)
-                                         ? NULL
-                                         : TYPED(power_for)(alpha, n, &kept->power);
-    if (TYPED(entmax_dense_row)(z, p, n, largest, alpha, by, ahead, kept_p)) return;
-    TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, kept_p, &found, &columns);
-    if (columns.twice_b > 3) {
-        TYPED(finish_from_scores)(z, p, n, (REAL)(alpha - 1), &found, &columns);
-        return;
-    }
-    TYPED(entmax_finish)(found.kept, found.size, true, &columns, kept_p);
+    TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, kept_p, &found);
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
-/* What a loss makes of a tile before it goes back to rows: n entries of gaps times β, and their p,
- * of the columns that are wanted. place is where each one's label is, n if not in the tile. */
+/* What a loss makes of a tile before it goes back to rows: n entries of gaps times β, and their p.
+ * place is where each one's label is, n if not in the tile. */
 typedef struct TYPED(TileUse) {
     void (*take)(struct TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p, ptrdiff_t n,
-                 const ptrdiff_t place[BLOCK], const bool wanted[BLOCK]);
+                 const ptrdiff_t place[BLOCK]);
     const double *alpha;
     const ptrdiff_t *label;
     const REAL *weight;
@@ -212,7 +192,7 @@ static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, pt
                                          REAL largest, REAL scale, REAL floor) {
     BITS before = 0;
     for (ptrdiff_t i = 0; i < entry; i++)
-        before += TYPED(is_negative)(floor - (z[i] - largest) * scale);
+        before += (z[i] - largest) * scale > floor; /* rounded as in what was kept */
     return (z[entry] - largest) * scale > floor ? (ptrdiff_t)before : n;
 }
 
@@ -222,37 +202,17 @@ static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
                             const REAL *floor, const REAL *restrict x, ptrdiff_t n,
                             REAL *restrict tile_p) {
     ptrdiff_t place[BLOCK];
-    bool wanted[BLOCK];
     for (int j = 0; j < BLOCK; j++) {
         const ptrdiff_t label = use->label[j];
         use->gap[j] = z[j][label] - largest[j];
         place[j] = floor ? TYPED(place_among_kept)(z[j], n, label, largest[j], columns->beta[j],
                                                    floor[j])
                          : label;
-        wanted[j] = true;
     }
-    use->take(use, x, tile_p, n, place, wanted);
+    use->take(use, x, tile_p, n, place);
 }
 
-/* Rows that each have their own α, all of one short_power(); for a loss if there is a use. */
-static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
-                                         int count, ptrdiff_t n, const double alpha[BLOCK],
-                                         TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                         REAL *restrict scratch, TYPED(TileUse) *use) {
-    REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
-    TYPED(EntmaxColumns) columns;
-    REAL largest[BLOCK];
-    (void)kept;
-    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
-    TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
-    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
-    TYPED(entmax_finish)(x, n * BLOCK, false, &columns, tile_p);
-    if (use) TYPED(use_rows)(use, z, largest, &columns, NULL, x, n, tile_p);
-    TYPED(separate)(tile_p, n, p);
-    TYPED(settle_rows)(p, count, n, largest, use);
-}
-
-/* A tile that is on its way, where powers have a polynomial. */
+/* A tile that is on its way to p. */
 typedef struct {
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK], floor[BLOCK];
@@ -262,7 +222,7 @@ typedef struct {
 
 static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha[BLOCK],
                               REAL *scratch) {
-    TYPED(start_entmax_columns)(&tile->columns, alpha, NULL, n, 1);
+    TYPED(start_entmax_columns)(&tile->columns, alpha, 1);
     tile->x = scratch;
     tile->p = scratch + scratch_size(n);
     for (int j = 0; j < BLOCK; j++) tile->packed[j] = tile->p + BLOCK * n + j * TYPED(kept_step)(n);
@@ -270,168 +230,64 @@ static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha
 }
 
 /* If no row has more than `most` entries that can get probability, by what is known of its root,
- * put these alone into the tile. The rows' largest scores may have to be found first. */
+ * put these alone into the tile. */
 static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrdiff_t n,
-                             ptrdiff_t most, bool find_largest) {
+                             ptrdiff_t most) {
     for (int j = 0; j < BLOCK; j++) tile->floor[j] = -(1 + 4 * EPSILON) / tile->columns.least[j];
-    tile->few = TYPED(keep_few_of_rows)(z, n, most, find_largest, tile->largest, tile->columns.beta,
-                                        tile->floor, tile->packed[0]);
+    tile->few = TYPED(keep_few_of_rows)(z, n, most, tile->largest, tile->columns.beta, tile->floor,
+                                        tile->packed[0]);
     if (tile->few) TYPED(to_tile)((const REAL *const *)tile->packed, tile->few, tile->x);
     return tile->few > 0;
 }
 
-/* From a start close to the roots to p of the rows. */
-static void TYPED(end_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], REAL *const p[BLOCK],
-                            int count, ptrdiff_t n, const double alpha[BLOCK],
-                            TYPED(EntmaxKept) *kept, Ahead *ahead, TYPED(TileUse) *use) {
-    const ptrdiff_t size = tile->few ? tile->few : n;
-    const TYPED(EntmaxColumns) *columns = &tile->columns;
-    TYPED(entmax_tile)(tile->x, size * BLOCK, alpha, &kept->power, &tile->columns, ahead, tile->p);
-    if (use)
-        TYPED(use_rows)(use, z, tile->largest, columns, tile->few ? tile->floor : NULL, tile->x,
-                        size, tile->p);
-    TYPED(separate)(tile->p, size, tile->few ? tile->packed : p);
-    for (int j = 0; tile->few && j < count; j++)
-        TYPED(spread_row)(z[j], n, tile->largest[j], columns->beta[j], tile->floor[j],
-                          tile->packed[j], p[j]);
-    TYPED(settle_rows)(p, count, n, tile->largest, use);
+/* The least that 1/t can be for α > 2, from a part of each row. */
+static void TYPED(bound_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead,
+                                 TYPED(EntmaxColumns) *columns) {
+    TYPED(EntmaxBracket) bracket;
+    BITS wanted[BLOCK];
+    for (int j = 0; j < BLOCK; j++) wanted[j] = 1;
+    TYPED(enclose_columns)(x, n, wanted, (REAL)0.1, columns, ahead, &bracket);
+    for (int j = 0; j < BLOCK; j++)
+        columns->least[j] = TYPED(larger)((1 - 2 * ENTMAX_ROUNDING) / bracket.high[j], 1);
 }
 
-/* The same where powers have a polynomial. */
-static void TYPED(entmax_polynomials_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
-                                            int count, ptrdiff_t n, const double alpha[BLOCK],
-                                            TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                            REAL *restrict scratch, TYPED(TileUse) *use) {
-    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
-    const bool is_long = n >= WORTH_GROUPS;
+/* Rows that each have their own α, all on one side of 2; for a loss if there is a use. */
+static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                ptrdiff_t n, const double alpha[BLOCK], TYPED(EntmaxKept) *kept,
+                                Ahead *ahead, REAL *restrict scratch, TYPED(TileUse) *use) {
+    const bool above_2 = alpha[0] > 2;
+    const TYPED(EntmaxStart) *start = above_2 ? NULL : TYPED(start_for)(alpha, kept);
     TYPED(Tile) tile;
     TYPED(begin_tile)(&tile, n, alpha, scratch);
-    if (!is_long || !TYPED(pack_tile)(&tile, z, n, n * 3 / 4, true))
-        TYPED(interleave_scaled)(z, n, tile.columns.beta, tile.x, tile.largest);
-    TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, start, 2, true, ahead,
-                        &tile.columns);
-    if (is_long && !tile.few) TYPED(pack_tile)(&tile, z, n, n / 2, false);
-    TYPED(end_tile)(&tile, z, p, count, n, alpha, kept, ahead, use);
-}
-
-/* The same for α > 1.5, where few entries get probability: the largest ones bound t, so that most
- * rows are packed before anything is done with all of their entries. */
-static void TYPED(entmax_sparse_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                       ptrdiff_t n, const double alpha[BLOCK],
-                                       TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                       REAL *restrict scratch, TYPED(TileUse) *use) {
-    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
-    const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
-    TYPED(Tile) tile;
-    TYPED(begin_tile)(&tile, n, alpha, scratch);
-    if (n < WORTH_GROUPS) {
-        TYPED(interleave_scaled)(z, n, tile.columns.beta, tile.x, tile.largest);
-        TYPED(entmax_start)(tile.x, n * BLOCK, start, 2, true, ahead, &tile.columns);
+    TYPED(EntmaxColumns) *columns = &tile.columns;
+    if (n < WORTH_GROUPS || columns->whole) { /* whose exact sums cost as little as any */
+        TYPED(interleave_scaled)(z, n, columns->beta, tile.x, tile.largest);
+        if (!above_2 && !columns->whole)
+            TYPED(entmax_start)(tile.x, n * BLOCK, false, 1, start, 2, true, ahead, columns);
     } else {
-        TYPED(interleave_maxima)(z, n, groups, tile.columns.beta, tile.p, tile.largest);
-        TYPED(entmax_start)(tile.p, groups * BLOCK, start, 2, false, ahead, &tile.columns);
-        if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4, false))
-            TYPED(interleave_gaps)(z, n, tile.columns.beta, tile.largest, tile.x);
-        TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, start, 1, true, ahead,
-                            &tile.columns);
-        if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2, false);
+        const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
+        TYPED(interleave_maxima)(z, n, groups, columns->beta, tile.p, tile.largest);
+        if (above_2)
+            TYPED(bound_columns)(tile.p, groups * BLOCK, ahead, columns);
+        else
+            TYPED(entmax_start)(tile.p, groups * BLOCK, false, 1, start, 2, false, ahead, columns);
+        if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4))
+            TYPED(interleave_gaps)(z, n, columns->beta, tile.largest, tile.x);
+        if (!above_2)
+            TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, false, 1, start, 1, true,
+                                ahead, columns);
+        if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2);
     }
-    TYPED(end_tile)(&tile, z, p, count, n, alpha, kept, ahead, use);
-}
-
-/* How many gaps of each column of a tile are above its floor. */
-static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict floor,
-                               BITS *restrict count) {
-    for (int j = 0; j < BLOCK; j++) count[j] = 0;
-    for (ptrdiff_t i = 0; i < n; i += BLOCK)
-        for (int j = 0; j < BLOCK; j++) count[j] += TYPED(is_negative)(floor[j] - x[i + j]);
-}
-
-/* The same for any α, by logarithms. Rows of which the start leaves three quarters or less are
- * taken apart from the others, and exact powers of what is left alone. */
-static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
-                                           int count, ptrdiff_t n, const double alpha[BLOCK],
-                                           TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                           REAL *restrict scratch, TYPED(TileUse) *use) {
-    REAL *const x = scratch, *const tile_p = x + scratch_size(n),
-                *const packed = tile_p + BLOCK * n;
-    TYPED(EntmaxColumns) columns;
-    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
-    REAL largest[BLOCK], floor[BLOCK];
-    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
-    TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
-    /* Of double, logarithms cost more than in float, and a step more is worth it. */
-    TYPED(entmax_start)(x, n * BLOCK, start, 2, IS_DOUBLE, ahead, &columns);
-    for (int j = 0; j < BLOCK; j++) floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
-    BITS left[BLOCK];
-    TYPED(count_above)(x, n * BLOCK, floor, left);
-
-    REAL *rows[BLOCK], *to[BLOCK];
-    bool sparse[BLOCK], dense[BLOCK], any_sparse = false, any_dense = false;
-    for (int j = 0; j < BLOCK; j++) {
-        rows[j] = packed + j * TYPED(kept_step)(n);
-        sparse[j] = 4 * left[j] <= 3 * n;
-        to[j] = sparse[j] ? rows[j] : p[j];
-        dense[j] = !sparse[j];
-        any_sparse |= sparse[j];
-        any_dense |= dense[j];
-        if (use) use->gap[j] = z[j][use->label[j]] - largest[j];
-    }
-    if (any_dense) {
-        TYPED(EntmaxColumns) all = columns;
-        TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &all, ahead, tile_p);
-        TYPED(entmax_finish)(x, n * BLOCK, false, &all, tile_p);
-        if (use) use->take(use, x, tile_p, n, use->label, dense);
-        TYPED(separate)(tile_p, n, to);
-    }
-    if (any_sparse) {
-        for (int j = 0; j < BLOCK; j++)
-            if (!sparse[j]) floor[j] = 1; /* above all: nothing of it is kept */
-        const ptrdiff_t size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, packed);
-        TYPED(to_tile)((const REAL *const *)rows, size, x);
-        TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead,
-                                tile_p);
-        TYPED(entmax_finish)(x, size * BLOCK, false, &columns, tile_p);
-        if (use) {
-            ptrdiff_t place[BLOCK];
-            for (int j = 0; j < BLOCK; j++)
-                place[j] = sparse[j]
-                               ? TYPED(place_among_kept)(z[j], size, use->label[j], largest[j],
-                                                         columns.beta[j], floor[j])
-                               : size;
-            use->take(use, x, tile_p, size, place, sparse);
-        }
-        TYPED(separate)(tile_p, size, rows);
-        for (int j = 0; j < count; j++)
-            if (sparse[j])
-                TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
-    }
-    TYPED(settle_rows)(p, count, n, largest, use);
-}
-
-/* The same for α > 2. */
-static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                      REAL *restrict scratch) {
-    (void)kept, (void)ahead;
-    TYPED(Search) found;
-    TYPED(Trial) low, high;
-    REAL start, *kept_p = scratch + scratch_size(n);
-    const TYPED(EntmaxAbove2) wanted = {alpha - 1, &start, &low, &high};
-    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_above_2_solve), &wanted, scratch,
-                       &found))
-        return;
-    const double gap = high.sum - low.sum, part = gap > 0 ? (1 - low.sum) / gap : 0;
-    const REAL share = (REAL)(part < 0 ? 0 : part < 1 ? part : 1);
-    for (ptrdiff_t start = 0; start < found.size; start += LEAF) {
-        const ptrdiff_t count = found.size - start < LEAF ? found.size - start : LEAF;
-        REAL upper[LEAF], *lower = kept_p + start;
-        TYPED(below_p_max)(found.kept + start, count, alpha - 1, low.q, lower);
-        TYPED(below_p_max)(found.kept + start, count, alpha - 1, high.q, upper);
-        for (ptrdiff_t i = 0; i < count; i++) lower[i] += share * (upper[i] - lower[i]);
-    }
-    found.t = start;
-    TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
+    const ptrdiff_t size = tile.few ? tile.few : n;
+    TYPED(entmax_finish)(tile.x, size * BLOCK, false, columns, ahead, tile.p);
+    if (use)
+        TYPED(use_rows)(use, z, tile.largest, columns, tile.few ? tile.floor : NULL, tile.x, size,
+                        tile.p);
+    TYPED(separate)(tile.p, size, tile.few ? tile.packed : p);
+    for (int j = 0; tile.few && j < count; j++)
+        TYPED(spread_row)(z[j], n, tile.largest[j], columns->beta[j], tile.floor[j], tile.packed[j],
+                          p[j]);
+    TYPED(settle_rows)(p, count, n, tile.largest, use);
 }
 
 /* α = ∞: the largest share alike. */
@@ -462,7 +318,8 @@ typedef struct {
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   const double alpha[BLOCK], TYPED(EntmaxKept) *kept, Ahead *ahead,
                   REAL *restrict scratch, TYPED(TileUse) *use);
-    int twice_b; /* its short_power(), on which the code depends, too */
+    bool above_2;
+    int whole; /* its whole_power(), on which the code depends, too */
 } TYPED(Choice);
 
 /* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
@@ -470,23 +327,17 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha == 1) return (TYPED(Choice)){.own = &TYPED(softmax)};
     if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
     if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
-    if (alpha > 1 && alpha < 2) {
-        const int twice_b = TYPED(short_power)(alpha);
-        TYPED(Choice) run = {.row = TYPED(entmax_below_2_row), .twice_b = twice_b};
-        run.block = twice_b                   ? TYPED(entmax_products_block)
-                    : !TYPED(has_tile)(alpha) ? TYPED(entmax_logarithms_block)
-                    : alpha > 1.5             ? TYPED(entmax_sparse_block)
-                                              : TYPED(entmax_polynomials_block);
-        return run;
-    }
-    if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
-        return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
+    if (alpha > 1 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
+        return (TYPED(Choice)){.row = TYPED(entmax_row),
+                               .block = TYPED(entmax_block),
+                               .above_2 = alpha > 2,
+                               .whole = TYPED(whole_power)(alpha)};
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
 }
 
 /* Do they run the same code, so that neighbours can go together? */
 static inline bool TYPED(same_choice)(TYPED(Choice) a, TYPED(Choice) b) {
-    return a.own == b.own && a.row == b.row && a.block == b.block && a.twice_b == b.twice_b;
+    return a.own == b.own && a.row == b.row && a.above_2 == b.above_2 && a.whole == b.whole;
 }
 
 /* Room for a row or block of whatever α. */
@@ -509,7 +360,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
-    TYPED(EntmaxKept) kept = {.power.exponent = -1};
+    TYPED(EntmaxKept) kept = {.alpha = 0};
 
     for (ptrdiff_t start = 0; start < rows; start += window) {
         const int in_window = rows - start < window ? (int)(rows - start) : window;

@@ -56,13 +56,13 @@ static inline REAL TYPED(phi)(REAL x) {
 /* For β = α - 1 <= 1 and -β log p <= LARGEST_EXPONENT, from p and log p; k is where p is largest. a
  * has room for a row. */
 static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
-                                    ptrdiff_t k, double alpha, TYPED(Curvature) *kept,
-                                    REAL *restrict a, REAL *restrict out) {
+                                    ptrdiff_t k, double alpha, REAL *restrict a,
+                                    REAL *restrict out) {
     const REAL beta = (REAL)(alpha - 1);
     double q[LANES] = {0}, h[LANES] = {0}, weight[LANES] = {0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
-        TYPED(inverse_curvature)(p + start, count, alpha, kept, out + start);
+        TYPED(inverse_curvature)(p + start, count, alpha, out + start);
         for (ptrdiff_t i = start; i < start + count; i++)
             a[i] = log_p[i] * log_p[i] * TYPED(phi)(-beta * log_p[i]);
     }
@@ -122,7 +122,7 @@ static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict
 
 /* room holds two rows. */
 static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, ptrdiff_t n,
-                                  double alpha, TYPED(Curvature) *kept, REAL *restrict room) {
+                                  double alpha, REAL *restrict room) {
     REAL *const log_p = room, *const more = room + n;
     ptrdiff_t k = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -147,7 +147,7 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
     }
     /* Where α is nearly 2, a denormal p has a larger exponent. */
     if (alpha <= 2 && (REAL)(1 - alpha) * lowest <= LARGEST_EXPONENT)
-        TYPED(grad_alpha_small)(p, log_p, n, k, alpha, kept, more, out);
+        TYPED(grad_alpha_small)(p, log_p, n, k, alpha, more, out);
     else
         TYPED(grad_alpha_large)(p, log_p, n, k, alpha, lowest, more, out);
 }
@@ -160,14 +160,13 @@ static void TYPED(entmax_grad_alpha_loop)(char **args, const ptrdiff_t *dims,
     if (rows == 0 || n == 0) return;
     REAL *scratch = scratch_or_error(4 * n, sizeof(REAL));
     if (scratch == NULL) return;
-    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t r = 0; r < rows; r++) {
         char *to = args[2] + r * steps[2];
         const double alpha = *(const double *)(args[1] + r * steps[1]);
         const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], steps[3], n, scratch);
         REAL *out = TYPED(target)(to, steps[4], scratch + n);
         if (alpha >= 1)
-            TYPED(grad_alpha_row)(p, out, n, alpha, &kept, scratch + 2 * n);
+            TYPED(grad_alpha_row)(p, out, n, alpha, scratch + 2 * n);
         else
             TYPED(fill)(out, n, (REAL)NAN);
         TYPED(deliver)(out, to, steps[4], n);

@@ -21,28 +21,28 @@ KERNEL_WITHOUT_RECORD("entmax_jvp", "(n),(n),()->(n)",
 
 #elif defined(REAL)
 
-/* p^(2-α), by the powers that are prepared. */
+/* p^(2-α); the context is the exponent. */
 ALWAYS_INLINE void TYPED(entmax_inverse_curvature)(TYPED(Lanes) *s, int count,
                                                    const void *context) {
     TYPED(Lanes) power[LANES_KEPT];
     for (int k = 0; k < count; k++) power[k] = s[k];
-    TYPED(curvature_power)(power, count, context);
+    TYPED(curvature_power)(power, count, *(const double *)context);
     for (int k = 0; k < count; k++) s[k] = TYPED(where_above)(s[k], TYPED(all)(0), power[k], s[k]);
 }
 
 static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *restrict v,
-                                          REAL *restrict out, ptrdiff_t n, double alpha,
-                                          TYPED(Curvature) *power) {
+                                          REAL *restrict out, ptrdiff_t n, double alpha) {
+    const double power = 2 - alpha;
     TYPED(Balance) all = {0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
         if (!TYPED(any_nonzero)(p + start, count)) {
             TYPED(fill)(out + start, count, 0);
         } else if (IS_DOUBLE || TYPED(is_sparse)(p + start, count)) {
-            TYPED(inverse_curvature)(p + start, count, alpha, power, out + start);
+            TYPED(inverse_curvature)(p + start, count, alpha, out + start);
             TYPED(add_weights)(out + start, v + start, count, 0, &all);
         } else {
-            TYPED(balance)(p + start, v + start, count, TYPED(entmax_inverse_curvature), power,
+            TYPED(balance)(p + start, v + start, count, TYPED(entmax_inverse_curvature), &power,
                            true, out + start, &all);
         }
     }
@@ -54,16 +54,16 @@ static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *re
 NEVER_INLINE void TYPED(entmax_jvp_beyond)(const REAL *restrict p, const REAL *restrict v,
                                            REAL *restrict out, ptrdiff_t n, ptrdiff_t k,
                                            double slope, double weight, double mean) {
-    double top = -(double)INFINITY, along = 0;
+    double least = (double)INFINITY, along = 0; /* slope < 0 */
     for (ptrdiff_t j = 0; j < n; j++)
-        if (p[j] > 0 && v[j] != v[k]) top = fmax(top, slope * log2(p[j]));
+        if (p[j] > 0 && v[j] != v[k]) least = fmin(least, log2(p[j]));
     for (ptrdiff_t j = 0; j < n; j++)
         if (p[j] > 0 && v[j] != v[k])
-            along += exp2(slope * log2(p[j]) - top) * ((double)v[j] - v[k]);
-    const double log_largest = slope * log2(p[k]), log_weight = log2(weight);
+            along += exp2(slope * (log2(p[j]) - least)) * ((double)v[j] - v[k]);
+    const double log_least = log2(p[k]), log_weight = log2(weight);
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] == 0 || v[i] != v[k]) continue;
-        const double s = exp2(slope * log2(p[i]) - log_largest - log_weight + top);
+        const double s = exp2(slope * ((log2(p[i]) - log_least) + least) - log_weight);
         if (i != k && out[i] < INFINITY)
             out[i] *= (REAL)-mean;
         else
@@ -124,8 +124,8 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
 
 /* The products of short rows of one α. Where few entries are positive, powers are taken of these
  * alone, of several rows at a time; so are logarithms, for double. */
-static void TYPED(entmax_jvp_short_rows)(const TYPED(JvpRows) *rows, double alpha,
-                                         TYPED(Curvature) *power) {
+static void TYPED(entmax_jvp_short_rows)(const TYPED(JvpRows) *rows, double alpha) {
+    const double power = 2 - alpha;
     const ptrdiff_t n = rows->n, row_bytes = n * (ptrdiff_t)sizeof(REAL);
     TYPED(JvpRows) some = *rows;
     for (ptrdiff_t r = 0; r < rows->count; r += some.count) {
@@ -137,13 +137,13 @@ static void TYPED(entmax_jvp_short_rows)(const TYPED(JvpRows) *rows, double alph
         const REAL *p = (const REAL *)some.p;
         const bool side_by_side = some.count == 1 || rows->p_step == row_bytes;
         if (side_by_side && (IS_DOUBLE || TYPED(is_sparse)(p, some.count * n))) {
-            TYPED(inverse_curvature)(p, some.count * n, alpha, power, s);
+            TYPED(inverse_curvature)(p, some.count * n, alpha, s);
             some.p = (const char *)s;
             some.p_step = row_bytes;
             TYPED(products_from_weights)(&some);
             some.p_step = rows->p_step;
         } else {
-            TYPED(short_products)(&some, TYPED(entmax_inverse_curvature), power, true);
+            TYPED(short_products)(&some, TYPED(entmax_inverse_curvature), &power, true);
         }
     }
 }
@@ -157,15 +157,14 @@ static inline const TYPED(Jvp) *TYPED(own_jvp)(double alpha) {
 }
 
 /* The products of rows of one α. */
-static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha,
-                                   TYPED(Curvature) *power) {
+static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha) {
     const bool is_short = rows->n <= KEPT_ROW, below_2 = alpha >= 1 && alpha <= 2;
     const TYPED(Jvp) *own = TYPED(own_jvp)(alpha);
     if (below_2 && is_short) {
         if (own)
             own->short_rows(rows);
         else
-            TYPED(entmax_jvp_short_rows)(rows, alpha, power);
+            TYPED(entmax_jvp_short_rows)(rows, alpha);
         return;
     }
     for (ptrdiff_t r = 0; r < rows->count; r++) {
@@ -175,7 +174,7 @@ static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha,
         if (own)
             own->row(p, v, out, rows->n);
         else if (below_2)
-            TYPED(entmax_jvp_below_2_row)(p, v, out, rows->n, alpha, power);
+            TYPED(entmax_jvp_below_2_row)(p, v, out, rows->n, alpha);
         else if (alpha > 2)
             TYPED(entmax_jvp_above_2_row)(p, v, out, rows->n, alpha);
         else
@@ -193,22 +192,17 @@ static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptr
                           && steps[6] == side_by_side;
     REAL *scratch = scratch_or_error(in_place ? 1 : 3 * n, sizeof(REAL));
     if (scratch == NULL) return;
-    TYPED(Curvatures) kept = {.count = 0};
 
     ptrdiff_t count = 1;
     for (ptrdiff_t r = 0; r < rows; r += count, count = 1) {
-        const char *alphas = args[2] + r * steps[2];
-        const double alpha = *(const double *)alphas;
-        TYPED(Curvature) *power = alpha > 1 && alpha < 2
-                                      ? TYPED(curvature_of)(&kept, alphas, steps[2], rows - r)
-                                      : NULL;
+        const double alpha = *(const double *)(args[2] + r * steps[2]);
         char *p = args[0] + r * steps[0], *v = args[1] + r * steps[1],
              *out = args[3] + r * steps[3];
         if (in_place) {
             while (r + count < rows && *(const double *)(args[2] + (r + count) * steps[2]) == alpha)
                 count++;
             const TYPED(JvpRows) same = {p, v, out, steps[0], steps[1], steps[3], count, n};
-            TYPED(entmax_jvp_rows)(&same, alpha, power);
+            TYPED(entmax_jvp_rows)(&same, alpha);
             continue;
         }
         REAL *to = TYPED(target)(out, steps[6], scratch + 2 * n);
@@ -220,7 +214,7 @@ static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptr
                                     0,
                                     1,
                                     n};
-        TYPED(entmax_jvp_rows)(&row, alpha, power);
+        TYPED(entmax_jvp_rows)(&row, alpha);
         TYPED(deliver)(to, out, steps[6], n);
     }
     free(scratch);

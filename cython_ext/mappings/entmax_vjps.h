@@ -77,12 +77,11 @@ static inline REAL TYPED(chi)(REAL x, REAL e) {
 
 /* s = p^(2-α) of n <= LEAF entries for α <= 2, and -b; BELOW_ALL off the support. */
 static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
-                                       TYPED(Curvature) *kept, REAL *restrict s,
-                                       REAL *restrict slope) {
+                                       REAL *restrict s, REAL *restrict slope) {
     const REAL beta = (REAL)(alpha - 1);
     REAL log2_p[LEAF];
     TYPED(log2_of_row)(p, n, log2_p);
-    TYPED(inverse_curvature)(p, n, alpha, kept, s);
+    TYPED(inverse_curvature)(p, n, alpha, s);
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
         slope[i] = p[i] > 0 ? -b : BELOW_ALL;
@@ -155,10 +154,9 @@ static bool TYPED(own_products)(const REAL *p, const REAL *const *v, REAL *const
 /* Rows of one α <= 2 that together fill a leaf, side by side: powers want more than a short row of
  * them at a time. All rows lie one after the other, those of p without a gap. */
 static void TYPED(entmax_vjps_rows)(const REAL *p, const REAL *const *v, REAL *const *of_z,
-                                    REAL *of_alpha, int count, ptrdiff_t n, double alpha,
-                                    TYPED(Curvature) *kept) {
+                                    REAL *of_alpha, int count, ptrdiff_t n, double alpha) {
     REAL s[LEAF], slope[LEAF];
-    TYPED(curvature_and_slope)(p, count * n, alpha, kept, s, slope);
+    TYPED(curvature_and_slope)(p, count * n, alpha, s, slope);
     if (!TYPED(own_products)(p, v, of_z, count, n, alpha))
         TYPED(products_of_weights)(s, v, of_z, count, n);
     for (int j = 0; j < count; j++) of_alpha[j] = TYPED(along_slopes)(slope + j * n, of_z[j], n);
@@ -166,13 +164,12 @@ static void TYPED(entmax_vjps_rows)(const REAL *p, const REAL *const *v, REAL *c
 
 /* A longer row; slope has room for it. */
 static REAL TYPED(entmax_vjps_below_2_row)(const REAL *p, const REAL *v, REAL *of_z, ptrdiff_t n,
-                                           double alpha, TYPED(Curvature) *kept,
-                                           REAL *restrict slope) {
+                                           double alpha, REAL *restrict slope) {
     TYPED(Balance) all = {0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
         if (TYPED(any_nonzero)(p + start, count)) {
-            TYPED(curvature_and_slope)(p + start, count, alpha, kept, of_z + start, slope + start);
+            TYPED(curvature_and_slope)(p + start, count, alpha, of_z + start, slope + start);
             TYPED(add_weights)(of_z + start, v + start, count, 0, &all);
         } else {
             TYPED(fill)(of_z + start, count, 0);
@@ -186,9 +183,9 @@ static REAL TYPED(entmax_vjps_below_2_row)(const REAL *p, const REAL *v, REAL *o
 /* For α > 2, where s may overflow: by ∂p/∂α itself. room holds three rows. */
 static REAL TYPED(entmax_vjps_above_2_row)(const REAL *restrict p, const REAL *restrict v,
                                            REAL *restrict of_z, ptrdiff_t n, double alpha,
-                                           TYPED(Curvature) *kept, REAL *restrict room) {
+                                           REAL *restrict room) {
     TYPED(entmax_jvp_above_2_row)(p, v, of_z, n, alpha);
-    TYPED(grad_alpha_row)(p, room, n, alpha, kept, room + n);
+    TYPED(grad_alpha_row)(p, room, n, alpha, room + n);
     double total = 0;
     for (ptrdiff_t i = 0; i < n; i++)
         if (p[i] != 0) total += (double)room[i] * v[i];
@@ -201,18 +198,11 @@ static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t 
     if (scratch == NULL) return;
     REAL *const room = scratch + at_most * n, *const more = room + 2 * at_most * n;
 
-    TYPED(Curvatures) kept = {.count = 0};
-    TYPED(Curvature) none = {.exponent = -1};
     int count = 0;
     for (ptrdiff_t start = 0; start < rows; start += count) {
         const REAL *p[BLOCK], *v[BLOCK];
         REAL *of_z[BLOCK], of_alpha[BLOCK];
-        const char *alphas = all->alpha + start * all->alpha_step;
-        const double alpha = *(const double *)alphas;
-        TYPED(Curvature) *power = alpha > 1 && alpha < 2
-                                      ? TYPED(curvature_of)(&kept, alphas, all->alpha_step,
-                                                            rows - start)
-                                      : &none;
+        const double alpha = *(const double *)(all->alpha + start * all->alpha_step);
         for (count = 0; count < at_most && start + count < rows; count++) {
             const ptrdiff_t r = start + count;
             if (*(const double *)(all->alpha + r * all->alpha_step) != alpha && count > 0) break;
@@ -232,18 +222,16 @@ static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t 
             }
         } else if (alpha > 2) {
             for (int j = 0; j < count; j++)
-                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, power,
-                                                             more);
+                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, more);
         } else if (at_most > 1) {
             const bool without_gaps = all->p_stride != (ptrdiff_t)sizeof(REAL) /* they are copies */
                                       || all->p_step == n * (ptrdiff_t)sizeof(REAL);
             for (int j = 0; j < count && !without_gaps; j++)
                 memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
             TYPED(entmax_vjps_rows)(without_gaps ? p[0] : scratch, v, of_z, of_alpha, count, n,
-                                    alpha, power);
+                                    alpha);
         } else {
-            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, power,
-                                                         more);
+            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, more);
         }
         for (int j = 0; j < count; j++) {
             const ptrdiff_t r = start + j;

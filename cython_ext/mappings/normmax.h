@@ -8,10 +8,35 @@
 #ifndef PYENTMAX_MAPPINGS_NORMMAX_H
 #define PYENTMAX_MAPPINGS_NORMMAX_H
 
+#include "elementary/powers.h"
 #include "gufunc/jvp_loops.h"
 #include "gufunc/mapping_loops.h"
 #include "rows/doubles.h"
 #include "rows/steps.h"
+
+/* u = 1 + x - s, exact near 0 and near 1, and u^power, for registers of a row; 0 below 0. */
+static void bases_and_powers(const double *x, ptrdiff_t n, double s, double power, double *u,
+                             double *q) {
+    const Register_f64 none = {0}, far = none - 0.5, exponent = none + power;
+    double last[3 * WIDTH_f64] = {0};
+    for (ptrdiff_t i = 0; i < n; i += WIDTH_f64) {
+        const ptrdiff_t left = n - i;
+        const bool whole = left >= WIDTH_f64;
+        if (!whole) memcpy(last, x + i, (size_t)left * sizeof *x);
+        const Register_f64 gap = load_register_f64(whole ? x + i : last);
+        Register_f64 r = gap - s, base = choose_above_f64(gap, far, 1 + r, (1 + gap) - s);
+        Register_f64 raised = at_least_f64(base, DBL_MIN);
+        power_of_registers_f64(&raised, &r, exponent, 1);
+        base = at_least_f64(base, 0);
+        raised = choose_above_f64(base, none, raised, none)
+                 * power_of_2_f64(6755399441055744.0, -512);
+        store_register_f64(base, whole ? u + i : last + WIDTH_f64);
+        store_register_f64(raised, whole ? q + i : last + 2 * WIDTH_f64);
+        if (whole) continue;
+        memcpy(u + i, last + WIDTH_f64, (size_t)left * sizeof *x);
+        memcpy(q + i, last + 2 * WIDTH_f64, (size_t)left * sizeof *x);
+    }
+}
 
 #define TEMPLATE "mappings/normmax.h"
 #include "float_and_double.h"
@@ -67,11 +92,8 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
     double s = start > 0 ? start : 0, sum = 1;
     for (int pass = 0, last = 60;; pass++) {
         size = TYPED(keep_reached)(x, place, size, s);
-        for (ptrdiff_t i = 0; i < size; i++) q[i] = x[i] > -0.5 ? 1 + (x[i] - s) : (1 + x[i]) - s;
-        for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] = q[i];
-        if (power != 1) /* alpha = 2 needs no powers; and no power of 0 is 1 */
-            for (ptrdiff_t i = 0; i < size; i++)
-                if (q[i] > 0) q[i] = exp(power * (x[i] > -0.5 ? log1p(x[i] - s) : log(q[i])));
+        bases_and_powers(x, size, s, power, q_alpha, q);
+        if (power == 1) memcpy(q, q_alpha, (size_t)size * sizeof *q); /* to the last bit */
         for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] *= q[i];
         q_alpha[0] = expm1((1 + power) * log1p(-s));
         sum = sum_of(q, size);

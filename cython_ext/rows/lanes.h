@@ -161,6 +161,11 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     const unsigned high_above = (unsigned)_mm256_movemask_ps(
         _mm256_cmp_ps(high, bound, _CMP_GT_OQ));
     if ((low_above | high_above) == 0) return 0;
+    if ((low_above & high_above) == 0xff) { /* much the faster, and a dense row is made of it */
+        _mm256_storeu_ps(to, low);
+        _mm256_storeu_ps(to + 8, high);
+        return LANES;
+    }
     const ptrdiff_t low_count = __builtin_popcount(low_above);
     _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(low, TYPED(kept_lanes)(low_above)));
     _mm256_storeu_ps(to + low_count, _mm256_permutevar8x32_ps(high, TYPED(kept_lanes)(high_above)));

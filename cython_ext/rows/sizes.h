@@ -4,7 +4,7 @@
  * C does not let a compiler reorder floating-point sums, so a plain loop `sum += u[i]` stays
  * scalar. These loops therefore spell out the order that suits vector units: LANES independent
  * accumulators, each taking every LANES-th entry. Compilers turn the fixed inner loops into vector
- * code at any instruction set without -ffast-math, and the result does not depend on which one.
+ * code at any instruction set without -ffast-math.
  *
  * What stops them is control flow. GCC merges two choices on one comparison into a branch where it
  * can, so a NaN is found by arithmetic rather than by a comparison, and all mappings share one loop

@@ -274,7 +274,7 @@ ALWAYS_INLINE void TYPED(entries_of_rows)(TYPED(Entry) *entry, const REAL *const
     }
 }
 
-/* How far apart the rows of kept_of_rows() lie: a row, and what keep_above() and put_above() go
+/* How far apart the rows of keep_few_of_rows() lie: a row, and what keep_above() and put_above() go
  * beyond it. */
 static inline ptrdiff_t TYPED(kept_step)(ptrdiff_t n) {
     return whole_lanes(n) + LANES;
@@ -308,20 +308,6 @@ static inline ptrdiff_t TYPED(keep_of_row)(const REAL *restrict z, ptrdiff_t n, 
     return size;
 }
 
-/* The gaps above floor of each row, to rows kept_step(n) apart, all filled up to the length of the
- * longest, at most n; returns that. */
-static ptrdiff_t TYPED(keep_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n,
-                                     const REAL *restrict largest, const REAL *restrict scale,
-                                     const REAL *restrict floor, REAL *restrict kept) {
-    const ptrdiff_t step = TYPED(kept_step)(n);
-    ptrdiff_t sizes[BLOCK], longest = 1;
-    for (int j = 0; j < BLOCK; j++) {
-        sizes[j] = TYPED(keep_of_row)(z[j], n, largest[j], scale[j], floor[j], kept + j * step);
-        longest = sizes[j] > longest ? sizes[j] : longest;
-    }
-    return TYPED(fill_kept)(sizes, longest, n, kept);
-}
-
 /* The largest scores of a row in `groups` groups, LANES or PAIR of them and the row no shorter:
  * that of every groups-th entry from the g-th on; NaN for a group that has one. */
 ALWAYS_INLINE void TYPED(group_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict maxima,
@@ -342,15 +328,6 @@ ALWAYS_INLINE void TYPED(group_maxima)(const REAL *restrict z, ptrdiff_t n, REAL
     for (int j = 0; j < groups; j++) maxima[j] = nans[j] != nans[j] ? nans[j] : top[j];
 }
 
-/* The largest score of a row of at least LANES, NaN if it has one, as for interleave_scaled(). */
-static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) {
-    REAL maxima[LANES], nans[LANES];
-    TYPED(group_maxima)(z, n, maxima, LANES);
-    for (int j = 0; j < LANES; j++) nans[j] = maxima[j] * MINUTE;
-    const REAL nan = TYPED(lane_sum)(nans);
-    return nan != nan ? nan : TYPED(lane_max)(maxima);
-}
-
 /* A tile of the group maxima of rows, LANES or PAIR of them, as gaps times each row's scale, and
  * the rows' maxima. */
 static void TYPED(interleave_maxima)(const REAL *const z[BLOCK], ptrdiff_t n, int groups,
@@ -368,16 +345,14 @@ static void TYPED(interleave_maxima)(const REAL *const z[BLOCK], ptrdiff_t n, in
     TYPED(interleave_scaled)(rows, groups, scale, tile, largest);
 }
 
-/* keep_of_rows() where no row keeps more than `most`, and 0 where one does; also the rows' largest
- * scores if these have to be found. */
+/* The gaps above floor of each row, to rows kept_step(n) apart, all filled up to the length of the
+ * longest, at most n; returns that, or 0 where a row keeps more than `most`. */
 static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n, ptrdiff_t most,
-                                         const bool find_largest, REAL *restrict largest,
-                                         const REAL *restrict scale, const REAL *restrict floor,
-                                         REAL *restrict kept) {
+                                         const REAL *restrict largest, const REAL *restrict scale,
+                                         const REAL *restrict floor, REAL *restrict kept) {
     const ptrdiff_t step = TYPED(kept_step)(n);
     ptrdiff_t sizes[BLOCK], longest = 1;
     for (int j = 0; j < BLOCK; j++) {
-        if (find_largest) largest[j] = TYPED(largest_of_short)(z[j], n);
         sizes[j] = TYPED(keep_of_row)(z[j], n, largest[j], scale[j], floor[j], kept + j * step);
         if (sizes[j] > most) return 0;
         longest = sizes[j] > longest ? sizes[j] : longest;

@@ -1,8 +1,7 @@
 /* LANES numbers as one value: a template.
  *
  * Most loops are left to the compiler. Where several sums and choices have to stay in registers at
- * once, it loses its way; their steps are written with these. Each does the same in every lane, so
- * that all builds agree to the last bit.
+ * once, it loses its way; their steps are written with these.
  */
 #ifndef PYENTMAX_ROWS_VECTORS_H
 #define PYENTMAX_ROWS_VECTORS_H
@@ -21,8 +20,6 @@
 #else
 #define HAS_VECTOR_TYPES 0
 #endif
-
-#define TWO_THIRDS 0x3f2aaaabU /* 2/3 as the bits of a float */
 
 #define TEMPLATE "rows/vectors.h"
 #include "float_and_double.h"
@@ -165,6 +162,10 @@ ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Regis
     return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), y, x);
 #elif HAS_AVX512
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);
+#elif HAS_AVX2 && IS_DOUBLE
+    return _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_GT_OQ));
+#elif HAS_AVX2
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
 #elif HAS_VECTOR_TYPES
     const TYPED(LaneMask) above = a > b;
     return (TYPED(Register))((above & (TYPED(LaneMask))x) | (~above & (TYPED(LaneMask))y));
@@ -268,6 +269,10 @@ ALWAYS_INLINE bool TYPED(any_below)(TYPED(Register) a, REAL bound) {
     return _mm512_cmp_ps_mask(a, _mm512_set1_ps(bound), _CMP_LT_OQ) != 0;
 #elif HAS_AVX2 && !IS_DOUBLE
     return _mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_set1_ps(bound), _CMP_LT_OQ)) != 0;
+#elif HAS_AVX512
+    return _mm512_cmp_pd_mask(a, _mm512_set1_pd(bound), _CMP_LT_OQ) != 0;
+#elif HAS_AVX2
+    return _mm256_movemask_pd(_mm256_cmp_pd(a, _mm256_set1_pd(bound), _CMP_LT_OQ)) != 0;
 #else
     REAL lane[TYPED(WIDTH)];
     BITS below = 0;
@@ -287,57 +292,6 @@ ALWAYS_INLINE TYPED(Register)
     return a < bound ? x : y;
 #endif
 }
-
-#if !IS_DOUBLE
-
-/* f and, in *exponent, e of normal u = 2^e (1 + f) > 0 with -1/3 <= f < 1/3. */
-ALWAYS_INLINE TYPED(Register) TYPED(split_register)(TYPED(Register) u, TYPED(LaneMask) *exponent) {
-    TYPED(LaneWords) bits;
-    memcpy(&bits, &u, sizeof bits);
-    *exponent = (TYPED(LaneMask))(bits - TWO_THIRDS) >> MANTISSA_BITS;
-    bits -= (TYPED(LaneWords))*exponent << MANTISSA_BITS;
-    memcpy(&u, &bits, sizeof bits);
-    return u - 1;
-}
-
-/* table[i modulo 32] for each i. */
-ALWAYS_INLINE TYPED(Register) TYPED(look_up)(const REAL table[32], TYPED(LaneMask) i) {
-#if HAS_AVX512
-    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), (__m512i)i, _mm512_loadu_ps(table + 16));
-#elif HAS_AVX2
-    /* A permutation looks at three bits, a blend at the highest. */
-    const __m256 fourth = (__m256)_mm256_slli_epi32((__m256i)i, 28);
-    const __m256 fifth = (__m256)_mm256_slli_epi32((__m256i)i, 27);
-    __m256 eight[4];
-    for (int k = 0; k < 4; k++)
-        eight[k] = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8 * k), (__m256i)i);
-    return _mm256_blendv_ps(_mm256_blendv_ps(eight[0], eight[1], fourth),
-                            _mm256_blendv_ps(eight[2], eight[3], fourth), fifth);
-#else
-    BITS at[TYPED(WIDTH)];
-    REAL found[TYPED(WIDTH)];
-    memcpy(at, &i, sizeof at);
-    for (int j = 0; j < TYPED(WIDTH); j++) found[j] = table[at[j] & 31];
-    return TYPED(load_register)(found);
-#endif
-}
-
-/* table[i modulo 8] for each i; the table holds its 8 numbers twice. */
-ALWAYS_INLINE TYPED(Register) TYPED(look_up_8)(const REAL table[16], TYPED(LaneMask) i) {
-#if HAS_AVX512
-    return _mm512_permutexvar_ps((__m512i)i, _mm512_loadu_ps(table));
-#elif HAS_AVX2
-    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
-#else
-    BITS at[TYPED(WIDTH)];
-    REAL found[TYPED(WIDTH)];
-    memcpy(at, &i, sizeof at);
-    for (int j = 0; j < TYPED(WIDTH); j++) found[j] = table[at[j] & 7];
-    return TYPED(load_register)(found);
-#endif
-}
-
-#endif
 
 /* The sum of all lanes, in the order of lane_sum, and the largest of them: by halves, down to the
  * four numbers of a Quarter. Registers are added while there are several; to copy all of them

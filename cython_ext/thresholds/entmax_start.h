@@ -9,7 +9,7 @@
 #ifndef PYENTMAX_THRESHOLDS_ENTMAX_START_H
 #define PYENTMAX_THRESHOLDS_ENTMAX_START_H
 
-#include "thresholds/entmax_below_2.h"
+#include "thresholds/entmax.h"
 
 enum {
     NODES = 4
@@ -61,8 +61,13 @@ static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start, const doubl
     static const REAL low_nodes[NODES] = {1, 2, 3, 4}, nodes[NODES] = {2, 3, 4, 8};
     REAL b[BLOCK], node[NODES][BLOCK];
     for (int j = 0; j < BLOCK; j++) {
-        const double own = 1 / (alpha[j] - 1);
-        const int lowest = own < 3 ? 1 : own < 6 ? 2 : own < 12 ? 4 : own < 24 ? 8 : 0;
+        const double own = 1 / (alpha[j] - 1); /* from 1 on: there is no start beyond α = 2 */
+        const int lowest = own < 1    ? 0
+                           : own < 3  ? 1
+                           : own < 6  ? 2
+                           : own < 12 ? 4
+                           : own < 24 ? 8
+                                      : 0;
         b[j] = (REAL)own;
         start->lowest[j] = lowest;
         for (int i = 0; i < NODES; i++)
@@ -95,17 +100,17 @@ static inline REAL TYPED(at_nodes)(const REAL weight[NODES][BLOCK], const REAL l
            + (weight[2][j] * logs[2][j] + weight[3][j] * logs[3][j]);
 }
 
-/* One step of every column that is far from its root, from the sums at the nodes; the least
- * steepness rises to what is known to be at or below that of the root. Afterwards a column is far
- * if it went far. Tells whether any is. */
-NEVER_INLINE bool TYPED(start_step)(const REAL sums[NODES][BLOCK],
-                                    const TYPED(EntmaxStart) *restrict start, BITS far[BLOCK],
-                                    TYPED(EntmaxColumns) *restrict at) {
+/* One step of each of the first columns that is far from its root, from the sums at the nodes; the
+ * least steepness rises to what is known to be at or below that of the root. Afterwards a column is
+ * far if it went far. Tells whether any is. */
+ALWAYS_INLINE bool TYPED(start_step)(const REAL sums[NODES][BLOCK],
+                                     const TYPED(EntmaxStart) *restrict start, BITS far[BLOCK],
+                                     TYPED(EntmaxColumns) *restrict at, const int columns) {
     const REAL most = 32, zero = (REAL)(at == NULL); /* as in moments */
     REAL logs[NODES][BLOCK], sum[BLOCK], slope[BLOCK], bend[BLOCK];
     for (int i = 0; i < NODES; i++)
-        for (int j = 0; j < BLOCK; j++) logs[i][j] = TYPED(log2_of)(sums[i][j]);
-    for (int j = 0; j < BLOCK; j++) {
+        for (int j = 0; j < columns; j++) logs[i][j] = TYPED(log2_of)(sums[i][j]);
+    for (int j = 0; j < columns; j++) {
         const REAL power = TYPED(at_nodes)(start->at_b[0], logs, j);
         const REAL apart = TYPED(at_nodes)(start->at_b[1], logs, j) - power;
         const REAL farther = TYPED(at_nodes)(start->at_b[2], logs, j) - power;
@@ -113,7 +118,7 @@ NEVER_INLINE bool TYPED(start_step)(const REAL sums[NODES][BLOCK],
         slope[j] = TYPED(exp2_of)(TYPED(smaller)(TYPED(larger)(apart, zero), most));
         bend[j] = TYPED(exp2_of)(TYPED(smaller)(TYPED(larger)(farther, zero), most));
     }
-    for (int j = 0; j < BLOCK; j++) {
+    for (int j = 0; j < columns; j++) {
         /* The tangent's slope is at least 1, and at most the chord's to the order before. */
         const REAL now = at->steepness[j];
         const REAL h = 1 - now * TYPED(exp2_of)(-TYPED(at_nodes)(start->norm, logs, j));
@@ -123,18 +128,34 @@ NEVER_INLINE bool TYPED(start_step)(const REAL sums[NODES][BLOCK],
         at->least[j] = far[j] ? least : at->least[j];
     }
     BITS any_far = 0;
-    for (int j = 0; j < BLOCK; j++) {
+    for (int j = 0; j < columns; j++) {
         const REAL now = at->steepness[j], h = 1 - now * TYPED(exp2_of)(-at->beta[j] * sum[j]);
         const REAL a = slope[j], v = (at->b[j] - 1) * (bend[j] - a * a), halley = 2 * a * a - h * v;
         const REAL whole = halley > 0 ? halley : a, part = halley > 0 ? 2 * h * a : h;
         const REAL next = now * whole / TYPED(larger)(whole - part, whole * (REAL)0.05);
-        const REAL there = TYPED(larger)(TYPED(smaller)(next, at->beyond[j]), at->least[j]);
+        const REAL there = TYPED(larger)(next, at->least[j]);
         const REAL apart = there - now;
         at->steepness[j] = far[j] ? there : now;
         far[j] &= (apart > now * FAR_STEP) | (-apart > now * FAR_STEP);
         any_far |= far[j];
     }
     return any_far != 0;
+}
+
+NEVER_INLINE bool TYPED(start_step_of_columns)(const REAL sums[NODES][BLOCK],
+                                               const TYPED(EntmaxStart) *start, BITS far[BLOCK],
+                                               TYPED(EntmaxColumns) *at) {
+    return TYPED(start_step)(sums, start, far, at, BLOCK);
+}
+
+/* The same where all columns are of one row, of which an entry counts for `weight`. */
+NEVER_INLINE bool TYPED(start_step_of_row)(REAL sums[NODES][BLOCK], REAL weight,
+                                           const TYPED(EntmaxStart) *start, BITS far[BLOCK],
+                                           TYPED(EntmaxColumns) *at) {
+    for (int i = 0; i < NODES; i++) sums[i][0] = TYPED(pair_sum)(sums[i]) * weight;
+    const bool any = TYPED(start_step)(sums, start, far, at, 1);
+    for (int j = 1; j < BLOCK; j++) at->steepness[j] = at->steepness[0];
+    return any;
 }
 
 /* Put the sums of the columns of one lowest exponent beside those of the others. */
@@ -156,11 +177,12 @@ ALWAYS_INLINE void TYPED(add_nodes)(const REAL *x, ptrdiff_t n, const TYPED(Entm
             sums[i][j] = start->lowest[j] == lowest ? own[i][j] : sums[i][j];
 }
 
-/* Move every column closer to its root, by so many steps; by up to two more where the last one was
- * far, if that has to be settled. x may be a part of the row to begin with. */
-static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxStart) *start,
-                                int passes, bool settle, Ahead *ahead,
-                                TYPED(EntmaxColumns) *restrict columns) {
+/* Move every column, or a row, closer to its root, by so many steps; by up to two more where the
+ * last one was far, if that has to be settled. x may be a part of the row to begin with, or a
+ * sample of which an entry counts for `weight`. */
+static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, bool one_row, REAL weight,
+                                const TYPED(EntmaxStart) *start, int passes, bool settle,
+                                Ahead *ahead, TYPED(EntmaxColumns) *restrict columns) {
     REAL sums[NODES][BLOCK];
     BITS far[BLOCK];
     for (int i = 0; i < NODES; i++)
@@ -172,8 +194,10 @@ static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxSt
         TYPED(add_nodes)(x, n, start, 2, columns, sums);
         TYPED(add_nodes)(x, n, start, 4, columns, sums);
         TYPED(add_nodes)(x, n, start, 8, columns, sums);
-        for (int k = 0; k < 4; k++) ask_ahead(ahead);
-        if (!TYPED(start_step)(sums, start, far, columns) && pass >= passes - 1) break;
+        for (int k = 0; k < 4 && !one_row; k++) ask_ahead(ahead);
+        const bool any = one_row ? TYPED(start_step_of_row)(sums, weight, start, far, columns)
+                                 : TYPED(start_step_of_columns)(sums, start, far, columns);
+        if (!any && pass >= passes - 1) break;
     }
 }
 

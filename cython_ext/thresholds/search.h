@@ -37,7 +37,7 @@ typedef struct {
     Moments at_t;
     const REAL *maxima;
     REAL *kept;
-    ptrdiff_t size;
+    ptrdiff_t count, size; /* how many are kept, and in whole lanes */
 } TYPED(Search);
 
 /* Fill up gaps to whole lanes; returns the padded number. */
@@ -60,7 +60,7 @@ static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
     return TYPED(pad)(x, size);
 }
 
-/* Scores to the gaps that t reaches, chunk by chunk; returns their padded number. Scaling by a
+/* Scores to the gaps that t reaches, chunk by chunk; returns their number. Scaling by a
  * power of 2 is exact, and the difference is rounded once: rounding is monotone, so a chunk is
  * rightly skipped. */
 static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
@@ -75,7 +75,7 @@ static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest
         for (ptrdiff_t i = 0; i < end - start; i += LANES)
             size += TYPED(keep_above)(x + i, -t, kept + size);
     }
-    return TYPED(pad)(kept, size);
+    return size;
 }
 
 /* Find t of a row whose largest entries chunk_maxima() left in scratch.
@@ -94,7 +94,8 @@ static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL larges
     size = TYPED(pad)(kept, size);
     REAL t = TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
 
-    size = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
+    found->count = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
+    size = TYPED(pad)(kept, found->count);
     t = solve(kept, size, t, context, &found->at_t);
     found->largest = largest;
     found->t = t;
@@ -131,6 +132,10 @@ static ptrdiff_t TYPED(next_live)(const TYPED(Search) *found, REAL *p, ptrdiff_t
 static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, REAL scale,
                           const TYPED(Search) *found, const REAL *restrict kept, REAL *restrict p) {
     const REAL largest = found->largest, floor = -found->t;
+    if (found->count == n) { /* all are in their places */
+        memcpy(p, kept, (size_t)n * sizeof(REAL));
+        return;
+    }
     ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
     while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;

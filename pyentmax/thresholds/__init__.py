@@ -36,9 +36,8 @@ with the same variable names:
     cython_ext/thresholds/search.h            prune_chunks
     cython_ext/mappings/sparsemax.h           newton_sparsemax
     cython_ext/mappings/entmax15.h            newton_entmax15
-    cython_ext/thresholds/entmax_below_2.h    halley_norm
+    cython_ext/thresholds/entmax.h            halley_norm, secant_p_max
     cython_ext/thresholds/entmax_start.h      halley_norm
-    cython_ext/thresholds/entmax_above_2.h    secant_p_max
     cython_ext/mappings/normmax.h             newton
     cython_ext/thresholds/water_filling.h     newton_water_fill
     cython_ext/thresholds/kth_largest.h       kth_largest, radix_select

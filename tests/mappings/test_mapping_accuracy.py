@@ -254,13 +254,14 @@ def test_nearly_tied_scores_follow_smooth_curve(alpha: float) -> None:
     t = (p^β − (1−p)^β)/β is smooth and increasing in p; so is p(t) if it satisfies that.
     """
     beta = alpha - 1
-    edge, last_place = 1 / beta, np.finfo(np.float64).eps / 2
+    edge, last_places = 1 / beta, 4 * np.finfo(np.float64).eps
     t = np.r_[0.0, np.geomspace(1e-17, edge / 2, 100), np.linspace(edge / 2, edge, 50)]
     z = np.stack([t, np.zeros_like(t)], axis=-1)
     p = pyentmax.entmax(z, alpha)
-    np.testing.assert_array_equal(pyentmax.entmax(z[:, ::-1], alpha), p[:, ::-1])
-    assert (np.diff(p[:, 0]) >= -last_place).all()
-    assert (np.diff(p[:, 1]) <= last_place).all()
+    back = pyentmax.entmax(z[:, ::-1], alpha)[:, ::-1]
+    np.testing.assert_allclose(back, p, rtol=0, atol=last_places)
+    assert (np.diff(p[:, 0]) >= -last_places).all()
+    assert (np.diff(p[:, 1]) <= last_places).all()
     assert p[0].tolist() == [0.5, 0.5]
     with mpmath.workdps(50):
         for (first, second), gap in zip(p, t, strict=True):
