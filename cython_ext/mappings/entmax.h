@@ -251,11 +251,16 @@ static void TYPED(bound_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead,
         columns->least[j] = TYPED(larger)((1 - 2 * ENTMAX_ROUNDING) / bracket.high[j], 1);
 }
 
+/* Is α above 2 as the columns of a tile see it, whose power may round to 1? */
+static inline bool TYPED(is_above_2)(double alpha) {
+    return (REAL)(1 / (alpha - 1)) < 1;
+}
+
 /* Rows that each have their own α, all on one side of 2; for a loss if there is a use. */
 static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                 ptrdiff_t n, const double alpha[BLOCK], TYPED(EntmaxKept) *kept,
                                 Ahead *ahead, REAL *restrict scratch, TYPED(TileUse) *use) {
-    const bool above_2 = alpha[0] > 2;
+    const bool above_2 = TYPED(is_above_2)(alpha[0]);
     const TYPED(EntmaxStart) *start = above_2 ? NULL : TYPED(start_for)(alpha, kept);
     TYPED(Tile) tile;
     TYPED(begin_tile)(&tile, n, alpha, scratch);
@@ -330,7 +335,7 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha > 1 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
         return (TYPED(Choice)){.row = TYPED(entmax_row),
                                .block = TYPED(entmax_block),
-                               .above_2 = alpha > 2,
+                               .above_2 = TYPED(is_above_2)(alpha),
                                .whole = TYPED(whole_power)(alpha)};
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
 }
