@@ -1,8 +1,9 @@
-"""What a kernel's results may differ by from those of the plainest build in double precision.
+"""What a kernel's results may differ by from the truth: definitions in wide floats, and bodies.
 
-For float32 these have twice the digits. For the mappings it is the contract of accuracy. What is
-computed from probabilities has as many digits as the largest entry of its row, or as the largest of
-what goes into it.
+Of α-entmax, 1 ≤ α ≤ 2, the truth is a bisection of its definition and the dense Jacobian, both in
+long doubles; of all others it is the NumPy body in double precision. The bodies are tested
+against optimality conditions, other solvers and many digits in tests/mappings and
+tests/test_losses.py.
 """
 
 from __future__ import annotations
@@ -10,34 +11,163 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
+from kernel_operands import BASELINE, ENTRY_BY_ENTRY, _cpu, mapping_of
 
-_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+import pyentmax as pe
 
-WIDE = list(_cpu.BUILDS.values())[-1]  # the build that asks nothing of the machine, in doubles
 OF_ALPHA = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
-DIGITS_LOST = 64  # in units of the last place of the largest entry
+Operands = tuple[Any, ...]
 
 
-def assert_contract(name: str, got: Any, given: tuple[np.ndarray, ...]) -> None:
-    """That is, of all results of a kernel for some rows."""
-    got = tuple(got) if isinstance(got, tuple | list) else (got,)
-    dtype = given[0].dtype
+def results(kernel: Any, given: Operands, **options: Any) -> tuple[Any, ...]:
+    """Of a kernel that has one result as of one that has several."""
+    found = kernel(*given, **options)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def alphas(name: str, given: Operands) -> Any:
+    """α of each row, as a column; None for a mapping that is not α-entmax."""
+    mapping = mapping_of(name).removeprefix("log_")
+    if mapping in OF_ALPHA:
+        return np.full((len(given[0]), 1), OF_ALPHA[mapping])
+    return np.broadcast_to(given[-1], len(given[0]))[:, None] if mapping == "entmax" else None
+
+
+# --- the truth ------------------------------------------------------------------------------------
+
+
+def exact_entmax(scores: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """α-entmax of rows, 1 ≤ α ≤ 2: c of Σ [1 + β(z − c)]₊^{1/β} = 1 by bisection, then Newton.
+
+    Σ is convex in c, so Newton's steps come from below and pass over nothing. All in the type of
+    the scores, and the bisection in doubles.
+    """
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    spoilt, nothing = ~(top < np.inf), top == -np.inf
+    y = np.where(spoilt | nothing, 0, scores - np.where(nothing, 0, top))
+    beta = alpha.astype(y.dtype) - 1
+
+    def powers(c: np.ndarray, y: Any, beta: Any) -> tuple[np.ndarray, np.ndarray]:
+        x = np.maximum(beta * (y - c), -1)
+        p = np.exp(np.where(beta == 0, y - c, np.log1p(x) / np.where(beta == 0, 1, beta)))
+        return p, np.where(x > -1, p / np.where(x > -1, 1 + x, 1), 0)
+
+    low, high = np.zeros(top.shape), np.full(top.shape, np.log(scores.shape[-1]) + 1)
+    for _ in range(16):
+        middle = (low + high) / 2
+        rough = powers(middle, y.astype(float), beta.astype(float))[0]
+        much = rough.sum(axis=-1, keepdims=True) >= 1
+        low, high = np.where(much, middle, low), np.where(much, high, middle)
+    c = low.astype(y.dtype)
+    for _ in range(60):
+        p, s = powers(c, y, beta)
+        total = p.sum(axis=-1, keepdims=True)
+        step = (total - 1) / s.sum(axis=-1, keepdims=True)
+        if (np.abs(step) <= 8 * np.finfo(y.dtype).eps * (1 + c)).all():
+            break
+        c = c + step
+    else:
+        raise AssertionError("the definition has not been solved")
+    return np.where(spoilt, np.nan, np.where(nothing, 0, p / total))
+
+
+def exact_product(p: np.ndarray, v: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """J v in long doubles with J = diag(s) − ssᵀ/Σs, s = p^{2−α}, and the size of its terms.
+
+    v is taken relative to that beside the largest s, so that nothing cancels.
+    """
+    p, on = p.astype(np.longdouble), p > 0
+    s = np.where(on, np.where(on, p, 1) ** (2 - alpha.astype(np.longdouble)), 0)
+    s = np.where(np.isinf(alpha), 0, s)
+    share = s / np.maximum(s.sum(axis=-1, keepdims=True), np.finfo(np.longdouble).tiny)
+    apart = v - np.take_along_axis(v, s.argmax(axis=-1)[:, None], -1)
+    apart = np.where(on, apart, 0).astype(np.longdouble)
+    product = s * (apart - (share * apart).sum(axis=-1, keepdims=True))
+    size = s * (np.abs(apart) + np.abs(share * apart).sum(axis=-1, keepdims=True))
+    return np.where(np.isnan(p), p, product), size
+
+
+def truth(name: str, given: Operands) -> tuple[Any, ...]:
+    """What a kernel computes, in wider floats."""
+    mapping, alpha, dtype = mapping_of(name), alphas(name, given), given[0].dtype
+    wide = [x.astype(np.float64) if x.dtype == dtype else x for x in given]
     with np.errstate(all="ignore"):
-        wide = WIDE[name](*(x.astype(np.float64) if x.dtype == dtype else x for x in given))
-        wide = wide if isinstance(wide, tuple) else (wide,)
-        for one, best in zip(got, wide, strict=True):
-            if one.dtype != dtype:  # whether a row counts
-                np.testing.assert_array_equal(one, best)
-            elif name == "entmax" or name in OF_ALPHA:
-                alpha = given[2] if name == "entmax" else np.full(len(one), OF_ALPHA[name])
-                assert_probabilities(one, best, np.where(given[1], given[0], -np.inf), alpha)
-            elif name.startswith("log_"):
-                alpha = np.full(len(one), OF_ALPHA[name.removeprefix("log_")])
-                scores = np.where(given[1], given[0], -np.inf)
-                assert_probabilities(np.exp(one), np.exp(best), scores, alpha)
-            else:
-                assert_close(one, best, given)
+        if name in ("falling_rows", *ENTRY_BY_ENTRY) or name.startswith(("lstm", "log_")):
+            return results(_cpu.BUILDS[BASELINE][name], tuple(wide))
+        if "_loss" in name:
+            return _losses(name, wide)
+        if name == mapping:
+            if alpha is not None:
+                wider = np.float64 if dtype == np.float32 else np.longdouble
+                scores = np.where(given[1], given[0].astype(wider), -np.inf)
+                return (exact_entmax(scores, np.minimum(alpha, 2)),)
+            return (getattr(pe, name).reference(wide[0], *wide[2:], mask=given[1]),)
+        if name.endswith("vjp_upper"):
+            return (getattr(pe, name).reference(*wide),)
+        if name.endswith("grad_alpha"):
+            return (pe.entmax_grad_alpha.reference(wide[0], alpha[:, 0]),)
+        if alpha is None:
+            further = [1] if mapping == "budget_sparsemax" else wide[2:]
+            return (getattr(pe, name).reference(wide[0], wide[1], *further),)
+        product = exact_product(wide[0], wide[1], alpha)[0]
+        if name.endswith("jvp"):
+            return (product,)
+        slope = pe.entmax_grad_alpha.reference(wide[0], alpha[:, 0])
+        of_alpha = np.where(wide[0] != 0, slope * wide[1], 0).sum(axis=-1)
+        return (of_alpha,) if name.endswith("vjp_alpha") else (product, of_alpha)
+
+
+def _losses(name: str, wide: list[Any]) -> tuple[Any, ...]:
+    z, mask, y, weight, *further = wide
+    body = getattr(pe, name).reference
+    found = body(z, y, *further, mask=mask, weight=weight, reduction="none")
+    loss, *gradient = found if isinstance(found, tuple) else (found,)
+    left = (np.where(mask, z, -np.inf) != -np.inf).any(axis=-1)
+    return loss, left & (weight != 0), *gradient
+
+
+# --- what is allowed ------------------------------------------------------------------------------
+
+
+def assert_contract(name: str, got: Any, given: Operands, best: Any = None) -> None:
+    """That is, of all results of a kernel for a batch of rows."""
+    got = got if isinstance(got, tuple | list) else (got,)
+    best = truth(name, given) if best is None else best
+    with np.errstate(all="ignore"):
+        for one, exact in zip(got, best, strict=True):
+            assert one.shape == exact.shape
+            if one.dtype == bool:  # which rows count
+                np.testing.assert_array_equal(one, exact)
+                continue
+            assert one.dtype == given[0].dtype
+            np.testing.assert_array_equal(np.isnan(one), np.isnan(exact))
+            _assert_close(name, one, exact, given)
+
+
+def _assert_close(name: str, one: np.ndarray, best: np.ndarray, given: Operands) -> None:
+    mapping, alpha = mapping_of(name), alphas(name, given)
+    if "_loss" in name and name not in ENTRY_BY_ENTRY:
+        check = assert_loss if one.ndim == 1 else assert_gradient
+        check(one, best, given, alpha)
+    elif name.startswith("log_"):
+        assert_probabilities(np.exp(one), np.exp(best), given, alpha)
+    elif name == mapping and alpha is not None:
+        assert_probabilities(one, best, given, alpha)
+    elif name == mapping and mapping in STRUCTURED:
+        assert_structured(name, one, best, given)
+    else:
+        allowed = units(one, best) * allowed_units(name, one, best, given, alpha)
+        off = np.abs(one - np.where(np.isfinite(best), best, one))
+        wrong = (off > allowed) | (np.isinf(best) & (one != best))
+        assert not wrong.any(), (name, one[wrong][:3], best[wrong][:3], np.nonzero(wrong))
+        if one.shape == given[0].shape and name.endswith("jvp"):
+            assert (one[given[0] == 0] == 0).all()
+
+
+def units(one: np.ndarray, best: np.ndarray) -> float:
+    """ε, and twice that where the truth is rounded to the same digits."""
+    epsilon = float(np.finfo(one.dtype).eps)
+    return epsilon if one.dtype != best.dtype else 2 * epsilon
 
 
 def reach(z: np.ndarray, on: np.ndarray) -> np.ndarray:
@@ -46,56 +176,141 @@ def reach(z: np.ndarray, on: np.ndarray) -> np.ndarray:
     return np.maximum(1, np.max(np.where(on, gap, 0), axis=-1, keepdims=True))
 
 
+def near(p: Any, best: Any, alpha: np.ndarray, room: np.ndarray, dtype: Any) -> np.ndarray:
+    """Is p off by 4ε p* + 16ε s* max(1, …), or by what scores moved by that make of p^{α−1}?
+
+    The latter where an entry is at the threshold, or α > 2: there a first-order bound is none.
+    """
+    beta = np.minimum(alpha, 1e6) - 1
+    slope = np.where(best > 0, best ** (1 - beta), 0)
+    tiny = float(np.finfo(dtype).tiny)
+    close = np.abs(p - best) <= np.maximum(room / 4 * best + room * slope, tiny)
+    at_threshold = (best**beta <= room) | (alpha > 2)
+    moved = np.abs(np.maximum(p, 0).astype(best.dtype) ** beta - best**beta)
+    return close | (at_threshold & (moved <= np.maximum(beta, 1) * room))
+
+
 def assert_probabilities(
-    p: np.ndarray, best: np.ndarray, scores: np.ndarray, alpha: np.ndarray
+    p: np.ndarray, best: np.ndarray, given: Operands, alpha: np.ndarray
 ) -> None:
-    """The contract. A best p that is itself rounded takes as much again."""
-    epsilon, wide = float(np.finfo(p.dtype).eps), p.astype(np.float64)
-    np.testing.assert_array_equal(np.isnan(p), np.isnan(best))
+    """The contract; and ties get the same, larger scores no less."""
+    scores, epsilon = np.where(given[1], given[0], -np.inf).astype(np.float64), units(p, best)
     fine = np.isfinite(best).all(axis=-1) & (best.sum(axis=-1) > 0)
-    assert (wide[~fine] == best[~fine])[~np.isnan(best[~fine])].all()
-    error = np.abs(wide.sum(axis=-1) - 1)[fine]
-    assert (error <= 4 * epsilon * np.sqrt(p.shape[-1])).all()
-    z, beta = scores.astype(np.float64), np.broadcast_to(alpha, len(p))[:, None] - 1
-    below_2 = fine & (beta[:, 0] <= 1)
-    p_2, best_2, b_2 = wide[below_2], best[below_2], beta[below_2]
-    room = 32 * epsilon * reach(z[below_2], best_2 > 0)
-    slope = np.where(best_2 > 0, best_2 ** (1 - b_2), 0)
-    allowed = 8 * epsilon * best_2 + slope * room
-    at_threshold = best_2**b_2 <= room
-    near = np.abs(p_2**b_2 - best_2**b_2) <= room
-    close = np.abs(p_2 - best_2) <= np.maximum(allowed, float(np.finfo(p.dtype).tiny))
-    assert (close | (at_threshold & near)).all()
-    above_2 = fine & (beta[:, 0] > 1) & np.isfinite(beta[:, 0])
-    p_3, z_3, b_3 = wide[above_2], z[above_2], beta[above_2]
-    y = z_3 - z_3.max(axis=-1, keepdims=True, initial=-np.inf)
-    on = p_3 > 0
-    wish = np.where(on, y - p_3**b_3 / b_3, y)
+    np.testing.assert_array_equal(p[~fine], best[~fine])
+    p, best, z, alpha = p[fine], best[fine], scores[fine], alpha[fine]
+    wide = p.astype(np.float64)
+    off = np.abs(wide.sum(axis=-1) - 1)
+    assert (off <= 4 * epsilon * np.sqrt(p.shape[-1])).all(), off.max()
+    order = np.argsort(z, axis=-1)
+    rise = np.diff(np.take_along_axis(wide, order, -1), axis=-1)
+    tied = np.diff(np.take_along_axis(z, order, -1), axis=-1) == 0
+    assert (np.where(tied, rise == 0, rise >= 0)).all()
+    low, inf = alpha[:, 0] <= 2, np.isinf(alpha[:, 0])
+    room = 16 * epsilon * reach(z[low], best[low] > 0)
+    right = near(p[low], best[low], alpha[low], room, p.dtype)
+    assert right.all(), (alpha[low][~right.all(axis=-1)], z[low][~right.all(axis=-1)])
+    ties = z[inf] == z[inf].max(axis=-1, keepdims=True, initial=-np.inf)
+    share = ties / np.maximum(ties.sum(axis=-1, keepdims=True), 1)
+    np.testing.assert_allclose(wide[inf], share, rtol=epsilon, atol=0)
+    high = ~low & ~inf  # p is exact for scores moved by at most 8ε max(1, …)
+    p, z, beta = wide[high], z[high], alpha[high] - 1
+    y, on = z - z.max(axis=-1, keepdims=True, initial=-np.inf), p > 0
+    wish = np.where(on, y - p**beta / beta, y)
     spread = np.max(wish, axis=-1, initial=-np.inf)
     spread -= np.min(np.where(on, wish, np.inf), axis=-1, initial=np.inf)
-    assert (spread / 2 <= 8 * epsilon * reach(z_3, on)[:, 0]).all()
+    assert (spread / 2 <= 8 * epsilon * reach(z, on)[:, 0]).all()
 
 
-def assert_close(one: np.ndarray, best: np.ndarray, given: tuple[np.ndarray, ...]) -> None:
-    """To some digits of the largest of a row, of what it is made of, or of 1 where no rows are."""
-    finite = np.isfinite(best)
-    np.testing.assert_array_equal(np.isfinite(one), finite)
-    np.testing.assert_array_equal(one[~finite], best[~finite].astype(one.dtype))
-    scale = np.where(finite, np.abs(best), 0)
-    p, *others = (np.where(np.isfinite(x), np.abs(x), 0) for x in given if x.dtype == one.dtype)
-    if p.ndim == 2 and best.ndim in (1, 2) and len(best) == len(p):  # rows, or numbers for them
-        made_of = p.max(axis=-1)
-        if others and others[0].shape == p.shape:
-            made_of = made_of * others[0].max(axis=-1)
-        made_of = np.minimum(made_of, 1)
-        if best.ndim == 2:
-            scale = np.maximum(scale.max(axis=-1), made_of)[:, None]
-        elif others and others[0].shape == p.shape:  # of α: a sum of log²p/2 and less
-            logs = np.log(np.where(p > 0, p, 1).min(axis=-1))
-            scale = np.maximum(scale, made_of * np.maximum(1, logs**2 / 2))
-        else:
-            scale = np.maximum(scale, made_of)
-    else:
-        scale = np.maximum(scale.max(initial=0), 1)
-    allowed = DIGITS_LOST * float(np.finfo(one.dtype).eps) * scale
-    assert (np.abs(one - np.where(finite, best, one)) <= allowed)[finite].all()
+STRUCTURED = ("fusedmax", "oscarmax", "csoftmax", "csparsemax", "budget_sparsemax", "normmax")
+
+
+def assert_structured(name: str, p: np.ndarray, best: np.ndarray, given: Operands) -> None:
+    """To 64ε times how far apart scores are that can share probability; the sum, the bounds."""
+    scores = np.where(given[1] & np.isfinite(given[0]), given[0], np.nan).astype(np.float64)
+    scores[np.isnan(scores).all(axis=-1)] = 0
+    width = np.nanmax(scores, axis=-1) - np.nanmin(scores, axis=-1)
+    if name in ("fusedmax", "oscarmax"):
+        width = np.minimum(width, 1 + given[2] * (4 if name == "fusedmax" else p.shape[-1]))
+    wrong = np.abs(p - best) > 64 * float(np.finfo(p.dtype).eps) * np.maximum(width, 1)[:, None]
+    assert not wrong.any(), (name, p[wrong][:3], best[wrong][:3], np.nonzero(wrong))
+    total = given[2] if name == "budget_sparsemax" else np.ones(len(p))
+    fine = best.sum(axis=-1) > 0
+    off = np.abs(p.sum(axis=-1, dtype=np.float64) / total - 1)[fine]
+    assert (off <= 8 * float(np.finfo(p.dtype).eps) * np.sqrt(p.shape[-1])).all()
+    bounds = given[2] if name in ("csoftmax", "csparsemax") else 1
+    assert ((p <= bounds) & (p >= 0) | np.isnan(p)).all()
+
+
+def _margins(best: np.ndarray, given: Operands) -> tuple[np.ndarray, np.ndarray]:
+    """x = z − max z where it is finite, and the weight of each row that counts."""
+    z = np.where(given[1], given[0], -np.inf).astype(np.float64)
+    x = z - np.max(z, axis=-1, keepdims=True)
+    return np.where(np.isfinite(x), x, 0), given[3].astype(np.float64)
+
+
+def assert_loss(loss: np.ndarray, best: np.ndarray, given: Operands, alpha: Any) -> None:
+    """|L − L*| ≤ 8ε L* + 4ε max(1, max |z − max z|): a small loss has its digits, and L ≥ 0."""
+    x, weight = _margins(best, given)
+    size = 8 * np.where(np.isfinite(best), best, 0) + 4 * weight * np.maximum(1, -x.min(axis=-1))
+    assert ((loss >= 0) | np.isnan(loss)).all()
+    wrong = np.abs(loss - best) > units(loss, best) * size
+    assert not (wrong & np.isfinite(best)).any(), (loss[wrong], best[wrong])
+    np.testing.assert_array_equal(np.isinf(loss), np.isinf(best))
+
+
+def assert_gradient(grad: np.ndarray, best: np.ndarray, given: Operands, alpha: Any) -> None:
+    """The weight times p − e_y, with p as near as it is to be; that of y is a sum of the others."""
+    x, weight = _margins(best, given)
+    fine = np.isfinite(best).all(axis=-1) & (weight > 0) & (best != 0).any(axis=-1)
+    np.testing.assert_array_equal(grad[~fine], best[~fine])
+    x, rows = x[fine], np.flatnonzero(fine)
+    each = weight[fine, None]
+    one, exact, label = grad[fine] / each, best[fine] / each, given[2][fine]
+    alpha = np.full((len(rows), 1), 2.0) if alpha is None else alpha[fine]
+    epsilon = units(grad, best)
+    room = 16 * epsilon * np.max(np.where(exact != 0, np.maximum(1, -x), 1), axis=-1, keepdims=True)
+    at = (np.arange(len(rows)), label)
+    own = np.abs(one[at] - exact[at])
+    one[at] = exact[at] = 0
+    right = near(one, exact, alpha, room, grad.dtype)
+    assert right.all(), (alpha[~right.all(axis=-1)], one[~right], exact[~right])
+    slope = np.where(exact > 0, exact ** (2 - np.minimum(alpha, 2)), 0)
+    loose = np.sqrt(one.shape[-1]) * 4 * epsilon + room[:, 0] * np.maximum(slope.max(axis=-1), 1)
+    assert (own <= loose).all()
+
+
+def allowed_units(
+    name: str, one: np.ndarray, best: np.ndarray, given: Operands, alpha: Any
+) -> np.ndarray | float:
+    """What else a kernel may be off by, in units of ε."""
+    row = np.where(np.isfinite(best), np.abs(best), 0)
+    if name == "topk_softmax":
+        least = float(np.finfo(one.dtype).smallest_subnormal)
+        assert ((best > 0) >= (one > 0)).all()
+        assert ((one > 0) >= (best > least)).all()
+        return 8 * row * np.maximum(1, -np.log(row)) + least / units(one, best)
+    if name == "topk_sparsemax":
+        assert (np.count_nonzero(one, axis=-1) <= given[2])[~np.isnan(one[:, 0])].all()
+        return 4 * row + 16
+    if one.ndim == 2 and name.endswith("grad_alpha"):
+        return 100 * row.max(axis=-1, keepdims=True) + 4
+    if not name.endswith(("jvp", "vjps", "vjp_alpha", "vjp_upper")) or name.startswith("lstm"):
+        return 64 * np.maximum(row.max(initial=0), 1)  # entry by entry
+    p, v = (x.astype(np.float64) for x in given[:2])
+    beside = np.max(np.where(p != 0, np.abs(v), 0), axis=-1, keepdims=True)
+    if alpha is None:
+        return 32 * (beside if "upper" not in name else np.abs(v).max(axis=-1, keepdims=True))
+    if one.ndim == 1:
+        slope = pe.entmax_grad_alpha.reference(p, alpha[:, 0])
+        size = np.abs(np.where(p != 0, slope * v, 0)).sum(axis=-1)
+        return 64 * (size + beside[:, 0])
+    # Digits of a logarithm go into a power: a few up to α = 2, all of the exponent's above.
+    log = -np.log(np.min(np.where(p > 0, p, 1), axis=-1, keepdims=True))
+    digits = 1 + log / 16 + np.maximum(0, np.minimum(alpha, 1e3) - 2) * log
+    size = exact_product(p, v, alpha)[1].max(axis=-1, keepdims=True)
+    s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - np.minimum(alpha, 2)), 0)
+    even = s.max(axis=-1, keepdims=True) < 0.6 * s.sum(axis=-1, keepdims=True)
+    size = size + np.where(even, beside, 0)  # where no entry has most of the weight
+    within = size < float(np.finfo(one.dtype).max) / 2**8  # else: test_steep_derivatives.py
+    tiny = float(np.finfo(one.dtype).tiny) / units(one, best)
+    return np.where(within, 16 * digits * size + tiny, np.inf).astype(np.float64)

@@ -14,54 +14,55 @@ BASELINE = list(_cpu.BUILDS)[-1]
 KERNELS_OF_ROWS = [
     name for name in _cpu.BUILDS[BASELINE] if not name.startswith(("rows_", "columns_"))
 ]
+ENTRY_BY_ENTRY = ("adam_step", "entmax_sigmoid", "entmax_sigmoid_loss_and_grad")
+
+ALPHAS = [1, 1 + 1e-12, 1 + 1e-6, 1.001, 1.03, 1.1, 1.154, 1.33, 1.49, 1.5, 1.51, 1.75, 1.99]
+ALPHAS += [2 - 1e-9, 2, 2 + 1e-9, 2.1, 2.5, 4, 10, 50, np.inf]
 
 
-def rows_of_every_kind(rng, dtype):
-    for n in (1, 3, 16, 45, 64, 130, 1000):
-        z = rng.standard_normal((20, n))
-        for scale in (0.1, 1, 5):
-            yield (scale * z).astype(dtype)
-        yield np.sort(z).astype(dtype)
-        yield np.round(z).astype(dtype)
-        spoilt = z.astype(dtype)
-        spoilt[::4, 0], spoilt[1::4, -1], spoilt[2::4] = np.nan, np.inf, -np.inf
-        yield spoilt
-    yield (0.1 * rng.standard_normal((20, 2100))).astype(dtype)  # most of it in the support
+def one_or_each(rng, values, rows):
+    """One value for all rows, as most callers have it, or one for each."""
+    return np.full(rows, rng.choice(values)) if rng.random() < 0.5 else rng.choice(values, rows)
 
 
-ALPHAS = [1, 1 + 1e-9, 1.2, 1.33, 1.45, 1.5, 1.9, 2, 3, np.inf]
-# What a kernel takes beside scores and mask, one value for each of 20 rows.
+def upper_bounds(rng, z, live):
+    """Bounds that leave room for a sum of 1: tight or loose, and 0 here and there."""
+    upper = (rng.random(z.shape) + 0.01) * (rng.random(z.shape) < 0.9) * live
+    some = live.argmax(axis=-1)  # never 0 where anything is left
+    upper[np.arange(len(z)), some] += 0.5
+    room = np.where(live, upper, 0).sum(axis=-1, keepdims=True)
+    room = np.where(room > 0, room, 1)
+    return (upper * rng.choice([1.001, 1.2, 3, 1000], (len(z), 1)) / room).astype(z.dtype)
+
+
+def budgets(rng, z, live):
+    """Shares of what is left of each row."""
+    return np.maximum(live.sum(axis=-1), 1) * rng.choice([0.01, 0.3, 0.5, 0.9, 1], len(z))
+
+
+# What a kernel takes behind scores and mask: for a batch z, and the entries that are left of it.
 FURTHER_OPERANDS = {
-    "entmax": lambda rng, z: (rng.choice(ALPHAS, 20),),
-    "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
-    "topk_sparsemax": lambda rng, z: (rng.integers(1, 8, 20),),
-    "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),
-    "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
-    "csoftmax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
-    "csparsemax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
-    "normmax": lambda rng, z: (rng.choice([1.01, 1.5, 3, np.inf], 20),),
-    "budget_sparsemax": lambda rng, z: (rng.uniform(0, z.shape[1], 20),),
+    "entmax": lambda rng, z, live: (one_or_each(rng, ALPHAS, len(z)),),
+    "topk_softmax": lambda rng, z, live: (one_or_each(rng, [1, 2, 3, 40, 10**12], len(z)),),
+    "topk_sparsemax": lambda rng, z, live: (one_or_each(rng, [1, 2, 3, 7, 10**12], len(z)),),
+    "fusedmax": lambda rng, z, live: (rng.choice([0, 1e-3, 0.05, 0.7, 20, np.inf], len(z)),),
+    "oscarmax": lambda rng, z, live: (rng.choice([0, 1e-4, 0.003, 0.1, np.inf], len(z)),),
+    "csoftmax": lambda rng, z, live: (upper_bounds(rng, z, live),),
+    "csparsemax": lambda rng, z, live: (upper_bounds(rng, z, live),),
+    "normmax": lambda rng, z, live: (rng.choice([1.02, 1.5, 2, 4, np.inf], len(z)),),
+    "budget_sparsemax": lambda rng, z, live: (budgets(rng, z, live),),
 }
-for mapping in ("softmax", "sparsemax", "entmax15"):
-    for loss in (f"{mapping}_loss", f"{mapping}_loss_and_grad"):
-        FURTHER_OPERANDS[loss] = lambda rng, z: (
-            rng.integers(0, z.shape[1], 20),
-            rng.integers(0, 3, 20).astype(z.dtype),
-        )
-for loss in ("entmax_loss", "entmax_loss_and_grad"):
-    FURTHER_OPERANDS[loss] = lambda rng, z: (
-        *FURTHER_OPERANDS["softmax_loss"](rng, z),
-        *FURTHER_OPERANDS["entmax"](rng, z),
-    )
-for loss in ("topk_sparsemax_loss", "topk_sparsemax_loss_and_grad"):
-    FURTHER_OPERANDS[loss] = lambda rng, z: (
-        *FURTHER_OPERANDS["softmax_loss"](rng, z),
-        *FURTHER_OPERANDS["topk_sparsemax"](rng, z),
-    )
+
+
+def mapping_of(name):
+    """The mapping of a derivative or a loss."""
+    return re.sub("_(jvp|vjps|vjp_upper|vjp_alpha|grad_alpha|loss|loss_and_grad)$", "", name)
 
 
 def operands(name, z, rng):
+    """What a kernel takes, made of a batch of scores; NaN where it must not look."""
     if name.startswith("lstm_cell"):
+        z = np.clip(z, -8, 8)
         a, b = (np.stack([rng.permuted(z) for _ in range(4)], axis=1) for _ in range(2))
         if name == "lstm_cell":
             return a, b, z
@@ -70,25 +71,33 @@ def operands(name, z, rng):
     if name == "adam_step":
         numbers = (np.full(z.size, x) for x in (0.01, 1e-8, 0.9, 0.99))
         return z.ravel(), rng.permuted(z).ravel(), z.ravel() ** 2, z.ravel(), *numbers
-    if name.startswith("entmax_sigmoid"):  # entry by entry
+    if name.startswith("entmax_sigmoid"):
         betas = np.array([0, 1e-30, 1e-9, 0.2, 0.5, 0.9, 1, 2, 1.1, 3, 50, np.inf], z.dtype)
         z = z.ravel()
-        beta = rng.choice(betas, z.shape)
-        if rng.random() < 0.7:
-            beta = np.broadcast_to(beta[0], z.shape)  # one for all
+        beta = one_or_each(rng, betas, z.size)
         y = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), z > 0).astype(z.dtype)
         return (z, beta) if name == "entmax_sigmoid" else (z, y, beta)
     if name == "falling_rows":
         return (z,)
-    if name == "entmax_grad_alpha":
-        z, mask, alpha = operands("entmax", z, rng)
-        return _cpu.BUILDS[BASELINE]["entmax"](z, mask, alpha), alpha
-    mapping = re.sub("_(jvp|vjps|vjp_upper|vjp_alpha)$", "", name)
-    further = FURTHER_OPERANDS.get(mapping, lambda *_: ())(rng, z)
-    given = z, rng.random(z.shape) < 0.9, *further
-    if name != mapping:
-        v = rng.standard_normal(z.shape).astype(z.dtype)
-        further = () if mapping == "budget_sparsemax" else further
-        further = (*further, z) if name == "csparsemax_vjp_upper" else further
-        return _cpu.BUILDS[BASELINE][mapping](*given), v, *further
-    return given
+    mapping = mapping_of(name)
+    mask = np.broadcast_to(True, z.shape)
+    if rng.random() < 0.6:
+        mask = rng.random(z.shape) < rng.choice([0.3, 0.9, 1], (len(z), 1))
+        z = np.where(mask | (rng.random(z.shape) < 0.5), z, np.nan).astype(z.dtype)
+    live = mask & (z != -np.inf)
+    further = FURTHER_OPERANDS.get(mapping, lambda *_: ())(rng, z, live)
+    if "_loss" in name:
+        likely = np.where(mask, np.nan_to_num(z), -np.inf).argmax(axis=-1)
+        label = np.where(rng.random(len(z)) < 0.5, likely, rng.integers(0, z.shape[1], len(z)))
+        return z, mask, label, rng.integers(0, 3, len(z)).astype(z.dtype), *further
+    if name in (mapping, f"log_{mapping}"):
+        return z, mask, *further
+    p = _cpu.BUILDS[BASELINE][mapping](z, mask, *further)
+    if name.endswith("grad_alpha"):
+        return p, *further
+    v = rng.standard_normal(z.shape).astype(z.dtype)
+    if name == "csparsemax_vjp_upper":
+        return p, v, *further, np.where(mask, z, -np.inf).astype(z.dtype)
+    if not name.endswith("vjp_upper"):
+        v[(p == 0) & (rng.random(z.shape) < 0.3)] = np.nan
+    return p, v, *(() if mapping == "budget_sparsemax" else further)
