@@ -46,6 +46,17 @@ def test_products_keep_their_digits_where_one_entry_dominates(n, alpha, dtype):
             assert (np.abs(one - product) <= 32 * np.finfo(dtype).eps * size).all()
 
 
+@every_dtype
+@pytest.mark.parametrize("name", ["softmax_jvp", "sparsemax_jvp", "entmax15_jvp"])
+def test_zeros_of_either_sign_make_the_same_product_beside_one_entry(name, dtype):
+    for n in (5, 300, 600):
+        p = np.full(n, -0.0, dtype)
+        p[0] = 1
+        for kernels in _cpu.BUILDS.values():
+            product = kernels[name](p, np.arange(n, dtype=dtype))
+            np.testing.assert_array_equal(np.signbit(product[1:]), False)
+
+
 @pytest.mark.parametrize("alpha", [1.01, 1.1, 1.33, 1.5 + 1e-6, 1.75, 1.99])
 @pytest.mark.parametrize("n", [17, *slow(64, 300, 600)])
 def test_products_of_floats_of_every_size(n, alpha):
