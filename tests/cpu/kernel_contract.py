@@ -11,9 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from kernel_operands import BASELINE, ENTRY_BY_ENTRY, _cpu, mapping_of
+from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
 import pyentmax as pe
+from pyentmax.mappings._fused import falling_rows
+from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
+from pyentmax.nn.optim import adam_step
 
 OF_ALPHA = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 Operands = tuple[Any, ...]
@@ -87,20 +90,34 @@ def exact_product(p: np.ndarray, v: np.ndarray, alpha: np.ndarray) -> tuple[np.n
     return np.where(np.isnan(p), p, product), size
 
 
+WRITERS: dict[str, Any] = {"lstm_cell": lstm_cell, "lstm_cell_vjp": lstm_cell_vjp}
+WRITERS["falling_rows"] = falling_rows
+
+
 def truth(name: str, given: Operands) -> tuple[Any, ...]:
     """What a kernel computes, in wider floats."""
     mapping, alpha, dtype = mapping_of(name), alphas(name, given), given[0].dtype
     wide = [x.astype(np.float64) if x.dtype == dtype else x for x in given]
     with np.errstate(all="ignore"):
-        if name in ("falling_rows", *ENTRY_BY_ENTRY) or name.startswith(("lstm", "log_")):
-            return results(_cpu.BUILDS[BASELINE][name], tuple(wide))
+        if name == "adam_step":  # which writes over what it is given
+            adam_step.reference(*wide, out=tuple(wide[:3]))
+            return tuple(wide[:3])
+        if name in WRITERS:
+            best = tuple(np.empty(x.shape) for x in results(getattr(_cpu, name), given))
+            WRITERS[name].reference(*wide, out=best if len(best) > 1 else best[0])
+            return best
+        if name in ENTRY_BY_ENTRY:  # of β = α − 1
+            options = {"reduction": "none"} if "loss" in name else {}
+            found = getattr(pe, name).reference(*wide[:-1], 1 + wide[-1], **options)
+            return found if isinstance(found, tuple) else (found,)
         if "_loss" in name:
             return _losses(name, wide)
-        if name == mapping:
+        if name in (mapping, f"log_{mapping}"):
             if alpha is not None:
                 wider = np.float64 if dtype == np.float32 else np.longdouble
                 scores = np.where(given[1], given[0].astype(wider), -np.inf)
-                return (exact_entmax(scores, np.minimum(alpha, 2)),)
+                p = exact_entmax(scores, np.minimum(alpha, 2))
+                return (np.log(p) if name.startswith("log_") else p,)
             return (getattr(pe, name).reference(wide[0], *wide[2:], mask=given[1]),)
         if name.endswith("vjp_upper"):
             return (getattr(pe, name).reference(*wide),)
@@ -295,7 +312,7 @@ def allowed_units(
     if one.ndim == 2 and name.endswith("grad_alpha"):
         return 100 * row.max(axis=-1, keepdims=True) + 4
     if not name.endswith(("jvp", "vjps", "vjp_alpha", "vjp_upper")) or name.startswith("lstm"):
-        return 64 * np.maximum(row.max(initial=0), 1)  # entry by entry
+        return 16 * np.maximum(row, 1)  # entry by entry
     p, v = (x.astype(np.float64) for x in given[:2])
     beside = np.max(np.where(p != 0, np.abs(v), 0), axis=-1, keepdims=True)
     if alpha is None:

@@ -97,6 +97,11 @@ def test_any_layout_gives_the_same(name, n, dtype):
             mixed = [change(x) if i == k else x for i, x in enumerate(given)]
             assert_same(results(kernel, mixed), expected, (layout, k))
         assert_same(changed, before, "an operand was overwritten")
+    several = len(given) > 1 and name not in ENTRY_BY_ENTRY
+    for k, x in enumerate(given if several else ()):  # one for all rows
+        shared, each = [*given], [*given]
+        shared[k], each[k] = x[0], np.repeat(x[:1], len(x), axis=0)
+        assert_same(results(kernel, shared), results(kernel, each), k)
 
 
 @every_dtype
