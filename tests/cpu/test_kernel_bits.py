@@ -27,9 +27,20 @@ MAPPINGS = [name for name in MASKED if "loss" not in name]
 def batch(name, n, dtype, seed=0):
     """Operands for more rows than a tile holds, each with values of its own."""
     rng = np.random.default_rng((seed, n))
-    z = rows_of_every_kind(rng, n, dtype)
-    given = operands(name, z, rng)
-    return tuple(np.ascontiguousarray(x) for x in given)
+    return operands(name, rows_of_every_kind(rng, n, dtype), rng)
+
+
+# A mask that is one True for all must stay so: the kernels look for it, and read rows in place.
+
+
+def changed(given, change):
+    return tuple(change(x) if any(x.strides) else x for x in given)
+
+
+def taken(given, rows):
+    """Some rows, or one of them."""
+    every = np.broadcast_to(True, given[0][rows].shape)
+    return tuple(x[rows] if any(x.strides) else every for x in given)
 
 
 def assert_same(found, expected, told):
@@ -50,10 +61,10 @@ def test_rows_depend_on_no_other(name, lengths, dtype):
             size = len(given[0])
             order = np.random.default_rng(n).permutation(size)
             for rows in (order, order[: size // 3], *(order[i : i + 1] for i in range(12))):
-                some = results(kernel, tuple(x[rows] for x in given))
+                some = results(kernel, taken(given, rows))
                 assert_same(some, [x[rows] for x in whole], (n, rows))
             if name not in ENTRY_BY_ENTRY:  # a single row has no axis of rows
-                one = results(kernel, tuple(x[3] for x in given))
+                one = results(kernel, taken(given, 3))
                 assert_same(one, [x[3] for x in whole], n)
 
 
@@ -90,13 +101,13 @@ def test_any_layout_gives_the_same(name, n, dtype):
     given = batch(name, n, dtype)
     expected = results(kernel, given)
     for layout, change in LAYOUTS.items():
-        changed = tuple(map(change, given))
-        before = [x.copy() for x in changed]
-        assert_same(results(kernel, changed), expected, layout)
-        for k in range(len(given)):
-            mixed = [change(x) if i == k else x for i, x in enumerate(given)]
+        others = changed(given, change)
+        before = [x.copy() for x in others]
+        assert_same(results(kernel, others), expected, layout)
+        for k, x in enumerate(others):
+            mixed = (*given[:k], x, *given[k + 1 :])
             assert_same(results(kernel, mixed), expected, (layout, k))
-        assert_same(changed, before, "an operand was overwritten")
+        assert_same(others, before, "an operand was overwritten")
     several = len(given) > 1 and name not in ENTRY_BY_ENTRY
     for k, x in enumerate(given if several else ()):  # one for all rows
         shared, each = [*given], [*given]
@@ -112,8 +123,8 @@ def test_columns_to_and_from(name, n, dtype):
     kernel, given = getattr(_cpu, name), batch(name, n, dtype)
     expected = results(kernel, given)
     rng = np.random.default_rng(1)
-    across = [np.asfortranarray(x) for x in given]
-    some = [np.asfortranarray(x) if rng.random() < 0.5 else x for x in given]
+    across = changed(given, np.asfortranarray)
+    some = changed(given, lambda x: np.asfortranarray(x) if rng.random() < 0.5 else x)
     for inputs in (across, some):
         for layout in (np.asfortranarray, np.ascontiguousarray):
             out = canvases(kernel, given, layout)
@@ -134,15 +145,17 @@ def test_out_is_written_and_nothing_beside(name, n, dtype):
         assert_same(out, expected, step)
         for frame in frames:
             np.testing.assert_array_equal(frame[..., (1 if step > 0 else 0) :: 2], 1)
-    if name in MAPPINGS:  # no other has an `out` that may be its input
-        place = given[0].copy()
-        rest = tuple(np.empty_like(x) for x in expected[1:])
-        kernel(place, *given[1:], out=(place, *rest))
-        assert_same((place, *rest), expected, "in place")
-        moved = np.concatenate([given[0].ravel(), np.zeros(5, dtype)])  # overlaps by some places
-        there = moved[5:].reshape(given[0].shape)
-        kernel(moved[:-5].reshape(there.shape), *given[1:], out=(there, *rest))
-        assert_same((there, *rest), expected, "overlapping")
+    if name not in MAPPINGS:  # no other has an `out` that may be its input
+        return
+    z, some, *further = given
+    z = np.where(np.isnan(z), dtype(0), z)
+    for mask in (some, np.broadcast_to(True, z.shape)):
+        expected, place = kernel(z, mask, *further), z.copy()
+        np.testing.assert_array_equal(kernel(place, mask, *further, out=place), expected)
+        moved = np.concatenate([z.ravel(), np.zeros(5, dtype)])  # overlaps by some places
+        there = moved[5:].reshape(z.shape)
+        kernel(moved[:-5].reshape(z.shape), mask, *further, out=there)
+        np.testing.assert_array_equal(there, expected)
 
 
 @every_dtype
