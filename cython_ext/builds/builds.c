@@ -1,6 +1,5 @@
 /* The choice of instruction set, made when the module is imported. */
 #include "builds/builds.h"
-#include "gufunc/columns.h"
 
 /* What the compiler was allowed to use in baseline.c. */
 #if defined(__AVX512F__)
@@ -25,12 +24,12 @@ const Build *builds(void) {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
         && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl"))
-        runnable[count++] = (Build){"x86-64-v4 (AVX-512)", all_in_columns(x86_64_v4_kernels)};
+        runnable[count++] = (Build){"x86-64-v4 (AVX-512)", x86_64_v4_kernels};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
         && __builtin_cpu_supports("bmi2"))
-        runnable[count++] = (Build){"x86-64-v3 (AVX2, FMA)", all_in_columns(x86_64_v3_kernels)};
+        runnable[count++] = (Build){"x86-64-v3 (AVX2, FMA)", x86_64_v3_kernels};
 #endif
-    runnable[count++] = (Build){BASELINE, all_in_columns(baseline_kernels)};
+    runnable[count++] = (Build){BASELINE, baseline_kernels};
     runnable[count] = (Build){NULL, NULL};
     return runnable;
 }

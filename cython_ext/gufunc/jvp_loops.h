@@ -7,7 +7,7 @@
 #include <numpy/ndarraytypes.h>
 
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
+#include "gufunc/row_loop.h"
 #include "gufunc/workspace.h"
 
 /* Rows of the table, in kernels.h, for Jacobian products. That with bounds runs the Jvp of the
@@ -62,35 +62,40 @@ static void TYPED(jvp_of_row)(const TYPED(Jvp) *jvp, const REAL *p, const REAL *
     }
 }
 
+/* From row to row, in bytes. */
+static ptrdiff_t TYPED(step_between)(const REAL *const *row, int count) {
+    return count > 1 ? (const char *)row[1] - (const char *)row[0] : 0;
+}
+
+/* `count` rows from the j-th on. */
+static TYPED(JvpRows) TYPED(jvp_rows)(const TYPED(Rows) *rows, int j, int count) {
+    const REAL *const *p = rows->in[0] + j, *const *v = rows->in[1] + j;
+    REAL *const *out = rows->out + j;
+    return (TYPED(JvpRows)){(const char *)*p,
+                            (const char *)*v,
+                            (char *)*out,
+                            TYPED(step_between)(p, count),
+                            TYPED(step_between)(v, count),
+                            TYPED(step_between)((const REAL *const *)out, count),
+                            count,
+                            rows->n};
+}
+
+static void TYPED(run_jvp)(TYPED(Rows) *rows, void *context) {
+    const TYPED(Jvp) *jvp = context;
+    if (rows->n <= KEPT_ROW) {
+        const TYPED(JvpRows) all = TYPED(jvp_rows)(rows, 0, rows->count);
+        jvp->short_rows(&all);
+        return;
+    }
+    for (int j = 0; j < rows->count; j++)
+        jvp->row(rows->in[0][j], rows->in[1][j], rows->out[j], rows->n);
+}
+
 /* (n),(n)->(n): probabilities and a direction v to the product J v; data is the Jvp. */
 static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                             void *data) {
-    const TYPED(Jvp) *jvp = data;
-    const ptrdiff_t rows = dims[0], n = dims[1];
-    const ptrdiff_t p_stride = steps[3], v_stride = steps[4], out_stride = steps[5];
-    if (rows == 0 || n == 0) return;
-    const ptrdiff_t side_by_side = sizeof(REAL);
-    if (n <= KEPT_ROW && p_stride == side_by_side && v_stride == side_by_side
-        && out_stride == side_by_side) {
-        const TYPED(JvpRows) all = {args[0],  args[1],  args[2], steps[0],
-                                    steps[1], steps[2], rows,    n};
-        jvp->short_rows(&all);
-        leave_no_float_flags();
-        return;
-    }
-    REAL *scratch = scratch_or_error(3 * n, sizeof(REAL));
-    if (scratch == NULL) return;
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[2] + r * steps[2];
-        const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], p_stride, n, scratch);
-        const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], v_stride, n, scratch + n);
-        REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
-        TYPED(jvp_of_row)(jvp, p, v, out, n);
-        TYPED(deliver)(out, to, out_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    TYPED(row_loop)(args, dims, steps, &(TYPED(RowKind)){"rr>r", TYPED(run_jvp), false, 0}, data);
 }
 
 /* The product of a mapping's Jacobian at p with v, given its parameter; scratch is for WORKSPACE n
@@ -100,53 +105,41 @@ typedef struct {
                 double *restrict scratch);
 } TYPED(ParametricJvp);
 
+static void TYPED(run_parametric_jvp)(TYPED(Rows) *rows, void *context) {
+    const TYPED(ParametricJvp) *jvp = context;
+    for (int j = 0; j < rows->count; j++)
+        jvp->row(rows->in[0][j], rows->in[1][j], rows->number[0][j], rows->out[j], rows->n,
+                 rows->scratch);
+}
+
 /* (n),(n),()->(n): probabilities, a direction and a parameter to a Jacobian's product; data is
  * the ParametricJvp. */
 static void TYPED(parametric_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                        void *data) {
-    const TYPED(ParametricJvp) *jvp = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[6];
-    if (rows == 0 || n == 0) return;
-    double *scratch = scratch_or_error((WORKSPACE + 3) * n, sizeof(double));
-    if (scratch == NULL) return;
-    REAL *row = (REAL *)(scratch + WORKSPACE * n);
+    const TYPED(RowKind) kind = {"rrd>r", TYPED(run_parametric_jvp), false,
+                                 workspace_bytes(dims[1])};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
+}
 
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], steps[4], n, row);
-        const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, row + n);
-        REAL *out = TYPED(target)(to, out_stride, row + 2 * n);
-        jvp->row(p, v, *(const double *)(args[2] + r * steps[2]), out, n, scratch);
-        TYPED(deliver)(out, to, out_stride, n);
+/* It is the same on the entries that are not full. */
+static void TYPED(run_bounded_jvp)(TYPED(Rows) *rows, void *context) {
+    REAL *free_p = rows->scratch;
+    for (int j = 0; j < rows->count; j++) {
+        const REAL *p = rows->in[0][j], *upper = rows->in[2][j];
+        for (ptrdiff_t i = 0; i < rows->n; i++) {
+            const REAL value = p[i];
+            free_p[i] = value >= upper[i] ? (REAL)0 : value;
+        }
+        TYPED(jvp_of_row)(context, free_p, rows->in[1][j], rows->out[j], rows->n);
     }
-    free(scratch);
-    leave_no_float_flags();
 }
 
 /* (n),(n),(n)->(n): probabilities, a direction and bounds to the Jacobian's product; data is the
- * Jvp of the mapping without bounds. It is the same on the entries that are not full. */
+ * Jvp of the mapping without bounds. */
 static void TYPED(bounded_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
-    const TYPED(Jvp) *unbounded = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[7];
-    if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(3 * n, sizeof(REAL)), *free_p = scratch;
-    if (scratch == NULL) return;
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const char *p = args[0] + r * steps[0], *upper = args[2] + r * steps[2];
-        for (ptrdiff_t i = 0; i < n; i++) {
-            const REAL value = *(const REAL *)(p + i * steps[4]);
-            free_p[i] = value >= *(const REAL *)(upper + i * steps[6]) ? (REAL)0 : value;
-        }
-        const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, scratch + n);
-        REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
-        TYPED(jvp_of_row)(unbounded, free_p, v, out, n);
-        TYPED(deliver)(out, to, out_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rrr>r", TYPED(run_bounded_jvp), false, dims[1] * sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

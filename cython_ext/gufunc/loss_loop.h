@@ -26,15 +26,6 @@
     static const TYPED(Loss) TYPED(name##_loss_and_grad) = { \
         TYPED(name##_loss_row), TYPED(name##_loss_block), true, longest};
 
-/* What the loops of losses get of NumPy, and of how many inputs. */
-typedef struct {
-    char **args;
-    const ptrdiff_t *steps;
-    ptrdiff_t rows, n;
-    int inputs;
-    bool with_gradient;
-} LossOperands;
-
 #define TEMPLATE "gufunc/loss_loop.h"
 #include "float_and_double.h"
 
@@ -73,78 +64,61 @@ static bool TYPED(no_label_row)(const REAL *restrict z, REAL *restrict gradient,
     return TYPED(settled_loss)(gradient, loss);
 }
 
-/* Up to BLOCK rows: where they are, what they came with, and what comes of them. */
+/* What comes with rows, and what comes of them. */
 typedef struct {
-    const REAL *z[BLOCK];
-    REAL *gradient[BLOCK], weight[BLOCK];
     ptrdiff_t label[BLOCK];
+    REAL weight[BLOCK];
     double loss[BLOCK];
-    bool counts[BLOCK], in_range[BLOCK];
-} TYPED(LossRows);
+    bool in_range[BLOCK], counts[BLOCK];
+} TYPED(Labels);
 
-/* Count rows from start on, and the first of them again to fill up a block; room holds 2 at_once n
- * values. */
-static void TYPED(take_loss_rows)(const LossOperands *from, ptrdiff_t start, int count, int at_once,
-                                  REAL *room, TYPED(LossRows) *restrict rows) {
-    char **args = from->args;
-    const ptrdiff_t *steps = from->steps, n = from->n;
-    const int to = from->inputs + 2, operands = to + from->with_gradient;
+/* The labels and weights are the first two numbers of the rows. */
+static void TYPED(read_labels)(const TYPED(Rows) *rows, int count, TYPED(Labels) *restrict at) {
     for (int j = 0; j < count; j++) {
-        const ptrdiff_t r = start + j;
-        const int64_t wanted = *(const int64_t *)(args[2] + r * steps[2]);
-        rows->z[j] = TYPED(masked)(args[0] + r * steps[0], steps[operands], args[1] + r * steps[1],
-                                   steps[operands + 1], n, room + 2 * j * n);
-        rows->gradient[j] = room + (2 * j + 1) * n;
-        if (from->with_gradient)
-            rows->gradient[j] = TYPED(target)(args[to] + r * steps[to], steps[operands + 2],
-                                              rows->gradient[j]);
-        rows->in_range[j] = 0 <= wanted && wanted < n;
-        rows->label[j] = rows->in_range[j] ? (ptrdiff_t)wanted : 0;
-        rows->weight[j] = *(const REAL *)(args[3] + r * steps[3]);
-        rows->loss[j] = 0;
-        rows->counts[j] = false;
-    }
-    for (int j = count; j < at_once; j++) { /* fills up the block */
-        rows->z[j] = rows->z[0];
-        rows->gradient[j] = room + (2 * j + 1) * n;
-        rows->label[j] = 0;
-        rows->weight[j] = 0;
+        const double label = rows->number[0][j];
+        at->in_range[j] = 0 <= label && label < (double)rows->n;
+        at->label[j] = at->in_range[j] ? (ptrdiff_t)label : 0;
+        at->weight[j] = (REAL)rows->number[1][j];
+        at->loss[j] = 0;
+        at->counts[j] = false;
     }
 }
 
-/* The rows behind count from start on, at most at_once. */
-static Ahead TYPED(loss_rows_ahead)(const LossOperands *from, ptrdiff_t start, int count,
-                                    int at_once) {
-    const ptrdiff_t next = start + count;
-    const ptrdiff_t left = from->rows - next < at_once ? from->rows - next : at_once;
-    const int to = from->with_gradient ? from->inputs + 2 : 0;
-    return ahead_of(from->args[0] + next * from->steps[0], from->steps[0],
-                    from->args[to] + next * from->steps[to], from->steps[to],
-                    from->n * (ptrdiff_t)sizeof(REAL), left);
+/* Is there a loss to be worked out? */
+static inline bool TYPED(is_wanted)(const TYPED(Labels) *at, int j) {
+    return at->weight[j] != 0 && at->in_range[j];
 }
 
-/* Hand out what came of the rows. One whose weight is 0 does not count, whatever the rest of it
- * holds, nor does one with no score left. */
-static void TYPED(give_loss_rows)(const LossOperands *to, ptrdiff_t start, int count,
-                                  REAL *restrict scratch, TYPED(LossRows) *restrict rows) {
-    const int outputs = to->inputs;
-    const ptrdiff_t *steps = to->steps, n = to->n;
-    for (int j = 0; j < count; j++) {
-        const ptrdiff_t r = start + j;
-        if (rows->weight[j] == 0) {
-            rows->counts[j] = false;
-            TYPED(fill)(rows->gradient[j], n, 0);
-        } else if (!rows->in_range[j]) {
-            rows->counts[j] = TYPED(no_label_row)(rows->z[j], rows->gradient[j], n, scratch,
-                                                  rows->loss + j);
+/* The weighted losses, and which count. A row whose weight is 0 does not count, whatever the rest
+ * of it holds, nor does one with no score left. */
+static void TYPED(give_losses)(TYPED(Rows) *rows, TYPED(Labels) *restrict at) {
+    for (int j = 0; j < rows->count; j++) {
+        if (at->weight[j] == 0) {
+            at->counts[j] = false;
+            TYPED(fill)(rows->out[j], rows->n, 0);
+        } else if (!at->in_range[j]) {
+            at->counts[j] = TYPED(no_label_row)(rows->in[0][j], rows->out[j], rows->n,
+                                                rows->scratch, at->loss + j);
         }
-        *(REAL *)(to->args[outputs] + r * steps[outputs]) =
-            (REAL)(rows->counts[j] ? rows->loss[j] * rows->weight[j] : 0);
-        *(bool *)(to->args[outputs + 1] + r * steps[outputs + 1]) = rows->counts[j];
-        if (to->with_gradient)
-            TYPED(deliver)(rows->gradient[j], to->args[outputs + 2] + r * steps[outputs + 2],
-                           steps[outputs + 5], n);
+        rows->result[0][j] = at->counts[j] ? at->loss[j] * at->weight[j] : 0;
+        rows->result[1][j] = at->counts[j];
     }
+}
+
+static void TYPED(run_loss)(TYPED(Rows) *rows, void *context) {
+    const TYPED(Loss) *kernel = context;
+    const ptrdiff_t n = rows->n;
+    const bool by_block = n <= kernel->longest;
+    TYPED(Labels) at;
+    TYPED(read_labels)(rows, by_block ? BLOCK : rows->count, &at);
+    if (by_block)
+        kernel->block(rows->in[0], rows->out, rows->count, n, at.label, at.weight, &rows->ahead,
+                      rows->scratch, at.loss, at.counts);
+    for (int j = 0; !by_block && j < rows->count; j++)
+        if (TYPED(is_wanted)(&at, j))
+            at.counts[j] = kernel->row(rows->in[0][j], rows->out[j], n, at.label[j], at.weight[j],
+                                       rows->scratch, at.loss + j);
+    TYPED(give_losses)(rows, &at);
 }
 
 /* (n),(n),(),()->(),(),(n): scores, mask, labels and weights to losses and their gradients, both
@@ -152,29 +126,10 @@ static void TYPED(give_loss_rows)(const LossOperands *to, ptrdiff_t start, int c
 static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                              void *data) {
     const TYPED(Loss) *kernel = data;
-    const ptrdiff_t n = dims[1];
-    const LossOperands all = {args, steps, dims[0], n, 4, kernel->with_gradient};
-    if (all.rows == 0 || n == 0) return;
-    const int at_once = n <= kernel->longest ? BLOCK : 1;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    TYPED(LossRows) rows;
-
-    for (ptrdiff_t start = 0; start < all.rows; start += at_once) {
-        const int count = all.rows - start < at_once ? (int)(all.rows - start) : at_once;
-        TYPED(take_loss_rows)(&all, start, count, at_once, scratch + scratch_size(n), &rows);
-        if (at_once > 1) {
-            Ahead ahead = TYPED(loss_rows_ahead)(&all, start, count, at_once);
-            kernel->block(rows.z, rows.gradient, count, n, rows.label, rows.weight, &ahead, scratch,
-                          rows.loss, rows.counts);
-        } else if (rows.weight[0] != 0 && rows.in_range[0]) {
-            rows.counts[0] = kernel->row(rows.z[0], rows.gradient[0], n, rows.label[0],
-                                         rows.weight[0], scratch, rows.loss);
-        }
-        TYPED(give_loss_rows)(&all, start, count, scratch, &rows);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {kernel->with_gradient ? "rmiw>wbr" : "rmiw>wbt", TYPED(run_loss),
+                                 dims[1] <= kernel->longest,
+                                 scratch_size(dims[1]) * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

@@ -7,9 +7,8 @@
 #include <numpy/ndarraytypes.h>
 
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
+#include "gufunc/row_loop.h"
 #include "gufunc/workspace.h"
-#include "rows/ahead.h"
 
 /* Rows of the table, in kernels.h, for mappings of each kind; `text` is the mapping's name in
  * prose. */
@@ -55,44 +54,28 @@ typedef struct {
     ptrdiff_t longest;
 } TYPED(Mapping);
 
+static void TYPED(run_mapping_rows)(TYPED(Rows) *rows, void *context) {
+    const TYPED(Mapping) *mapping = context;
+    for (int j = 0; j < rows->count; j++) {
+        Ahead ahead = TYPED(ahead_of_row)(rows, j);
+        mapping->row(rows->in[0][j], rows->out[j], rows->n, &ahead, rows->scratch);
+    }
+}
+
+static void TYPED(run_mapping_block)(TYPED(Rows) *rows, void *context) {
+    const TYPED(Mapping) *mapping = context;
+    mapping->block(rows->in[0], rows->out, rows->count, rows->n, &rows->ahead, rows->scratch);
+}
+
 /* (n),(n)->(n): scores and mask to probabilities; data is the Mapping. */
 static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                 void *data) {
     const TYPED(Mapping) *mapping = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[3], mask_stride = steps[4];
-    const ptrdiff_t p_stride = steps[5];
-    if (rows == 0 || n == 0) return;
-    const int at_once = mapping->block && n <= mapping->longest ? BLOCK : 1;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n);
-
-    for (ptrdiff_t start = 0; start < rows; start += at_once) {
-        const REAL *z[BLOCK];
-        REAL *p[BLOCK];
-        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
-        for (int j = 0; j < count; j++) {
-            const ptrdiff_t r = start + j;
-            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                 mask_stride, n, room + 2 * j * n);
-            p[j] = TYPED(target)(args[2] + r * steps[2], p_stride, room + (2 * j + 1) * n);
-        }
-        for (int j = count; j < at_once; j++) { /* fills up the block */
-            z[j] = z[0];
-            p[j] = room + (2 * j + 1) * n;
-        }
-        const ptrdiff_t next = start + count, left = rows - next < at_once ? rows - next : at_once;
-        Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[2] + next * steps[2],
-                               steps[2], n * (ptrdiff_t)sizeof(REAL), left);
-        if (at_once > 1)
-            mapping->block(z, p, count, n, &ahead, scratch);
-        else
-            mapping->row(z[0], p[0], n, &ahead, scratch);
-        for (int j = 0; j < count; j++)
-            TYPED(deliver)(p[j], args[2] + (start + j) * steps[2], p_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const bool by_block = mapping->block && dims[1] <= mapping->longest;
+    const TYPED(RowKind) kind = {"rm>r",
+                                 by_block ? TYPED(run_mapping_block) : TYPED(run_mapping_rows),
+                                 by_block, scratch_size(dims[1]) * sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 /* A mapping that keeps k of the n scores, k <= n; scratch holds scratch_size(n) + n values. block,
@@ -105,50 +88,28 @@ typedef struct {
                   const ptrdiff_t k[BLOCK], Ahead *ahead, REAL *restrict scratch);
 } TYPED(TopkMapping);
 
+static void TYPED(run_topk)(TYPED(Rows) *rows, void *context) {
+    const TYPED(TopkMapping) *mapping = context;
+    const ptrdiff_t n = rows->n;
+    ptrdiff_t k[BLOCK];
+    const bool by_block = mapping->block && n <= NARROW_TOPK;
+    for (int j = 0; j < (by_block ? BLOCK : rows->count); j++)
+        k[j] = rows->number[0][j] < (double)n ? (ptrdiff_t)rows->number[0][j] : n;
+    if (by_block)
+        mapping->block(rows->in[0], rows->out, rows->count, n, k, &rows->ahead, rows->scratch);
+    for (int j = 0; !by_block && j < rows->count; j++)
+        mapping->row(rows->in[0][j], rows->out[j], n, k[j], rows->scratch);
+}
+
 /* (n),(n),()->(n): scores, mask and k to probabilities; data is the TopkMapping. */
 static void TYPED(topk_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                              void *data) {
     const TYPED(TopkMapping) *mapping = data;
-    const ptrdiff_t rows = dims[0], n = dims[1];
-    const ptrdiff_t z_stride = steps[4], mask_stride = steps[5], p_stride = steps[6];
-    if (rows == 0 || n == 0) return;
-    const int at_once = mapping->block && n <= NARROW_TOPK ? BLOCK : 1;
-    const ptrdiff_t size = scratch_size(n) + at_once * n;
-    REAL *scratch = scratch_or_error(size + 2 * at_once * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    REAL *room = scratch + size;
-
-    for (ptrdiff_t start = 0; start < rows; start += at_once) {
-        const REAL *z[BLOCK];
-        REAL *p[BLOCK];
-        ptrdiff_t k[BLOCK];
-        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
-        for (int j = 0; j < count; j++) {
-            const ptrdiff_t r = start + j;
-            const int64_t wanted = *(const int64_t *)(args[2] + r * steps[2]);
-            k[j] = wanted < n ? (ptrdiff_t)wanted : n;
-            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                 mask_stride, n, room + 2 * j * n);
-            p[j] = TYPED(target)(args[3] + r * steps[3], p_stride, room + (2 * j + 1) * n);
-        }
-        for (int j = count; j < at_once; j++) { /* fills up the block */
-            z[j] = z[0];
-            k[j] = k[0];
-            p[j] = room + (2 * j + 1) * n;
-        }
-        if (at_once > 1) {
-            const ptrdiff_t next = start + count,
-                            left = rows - next < at_once ? rows - next : at_once;
-            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
-                                   steps[3], n * (ptrdiff_t)sizeof(REAL), left);
-            mapping->block(z, p, count, n, k, &ahead, scratch);
-        } else
-            mapping->row(z[0], p[0], n, k[0], scratch);
-        for (int j = 0; j < count; j++)
-            TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const ptrdiff_t n = dims[1];
+    const bool by_block = mapping->block && n <= NARROW_TOPK;
+    const TYPED(RowKind) kind = {"rmi>r", TYPED(run_topk), by_block,
+                                 (scratch_size(n) + (by_block ? BLOCK : 1) * n) * sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 /* A mapping with a parameter; scratch is for WORKSPACE n doubles, n in whole lanes. */
@@ -157,27 +118,18 @@ typedef struct {
                 double *restrict scratch);
 } TYPED(ParametricMapping);
 
+static void TYPED(run_parametric)(TYPED(Rows) *rows, void *context) {
+    const TYPED(ParametricMapping) *mapping = context;
+    for (int j = 0; j < rows->count; j++)
+        mapping->row(rows->in[0][j], rows->number[0][j], rows->out[j], rows->n, rows->scratch);
+}
+
 /* (n),(n),()->(n): scores, mask and a parameter to probabilities; data is the
  * ParametricMapping. */
 static void TYPED(parametric_mapping_loop)(char **args, const ptrdiff_t *dims,
                                            const ptrdiff_t *steps, void *data) {
-    const TYPED(ParametricMapping) *mapping = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[6];
-    if (rows == 0 || n == 0) return;
-    double *scratch = scratch_or_error(WORKSPACE * whole_lanes(n) + 2 * n, sizeof(double));
-    if (scratch == NULL) return;
-    REAL *row = (REAL *)(scratch + WORKSPACE * whole_lanes(n));
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
-                                      steps[5], n, row);
-        REAL *p = TYPED(target)(to, p_stride, row + n);
-        mapping->row(z, *(const double *)(args[2] + r * steps[2]), p, n, scratch);
-        TYPED(deliver)(p, to, p_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rmd>r", TYPED(run_parametric), false, workspace_bytes(dims[1])};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 /* A mapping with upper bounds; scratch is for WORKSPACE n doubles, n in whole lanes. */
@@ -186,27 +138,17 @@ typedef struct {
                 double *restrict scratch);
 } TYPED(BoundedMapping);
 
+static void TYPED(run_bounded)(TYPED(Rows) *rows, void *context) {
+    const TYPED(BoundedMapping) *mapping = context;
+    for (int j = 0; j < rows->count; j++)
+        mapping->row(rows->in[0][j], rows->in[1][j], rows->out[j], rows->n, rows->scratch);
+}
+
 /* (n),(n),(n)->(n): scores, mask and bounds to probabilities; data is the BoundedMapping. */
 static void TYPED(bounded_mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                         void *data) {
-    const TYPED(BoundedMapping) *mapping = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[7];
-    if (rows == 0 || n == 0) return;
-    double *scratch = scratch_or_error(WORKSPACE * whole_lanes(n) + 3 * n, sizeof(double));
-    if (scratch == NULL) return;
-    REAL *row = (REAL *)(scratch + WORKSPACE * whole_lanes(n));
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
-                                      steps[5], n, row);
-        const REAL *upper = TYPED(contiguous)(args[2] + r * steps[2], steps[6], n, row + n);
-        REAL *p = TYPED(target)(to, p_stride, row + 2 * n);
-        mapping->row(z, upper, p, n, scratch);
-        TYPED(deliver)(p, to, p_stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rmr>r", TYPED(run_bounded), false, workspace_bytes(dims[1])};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

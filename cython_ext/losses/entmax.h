@@ -245,11 +245,10 @@ static bool TYPED(argmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
 }
 
 /* The losses with code of their own, for some α. */
-static const TYPED(Loss) *TYPED(own_loss)(double alpha, bool with_gradient) {
-    if (alpha == 1) return with_gradient ? &TYPED(softmax_loss_and_grad) : &TYPED(softmax_loss);
-    if (alpha == 1.5) return with_gradient ? &TYPED(entmax15_loss_and_grad) : &TYPED(entmax15_loss);
-    if (alpha == 2) return with_gradient ? &TYPED(sparsemax_loss_and_grad) : &TYPED(sparsemax_loss);
-    return NULL;
+static const TYPED(Loss) *TYPED(own_loss)(double alpha) {
+    return alpha == 1   ? &TYPED(softmax_loss)
+           : alpha == 2 ? &TYPED(sparsemax_loss)
+                        : &TYPED(entmax15_loss);
 }
 
 /* The loss of one row with its α. */
@@ -264,77 +263,53 @@ static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, pt
     return TYPED(settled_loss)(p, loss); /* no α */
 }
 
-/* The losses of short rows with their α, all of one Choice that has a block. */
-static void TYPED(general_loss_block)(TYPED(LossRows) *restrict rows, int count, ptrdiff_t n,
-                                      const double alpha[BLOCK], const TYPED(Choice) *run,
-                                      TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                      REAL *restrict scratch) {
-    TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
-                          .alpha = alpha,
-                          .label = rows->label,
-                          .weight = rows->weight};
-    run->block(rows->z, rows->gradient, count, n, alpha, kept, ahead, scratch, &use);
-    for (int j = 0; j < count; j++) {
-        rows->loss[j] = use.loss[j];
-        rows->counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->gradient[j], rows->loss + j);
+/* Rows that run the same code, if they are short. */
+static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
+    const ptrdiff_t n = rows->n;
+    const double *alpha = rows->number[2];
+    const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
+    if (run.own) {
+        TYPED(run_loss)(rows, (void *)TYPED(own_loss)(alpha[0]));
+        return;
     }
+    TYPED(Labels) at;
+    const bool by_block = run.block && n <= SHORT_OF_POWERS;
+    TYPED(read_labels)(rows, by_block ? BLOCK : rows->count, &at);
+    if (by_block) {
+        TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
+                              .alpha = alpha,
+                              .label = at.label,
+                              .weight = at.weight};
+        run.block(rows->in[0], rows->out, rows->count, n, alpha, context, &rows->ahead,
+                  rows->scratch, &use);
+        for (int j = 0; j < rows->count; j++) {
+            at.loss[j] = use.loss[j];
+            at.counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->out[j], at.loss + j);
+        }
+    }
+    for (int j = 0; !by_block && j < rows->count; j++) {
+        Ahead ahead = TYPED(ahead_of_row)(rows, j);
+        if (TYPED(is_wanted)(&at, j))
+            at.counts[j] = TYPED(general_loss_row)(rows->in[0][j], rows->out[j], n, at.label[j],
+                                                   at.weight[j], alpha[j], &run, context, &ahead,
+                                                   rows->scratch, at.loss + j);
+    }
+    TYPED(give_losses)(rows, &at);
 }
 
-/* (n),(n),(),(),()->(),(),(n): as loss_loop, with an α for each row behind its weight. Neighbours
- * go together: to the loop of their own loss, or as many as fit a block. */
+static void TYPED(run_entmax_loss)(TYPED(Rows) *rows, void *context) {
+    TYPED(run_alike)(rows, 2, TYPED(same_code), TYPED(run_loss_choice), context);
+}
+
+/* (n),(n),(),(),()->(),(),(n): as loss_loop, with an α for each row behind its weight. */
 static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     const bool with_gradient = *(const bool *)data;
-    const ptrdiff_t n = dims[1], operands = with_gradient ? 8 : 7;
-    const LossOperands all = {args, steps, dims[0], n, 5, with_gradient};
-    if (all.rows == 0 || n == 0) return;
-    const int at_most = n <= SHORT_OF_POWERS ? BLOCK : 1;
-    const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
-    REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    TYPED(LossRows) rows;
     TYPED(EntmaxKept) kept = {.alpha = 0};
-
-    ptrdiff_t count = 0;
-    for (ptrdiff_t start = 0; start < all.rows; start += count) {
-        double alpha[BLOCK];
-        for (int j = 0; j < BLOCK; j++) alpha[j] = *(const double *)(args[4] + start * steps[4]);
-        const TYPED(Loss) *own = TYPED(own_loss)(alpha[0], with_gradient);
-        const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
-        for (count = 1; start + count < all.rows && (own || count < at_most); count++) {
-            const double next = *(const double *)(args[4] + (start + count) * steps[4]);
-            if (next == alpha[0]) continue;
-            if (own || !TYPED(same_choice)(TYPED(choice_for)(next), run)) break;
-            alpha[count] = next;
-        }
-        if (own) {
-            char *at[8];
-            for (int k = 0; k < operands; k++) at[k] = args[k] + start * steps[k];
-            const ptrdiff_t some[] = {count, n};
-            char *own_args[] = {
-                at[0], at[1], at[2], at[3], at[5], at[6], with_gradient ? at[7] : NULL};
-            ptrdiff_t own_steps[10] = {steps[0], steps[1], steps[2], steps[3], steps[5], steps[6]};
-            if (with_gradient) own_steps[6] = steps[7];
-            memcpy(own_steps + operands - 1, steps + operands,
-                   (with_gradient ? 3 : 2) * sizeof *steps);
-            TYPED(loss_loop)(own_args, some, own_steps, (void *)own);
-            continue;
-        }
-        TYPED(take_loss_rows)(&all, start, (int)count, at_most, scratch + size, &rows);
-        Ahead ahead = TYPED(loss_rows_ahead)(&all, start, (int)count, at_most);
-        if (run.block && at_most > 1) {
-            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &kept, &ahead, scratch);
-        } else {
-            for (ptrdiff_t j = 0; j < count; j++)
-                if (rows.weight[j] != 0 && rows.in_range[j])
-                    rows.counts[j] = TYPED(general_loss_row)(
-                        rows.z[j], rows.gradient[j], n, rows.label[j], rows.weight[j], alpha[j],
-                        &run, &kept, &ahead, scratch, rows.loss + j);
-        }
-        TYPED(give_loss_rows)(&all, start, (int)count, scratch, &rows);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {with_gradient ? "rmiwd>wbr" : "rmiwd>wbt", TYPED(run_entmax_loss),
+                                 dims[1] <= SHORT_OF_POWERS,
+                                 TYPED(entmax_scratch_size)(dims[1]) * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, &kept);
 }
 
 /* Data of the loop: with the gradient? */

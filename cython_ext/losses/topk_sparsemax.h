@@ -85,44 +85,34 @@ static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restric
 /* Data of the loop: with the gradient? */
 static const bool TYPED(topk_sparsemax_loss) = false, TYPED(topk_sparsemax_loss_and_grad) = true;
 
+static void TYPED(run_topk_loss)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    const ptrdiff_t n = rows->n;
+    TYPED(Labels) at;
+    TYPED(read_labels)(rows, rows->count, &at);
+    for (int j = 0; j < rows->count; j++) {
+        const double k = rows->number[2][j];
+        if (!TYPED(is_wanted)(&at, j)) continue;
+        if (k >= 1) {
+            at.counts[j] = TYPED(topk_sparsemax_loss_row)(
+                rows->in[0][j], rows->out[j], n, at.label[j], at.weight[j],
+                k < (double)n ? (ptrdiff_t)k : n, rows->scratch, at.loss + j);
+        } else {
+            TYPED(fill)(rows->out[j], n, (REAL)NAN);
+            at.counts[j] = TYPED(settled_loss)(rows->out[j], at.loss + j);
+        }
+    }
+    TYPED(give_losses)(rows, &at);
+}
+
 /* (n),(n),(),(),()->(),(),(n): as loss_loop, with a k for each row behind its weight. */
 static void TYPED(topk_sparsemax_loss_loop)(char **args, const ptrdiff_t *dims,
                                             const ptrdiff_t *steps, void *data) {
     const bool with_gradient = *(const bool *)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], operands = with_gradient ? 8 : 7;
-    const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
-    const ptrdiff_t stride = with_gradient ? steps[operands + 2] : 0;
-    if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 3 * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n) + n;
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *at[8];
-        for (int j = 0; j < operands; j++) at[j] = args[j] + r * steps[j];
-        const REAL *z = TYPED(masked)(at[0], z_stride, at[1], mask_stride, n, room);
-        const int64_t label = *(const int64_t *)at[2], k = *(const int64_t *)at[4];
-        const REAL weight = *(const REAL *)at[3];
-        REAL *gradient = with_gradient ? TYPED(target)(at[7], stride, room + n) : room + n;
-        double loss = 0;
-        bool counts = false;
-        if (weight == 0) {
-            TYPED(fill)(gradient, n, 0);
-        } else if (label < 0 || label >= n) {
-            counts = TYPED(no_label_row)(z, gradient, n, scratch, &loss);
-        } else if (k < 1) {
-            TYPED(fill)(gradient, n, (REAL)NAN);
-            counts = TYPED(settled_loss)(gradient, &loss);
-        } else {
-            counts = TYPED(topk_sparsemax_loss_row)(z, gradient, n, (ptrdiff_t)label, weight,
-                                                    k < n ? (ptrdiff_t)k : n, scratch, &loss);
-        }
-        *(REAL *)at[5] = (REAL)(counts ? loss * weight : 0);
-        *(bool *)at[6] = counts;
-        if (with_gradient) TYPED(deliver)(gradient, at[7], stride, n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {with_gradient ? "rmiwi>wbr" : "rmiwi>wbt", TYPED(run_topk_loss),
+                                 false,
+                                 (scratch_size(dims[1]) + dims[1]) * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

@@ -5,7 +5,7 @@
 #define PYENTMAX_MAPPINGS__VJP_UPPER_H
 
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
+#include "gufunc/row_loop.h"
 #include "rows/doubles.h"
 
 #define TEMPLATE "mappings/_vjp_upper.h"
@@ -48,29 +48,21 @@ static void TYPED(vjp_upper_row)(const TYPED(BoundsVjp) *kind, const REAL *p, co
     }
 }
 
+static void TYPED(run_vjp_upper)(TYPED(Rows) *rows, void *context) {
+    for (int j = 0; j < rows->count; j++)
+        TYPED(vjp_upper_row)(context, rows->in[0][j], rows->in[1][j], rows->in[2][j],
+                             rows->in[3][j], rows->out[j], rows->n, rows->scratch);
+}
+
 /* (n),(n),(n)->(n) or (n),(n),(n),(n)->(n): probabilities, a gradient in them, bounds and, if
  * needed, scores to the gradient in the bounds; data is the BoundsVjp. */
 static void TYPED(vjp_upper_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                   void *data) {
-    const TYPED(BoundsVjp) *kind = data;
-    const int inputs = kind->needs_scores ? 4 : 3;
-    const ptrdiff_t rows = dims[0], n = dims[1], *strides = steps + inputs + 1;
-    if (rows == 0 || n == 0) return;
-    double *scratch = scratch_or_error(7 * n, sizeof(double));
-    if (scratch == NULL) return;
-    REAL *row = (REAL *)(scratch + 2 * n);
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const REAL *in[4] = {NULL};
-        for (int k = 0; k < inputs; k++)
-            in[k] = TYPED(contiguous)(args[k] + r * steps[k], strides[k], n, row + k * n);
-        char *to = args[inputs] + r * steps[inputs];
-        REAL *out = TYPED(target)(to, strides[inputs], row + 4 * n);
-        TYPED(vjp_upper_row)(kind, in[0], in[1], in[2], in[3], out, n, scratch);
-        TYPED(deliver)(out, to, strides[inputs], n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(BoundsVjp) *derivative = data;
+    const TYPED(RowKind) kind = {derivative->needs_scores ? "rrrr>r" : "rrr>r",
+                                 TYPED(run_vjp_upper), false,
+                                 2 * dims[1] * (ptrdiff_t)sizeof(double)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

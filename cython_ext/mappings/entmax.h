@@ -20,30 +20,7 @@
 enum {
     WORTH_A_SAMPLE = 1024, /* entries of a long row, */
     SAMPLED = 16,          /* one of so many */
-    WINDOW = 8 * BLOCK,    /* short rows that are done in the order of α, */
-    SHADES = 512,          /* of which so many are told apart */
 };
-
-/* The order of `count` rows by α, where equals stay in order: neighbours then mostly share the code
- * that runs and what it prepares for their α. Is it another order? */
-static bool order_by_alpha(const double *restrict alpha, int count, int *restrict order) {
-    bool same = true;
-    for (int r = 0; r < count; r++) {
-        order[r] = r;
-        same &= alpha[r] == alpha[0];
-    }
-    if (same || count < 2) return false;
-    int16_t end[SHADES + 1] = {0}, shade[WINDOW];
-    for (int r = 0; r < count; r++) {
-        const double above_1 = (alpha[r] - 1) * SHADES;
-        shade[r] = above_1 < SHADES - 1 ? (int16_t)(above_1 > 0 ? above_1 : 0)
-                                        : SHADES - 1; /* a NaN with the largest */
-        end[shade[r] + 1]++;
-    }
-    for (int k = 0; k < SHADES; k++) end[k + 1] += end[k];
-    for (int r = 0; r < count; r++) order[end[shade[r]]++] = r;
-    return true;
-}
 
 #define TEMPLATE "mappings/entmax.h"
 #include "float_and_double.h"
@@ -351,72 +328,43 @@ static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
            + (n <= SHORT_OF_POWERS ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
 }
 
-/* (n),(n),()->(n): scores, mask and α to probabilities. Short rows of a window that run the same
- * code go together. */
+/* Do they run the same code? */
+static bool TYPED(same_code)(double alpha, double other) {
+    return TYPED(same_choice)(TYPED(choice_for)(alpha), TYPED(choice_for)(other));
+}
+
+/* Rows that run the same code, if they are short. */
+static void TYPED(run_choice)(TYPED(Rows) *rows, void *context) {
+    const ptrdiff_t n = rows->n;
+    const double *alpha = rows->number[0];
+    const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
+    if (n <= SHORT_OF_POWERS && run.block) {
+        run.block(rows->in[0], rows->out, rows->count, n, alpha, context, &rows->ahead,
+                  rows->scratch, NULL);
+    } else if (run.own && run.own->block && n <= run.own->longest) {
+        TYPED(run_mapping_block)(rows, (void *)run.own);
+    } else if (run.own) {
+        TYPED(run_mapping_rows)(rows, (void *)run.own);
+    } else {
+        for (int j = 0; j < rows->count; j++) {
+            Ahead ahead = TYPED(ahead_of_row)(rows, j);
+            run.row(rows->in[0][j], rows->out[j], n, alpha[j], context, &ahead, rows->scratch);
+        }
+    }
+}
+
+static void TYPED(run_entmax)(TYPED(Rows) *rows, void *context) {
+    TYPED(run_alike)(rows, 0, TYPED(same_code), TYPED(run_choice), context);
+}
+
+/* (n),(n),()->(n): scores, mask and α to probabilities. */
 static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                void *data) {
     (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[4], mask_stride = steps[5];
-    const ptrdiff_t p_stride = steps[6];
-    if (rows == 0 || n == 0) return;
-    const bool is_short = n <= SHORT_OF_POWERS;
-    const int at_most = is_short ? BLOCK : 1, window = is_short ? WINDOW : 1;
-    const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
-    REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    REAL *room = scratch + size;
     TYPED(EntmaxKept) kept = {.alpha = 0};
-
-    for (ptrdiff_t start = 0; start < rows; start += window) {
-        const int in_window = rows - start < window ? (int)(rows - start) : window;
-        double alphas[WINDOW];
-        int order[WINDOW], count = 0;
-        for (int r = 0; r < in_window; r++)
-            alphas[r] = *(const double *)(args[2] + (start + r) * steps[2]);
-        const bool moved = order_by_alpha(alphas, in_window, order);
-        for (int done = 0; done < in_window; done += count) {
-            const REAL *z[BLOCK];
-            REAL *p[BLOCK];
-            double alpha[BLOCK];
-            TYPED(Choice) run = {0};
-            for (count = 0; count < at_most && done + count < in_window; count++) {
-                const ptrdiff_t r = start + order[done + count];
-                alpha[count] = alphas[order[done + count]];
-                const bool same = count > 0 && alpha[count] == alpha[count - 1];
-                const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
-                if (count > 0 && !TYPED(same_choice)(choice, run)) break;
-                run = choice;
-                z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                         mask_stride, n, room + 2 * count * n);
-                p[count] = TYPED(target)(args[3] + r * steps[3], p_stride,
-                                         room + (2 * count + 1) * n);
-            }
-            for (int j = count; j < at_most; j++) { /* fills up the block */
-                z[j] = z[0];
-                p[j] = room + (2 * j + 1) * n;
-                alpha[j] = alpha[0];
-            }
-            const ptrdiff_t next = start + done + count, left = moved ? 0 : rows - next;
-            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
-                                   steps[3], n * (ptrdiff_t)sizeof(REAL),
-                                   left < at_most ? left : at_most);
-            if (at_most > 1 && run.block)
-                run.block(z, p, count, n, alpha, &kept, &ahead, scratch, NULL);
-            else if (at_most > 1 && run.own && run.own->block && n <= run.own->longest)
-                run.own->block(z, p, count, n, &ahead, scratch);
-            else
-                for (int j = 0; j < count; j++) {
-                    if (run.own)
-                        run.own->row(z[j], p[j], n, &ahead, scratch);
-                    else
-                        run.row(z[j], p[j], n, alpha[j], &kept, &ahead, scratch);
-                }
-            for (int j = 0; j < count; j++)
-                TYPED(deliver)(p[j], args[3] + (start + order[done + j]) * steps[3], p_stride, n);
-        }
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rmd>r", TYPED(run_entmax), dims[1] <= SHORT_OF_POWERS,
+                                 TYPED(entmax_scratch_size)(dims[1]) * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, &kept);
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include <numpy/ndarraytypes.h>
 
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
+#include "gufunc/row_loop.h"
 #include "mappings/_inverse_curvature.h"
 #include "rows/steps.h"
 
@@ -152,27 +152,23 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
         TYPED(grad_alpha_large)(p, log_p, n, k, alpha, lowest, more, out);
 }
 
+static void TYPED(run_grad_alpha)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    for (int j = 0; j < rows->count; j++) {
+        const double alpha = rows->number[0][j];
+        if (alpha >= 1)
+            TYPED(grad_alpha_row)(rows->in[0][j], rows->out[j], rows->n, alpha, rows->scratch);
+        else
+            TYPED(fill)(rows->out[j], rows->n, (REAL)NAN);
+    }
+}
+
 /* (n),()->(n): probabilities and α to the derivative by α. */
 static void TYPED(entmax_grad_alpha_loop)(char **args, const ptrdiff_t *dims,
                                           const ptrdiff_t *steps, void *data) {
-    (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1];
-    if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(4 * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[2] + r * steps[2];
-        const double alpha = *(const double *)(args[1] + r * steps[1]);
-        const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], steps[3], n, scratch);
-        REAL *out = TYPED(target)(to, steps[4], scratch + n);
-        if (alpha >= 1)
-            TYPED(grad_alpha_row)(p, out, n, alpha, scratch + 2 * n);
-        else
-            TYPED(fill)(out, n, (REAL)NAN);
-        TYPED(deliver)(out, to, steps[4], n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rd>r", TYPED(run_grad_alpha), false,
+                                 2 * dims[1] * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #undef LOG2_E

@@ -182,43 +182,23 @@ static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha) {
     }
 }
 
+/* Neighbours of one α together. */
+static void TYPED(run_entmax_jvp)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    int count = 0;
+    for (int j = 0; j < rows->count; j += count) {
+        const double *alpha = rows->number[0] + j;
+        for (count = 1; j + count < rows->count && alpha[count] == alpha[0];) count++;
+        const TYPED(JvpRows) same = TYPED(jvp_rows)(rows, j, count);
+        TYPED(entmax_jvp_rows)(&same, alpha[0]);
+    }
+}
+
 /* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
 static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                    void *data) {
-    (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], side_by_side = sizeof(REAL);
-    if (rows == 0 || n == 0) return;
-    const bool in_place = steps[4] == side_by_side && steps[5] == side_by_side
-                          && steps[6] == side_by_side;
-    REAL *scratch = scratch_or_error(in_place ? 1 : 3 * n, sizeof(REAL));
-    if (scratch == NULL) return;
-
-    ptrdiff_t count = 1;
-    for (ptrdiff_t r = 0; r < rows; r += count, count = 1) {
-        const double alpha = *(const double *)(args[2] + r * steps[2]);
-        char *p = args[0] + r * steps[0], *v = args[1] + r * steps[1],
-             *out = args[3] + r * steps[3];
-        if (in_place) {
-            while (r + count < rows && *(const double *)(args[2] + (r + count) * steps[2]) == alpha)
-                count++;
-            const TYPED(JvpRows) same = {p, v, out, steps[0], steps[1], steps[3], count, n};
-            TYPED(entmax_jvp_rows)(&same, alpha);
-            continue;
-        }
-        REAL *to = TYPED(target)(out, steps[6], scratch + 2 * n);
-        const TYPED(JvpRows) row = {(const char *)TYPED(contiguous)(p, steps[4], n, scratch),
-                                    (const char *)TYPED(contiguous)(v, steps[5], n, scratch + n),
-                                    (char *)to,
-                                    0,
-                                    0,
-                                    0,
-                                    1,
-                                    n};
-        TYPED(entmax_jvp_rows)(&row, alpha);
-        TYPED(deliver)(to, out, steps[6], n);
-    }
-    free(scratch);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"rrd>r", TYPED(run_entmax_jvp), false, 0};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

@@ -25,13 +25,10 @@
 #define VJPS_OPERANDS(real) real, real, NPY_DOUBLE, real, real
 #define VJP_ALPHA_OPERANDS(real) real, real, NPY_DOUBLE, real
 
-/* Rows of operands, with the bytes to the next row and to the next entry. of_z is NULL where
- * nobody asks for it. */
-typedef struct {
-    const char *p, *v, *alpha;
-    char *of_z, *of_alpha;
-    ptrdiff_t p_step, v_step, alpha_step, of_z_step, of_alpha_step, p_stride, v_stride, of_z_stride;
-} VjpRows;
+/* How many rows share a leaf; 1 if they do not. */
+static inline int rows_of_a_leaf(ptrdiff_t n) {
+    return n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
+}
 
 #define TEMPLATE "mappings/entmax_vjps.h"
 #include "float_and_double.h"
@@ -192,93 +189,63 @@ static REAL TYPED(entmax_vjps_above_2_row)(const REAL *restrict p, const REAL *r
     return (REAL)total;
 }
 
-static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t n) {
-    const int at_most = n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
-    REAL *scratch = scratch_or_error((3 * at_most + 3) * n, sizeof(REAL));
-    if (scratch == NULL) return;
-    REAL *const room = scratch + at_most * n, *const more = room + 2 * at_most * n;
-
-    int count = 0;
-    for (ptrdiff_t start = 0; start < rows; start += count) {
-        const REAL *p[BLOCK], *v[BLOCK];
-        REAL *of_z[BLOCK], of_alpha[BLOCK];
-        const double alpha = *(const double *)(all->alpha + start * all->alpha_step);
-        for (count = 0; count < at_most && start + count < rows; count++) {
-            const ptrdiff_t r = start + count;
-            if (*(const double *)(all->alpha + r * all->alpha_step) != alpha && count > 0) break;
-            REAL *const own = room + 2 * count * n;
-            p[count] = TYPED(contiguous)(all->p + r * all->p_step, all->p_stride, n,
-                                         scratch + count * n);
-            v[count] = TYPED(contiguous)(all->v + r * all->v_step, all->v_stride, n, own);
-            of_z[count] = own + n;
-            if (all->of_z)
-                of_z[count] = TYPED(target)(all->of_z + r * all->of_z_step, all->of_z_stride,
-                                            own + n);
-        }
-        if (!(alpha >= 1)) {
-            for (int j = 0; j < count; j++) {
-                TYPED(fill)(of_z[j], n, (REAL)NAN);
-                of_alpha[j] = (REAL)NAN;
-            }
-        } else if (alpha > 2) {
-            for (int j = 0; j < count; j++)
-                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, more);
-        } else if (at_most > 1) {
-            const bool without_gaps = all->p_stride != (ptrdiff_t)sizeof(REAL) /* they are copies */
-                                      || all->p_step == n * (ptrdiff_t)sizeof(REAL);
-            for (int j = 0; j < count && !without_gaps; j++)
-                memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
-            TYPED(entmax_vjps_rows)(without_gaps ? p[0] : scratch, v, of_z, of_alpha, count, n,
-                                    alpha);
-        } else {
-            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, more);
-        }
+/* Neighbours of one α, as many as share a leaf. */
+static void TYPED(vjps_of_one_alpha)(const REAL *const *p, const REAL *const *v, REAL *const *of_z,
+                                     int count, ptrdiff_t n, double alpha, REAL *scratch,
+                                     double *of_alpha) {
+    REAL found[BLOCK], *more = scratch + rows_of_a_leaf(n) * n;
+    if (!(alpha >= 1)) {
         for (int j = 0; j < count; j++) {
-            const ptrdiff_t r = start + j;
-            if (all->of_z)
-                TYPED(deliver)(of_z[j], all->of_z + r * all->of_z_step, all->of_z_stride, n);
-            *(REAL *)(all->of_alpha + r * all->of_alpha_step) = of_alpha[j];
+            TYPED(fill)(of_z[j], n, (REAL)NAN);
+            found[j] = (REAL)NAN;
         }
+    } else if (alpha > 2) {
+        for (int j = 0; j < count; j++)
+            found[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, more);
+    } else if (rows_of_a_leaf(n) > 1) {
+        const bool without_gaps = count == 1 || p[1] == p[0] + n;
+        for (int j = 0; j < count && !without_gaps; j++)
+            memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
+        TYPED(entmax_vjps_rows)(without_gaps ? p[0] : scratch, v, of_z, found, count, n, alpha);
+    } else {
+        found[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, more);
     }
-    free(scratch);
-    leave_no_float_flags();
+    for (int j = 0; j < count; j++) of_alpha[j] = found[j];
+}
+
+static void TYPED(run_vjps)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    const int at_most = rows_of_a_leaf(rows->n);
+    int count = 0;
+    for (int j = 0; j < rows->count; j += count) {
+        const int left = rows->count - j < at_most ? rows->count - j : at_most;
+        const double *alpha = rows->number[0] + j;
+        for (count = 1; count < left && alpha[count] == alpha[0];) count++;
+        TYPED(vjps_of_one_alpha)(rows->in[0] + j, rows->in[1] + j, rows->out + j, count, rows->n,
+                                 alpha[0], rows->scratch, rows->result[0] + j);
+    }
+}
+
+static void TYPED(vjps_loop)(const char *letters, char **args, const ptrdiff_t *dims,
+                             const ptrdiff_t *steps) {
+    const ptrdiff_t scratch = dims[1] > 0 ? (rows_of_a_leaf(dims[1]) + 3) * dims[1] : 0;
+    const TYPED(RowKind) kind = {letters, TYPED(run_vjps), false,
+                                 scratch * (ptrdiff_t)sizeof(REAL)};
+    TYPED(row_loop)(args, dims, steps, &kind, NULL);
 }
 
 /* (n),(n),()->(n),(): probabilities, a gradient in them and α to those in the scores and α. */
 static void TYPED(entmax_vjps_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     (void)data;
-    const VjpRows rows = {.p = args[0],
-                          .v = args[1],
-                          .alpha = args[2],
-                          .of_z = args[3],
-                          .of_alpha = args[4],
-                          .p_step = steps[0],
-                          .v_step = steps[1],
-                          .alpha_step = steps[2],
-                          .of_z_step = steps[3],
-                          .of_alpha_step = steps[4],
-                          .p_stride = steps[5],
-                          .v_stride = steps[6],
-                          .of_z_stride = steps[7]};
-    if (dims[0] > 0 && dims[1] > 0) TYPED(entmax_vjps_of)(&rows, dims[0], dims[1]);
+    TYPED(vjps_loop)("rrd>rw", args, dims, steps);
 }
 
 /* (n),(n),()->(): the same, of which the gradient in α alone is wanted. */
 static void TYPED(entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                          void *data) {
     (void)data;
-    const VjpRows rows = {.p = args[0],
-                          .v = args[1],
-                          .alpha = args[2],
-                          .of_alpha = args[3],
-                          .p_step = steps[0],
-                          .v_step = steps[1],
-                          .alpha_step = steps[2],
-                          .of_alpha_step = steps[3],
-                          .p_stride = steps[4],
-                          .v_stride = steps[5]};
-    if (dims[0] > 0 && dims[1] > 0) TYPED(entmax_vjps_of)(&rows, dims[0], dims[1]);
+    TYPED(vjps_loop)("rrd>tw", args, dims, steps);
 }
 
 #undef LN_2

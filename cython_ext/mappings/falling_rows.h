@@ -7,7 +7,7 @@
 #include <numpy/ndarraytypes.h>
 
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
+#include "gufunc/row_loop.h"
 #include "smoothing/isotonic.h"
 
 #define FALLING_OPERANDS(real) real, real
@@ -22,22 +22,22 @@ KERNEL_WITHOUT_RECORD("falling_rows", "(n)->(n)", "The falling sequence nearest 
 
 #elif defined(REAL)
 
+static void TYPED(run_falling)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    const ptrdiff_t n = rows->n;
+    double *y = rows->scratch; /* the row, and three for its pools */
+    for (int j = 0; j < rows->count; j++) {
+        for (ptrdiff_t i = 0; i < n; i++) y[i] = rows->in[0][j][i];
+        pool_adjacent_violators(y, n, (Pool *)(y + n));
+        for (ptrdiff_t i = 0; i < n; i++) rows->out[j][i] = (REAL)y[i];
+    }
+}
+
 static void TYPED(falling_rows_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                      void *data) {
-    (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1];
-    if (rows == 0 || n == 0) return;
-    double *y = scratch_or_error(4 * n, sizeof(double)); /* the row, and three for its pools */
-    if (y == NULL) return;
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const char *from = args[0] + r * steps[0];
-        char *to = args[1] + r * steps[1];
-        for (ptrdiff_t i = 0; i < n; i++) y[i] = *(const REAL *)(from + i * steps[2]);
-        pool_adjacent_violators(y, n, (Pool *)(y + n));
-        for (ptrdiff_t i = 0; i < n; i++) *(REAL *)(to + i * steps[3]) = (REAL)y[i];
-    }
-    free(y);
-    leave_no_float_flags();
+    const TYPED(RowKind) kind = {"r>r", TYPED(run_falling), false,
+                                 4 * dims[1] * (ptrdiff_t)sizeof(double)};
+    TYPED(row_loop)(args, dims, steps, &kind, data);
 }
 
 #endif

@@ -1,0 +1,299 @@
+/* The loop over operands that all kernels of rows share: a template.
+ *
+ * A kind of kernels says by letters what it takes and gives, one for each operand in the order of
+ * its signature, results behind '>':
+ *
+ *     r   a row; behind an input, m is its mask     i d w   a number of each row: int64, double,
+ * REAL b   a truth value                             t   a row to work in, which is not an operand
+ *
+ * Some rows at a time are taken: contiguous, with -inf where they are masked, and the numbers as
+ * doubles. Then the kind's function runs on them, and what it wrote is handed out.
+ *
+ * Rows may lie across the memory, beside each other as columns do: along axis 0 of an array, say.
+ * To gather one entry after the other would read a whole line of memory for each, and again for the
+ * next row. So the rows of a few lines are copied together, and what was written goes back the same
+ * way.
+ */
+#ifndef PYENTMAX_GUFUNC_ROW_LOOP_H
+#define PYENTMAX_GUFUNC_ROW_LOOP_H
+
+#include "gufunc/operands.h"
+#include "rows/ahead.h"
+
+enum {
+    MOST_ROWS = 4, /* operands of each kind */
+    MOST_NUMBERS = 3,
+    MOST_RESULTS = 2,
+    PER_LINE = 16, /* rows whose entries a line of memory holds, of float */
+};
+
+/* Where the operand of each row is, so many bytes apart, and for a row its entries. */
+typedef struct {
+    char type, *first;
+    ptrdiff_t row, entry;
+} RowOperand;
+
+/* Do rows lie across the memory? */
+static inline bool lies_across(RowOperand x, ptrdiff_t size) {
+    return x.row == size && x.entry != size && x.entry != 0;
+}
+
+/* May the mask be false anywhere? */
+static inline bool may_hide(RowOperand mask) {
+    return mask.first != NULL && (mask.row != 0 || mask.entry != 0 || !*mask.first);
+}
+
+/* The operand from some row on. */
+static inline RowOperand row_at(RowOperand x, ptrdiff_t row) {
+    x.first += row * x.row;
+    return x;
+}
+
+/* The operands of a call. */
+typedef struct {
+    ptrdiff_t rows, n;
+    int inputs, numbers, results;
+    RowOperand in[MOST_ROWS], mask, out, number[MOST_NUMBERS], result[MOST_RESULTS];
+} Call;
+
+/* NumPy's arguments of an inner loop for operands with these letters. */
+static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
+                    const ptrdiff_t *steps) {
+    Call call = {.rows = dims[0], .n = dims[1]};
+    const ptrdiff_t *strides = steps;
+    for (const char *letter = letters; *letter; letter++)
+        strides += *letter != '>' && *letter != 't';
+    bool gives = false;
+    for (; *letters; letters++) {
+        RowOperand operand = {.type = *letters};
+        if (*letters == '>') {
+            gives = true;
+            continue;
+        }
+        if (*letters != 't') {
+            operand.first = *args++;
+            operand.row = *steps++;
+        }
+        if (*letters == 'r' || *letters == 'm') operand.entry = *strides++;
+        if (*letters == 'm')
+            call.mask = operand;
+        else if (*letters == 't' || (gives && *letters == 'r'))
+            call.out = operand;
+        else if (*letters == 'r')
+            call.in[call.inputs++] = operand;
+        else if (gives)
+            call.result[call.results++] = operand;
+        else
+            call.number[call.numbers++] = operand;
+    }
+    return call;
+}
+
+#define TEMPLATE "gufunc/row_loop.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* Some rows of a call. */
+typedef struct {
+    ptrdiff_t n;
+    int count;
+    const REAL *in[MOST_ROWS][BLOCK];
+    REAL *out[BLOCK]; /* may be where a row of `in` with its number is */
+    double number[MOST_NUMBERS][BLOCK], result[MOST_RESULTS][BLOCK];
+    Ahead ahead; /* the rows behind them */
+    void *scratch;
+    REAL *spare; /* a row to write what nobody reads */
+} TYPED(Rows);
+
+/* A kind of kernels, for rows of some length. */
+typedef struct {
+    const char *letters;
+    void (*run)(TYPED(Rows) *rows, void *context);
+    bool by_block;     /* BLOCK rows at a time; if fewer are left, the first of them fills up */
+    ptrdiff_t scratch; /* bytes */
+} TYPED(RowKind);
+
+/* Rows of n entries from one place to another; those that share a line of memory go together. */
+static void TYPED(copy_rows)(RowOperand from, RowOperand to, int rows, ptrdiff_t n) {
+    const bool across = lies_across(from, sizeof(REAL)) || lies_across(to, sizeof(REAL));
+    const int together = across ? PER_LINE : 1;
+    for (int start = 0; start < rows; start += together) {
+        const int end = rows - start < together ? rows : start + together;
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const char *read = from.first + i * from.entry;
+            char *write = to.first + i * to.entry;
+            for (int j = start; j < end; j++)
+                memcpy(write + j * to.row, read + j * from.row, sizeof(REAL));
+        }
+    }
+}
+
+/* Contiguous rows: where they are, or, `pitch` entries apart, copied to room. */
+static void TYPED(take_rows)(RowOperand from, int count, ptrdiff_t n, REAL *room, ptrdiff_t pitch,
+                             const REAL *in[BLOCK]) {
+    const ptrdiff_t size = sizeof(REAL);
+    const bool copied = from.entry != size && n > 1;
+    const RowOperand taken = {'r', (char *)room, pitch * size, size};
+    if (copied) TYPED(copy_rows)(from, taken, count, n);
+    for (int j = 0; j < count; j++)
+        in[j] = copied ? room + j * pitch : (const REAL *)(from.first + j * from.row);
+}
+
+/* Copied to room with -inf where they are masked, but for a row for which one true mask holds. */
+static void TYPED(mask_rows)(RowOperand mask, int count, ptrdiff_t n, REAL *room, ptrdiff_t pitch,
+                             const REAL *in[BLOCK]) {
+    const bool across = lies_across(mask, 1);
+    for (int j = 0; j < count; j++) {
+        const char *own = mask.first + j * mask.row;
+        const REAL *z = in[j];
+        REAL *masked = room + j * pitch;
+        if (mask.entry == 0 && *own) continue;
+        if (across) {
+            if (z != masked) memcpy(masked, z, (size_t)n * sizeof(REAL));
+        } else if (mask.entry == 1) {
+            for (ptrdiff_t i = 0; i < n; i++) {
+                const REAL score = z[i]; /* vectors, if read always */
+                masked[i] = own[i] ? score : -(REAL)INFINITY;
+            }
+        } else {
+            for (ptrdiff_t i = 0; i < n; i++)
+                masked[i] = own[i * mask.entry] ? z[i] : -(REAL)INFINITY;
+        }
+        in[j] = masked;
+    }
+    for (ptrdiff_t i = 0; across && i < n; i++)
+        for (int j = 0; j < count; j++)
+            if (!mask.first[i * mask.entry + j]) room[j * pitch + i] = -(REAL)INFINITY;
+}
+
+static void TYPED(take_numbers)(RowOperand from, int count, double number[BLOCK]) {
+    for (int j = 0; j < count; j++, from.first += from.row)
+        number[j] = from.type == 'i'   ? (double)*(const int64_t *)from.first
+                    : from.type == 'd' ? *(const double *)from.first
+                                       : (double)*(const REAL *)from.first;
+}
+
+static void TYPED(give_results)(RowOperand to, int count, const double result[BLOCK]) {
+    for (int j = 0; j < count; j++, to.first += to.row)
+        if (to.type == 'b')
+            *(bool *)to.first = result[j] != 0;
+        else
+            *(REAL *)to.first = (REAL)result[j];
+}
+
+/* What lies behind the j-th of some rows. */
+static Ahead TYPED(ahead_of_row)(const TYPED(Rows) *rows, int j) {
+    if (j + 1 == rows->count) return rows->ahead;
+    const ptrdiff_t size = sizeof(REAL), n = rows->n;
+    const REAL *z = rows->in[0][j + 1];
+    REAL *p = rows->out[j + 1];
+    return ahead_of((const char *)z, (z - rows->in[0][j]) * size, (char *)p,
+                    (p - rows->out[j]) * size, n * size, 1);
+}
+
+/* Behind the rows of a block stands the first of them again. */
+static void TYPED(fill_up)(TYPED(Rows) *rows, int inputs, int numbers) {
+    for (int j = rows->count; j < BLOCK; j++) {
+        for (int k = 0; k < inputs; k++) rows->in[k][j] = rows->in[k][0];
+        for (int k = 0; k < numbers; k++) rows->number[k][j] = rows->number[k][0];
+        rows->out[j] = rows->spare;
+    }
+}
+
+/* Run on those rows of a block of scores by themselves that are alike in a number. */
+static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double a, double b),
+                             void (*run)(TYPED(Rows) *rows, void *context), void *context) {
+    const double *numbers = rows->number[number];
+    bool done[BLOCK] = {false}, same = true;
+    for (int j = 1; j < rows->count; j++) same &= numbers[j] == numbers[0];
+    if (same) {
+        run(rows, context);
+        return;
+    }
+    for (int first = 0; first < rows->count; first++) {
+        if (done[first]) continue;
+        int place[BLOCK];
+        TYPED(Rows) some;
+        some.n = rows->n;
+        some.count = 0;
+        some.scratch = rows->scratch;
+        some.spare = rows->spare;
+        some.ahead = first == 0 ? rows->ahead : (Ahead){0};
+        for (int j = first; j < rows->count; j++) {
+            if (done[j] || !(numbers[j] == numbers[first] || alike(numbers[j], numbers[first])))
+                continue;
+            done[j] = true;
+            some.in[0][some.count] = rows->in[0][j];
+            some.out[some.count] = rows->out[j];
+            for (int k = 0; k < MOST_NUMBERS; k++) some.number[k][some.count] = rows->number[k][j];
+            place[some.count++] = j;
+        }
+        TYPED(fill_up)(&some, 1, MOST_NUMBERS);
+        run(&some, context);
+        for (int j = 0; j < some.count; j++)
+            for (int k = 0; k < MOST_RESULTS; k++) rows->result[k][place[j]] = some.result[k][j];
+    }
+}
+
+/* The inner loop of a kernel of some kind; the context goes to its function. */
+static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                            const TYPED(RowKind) *kind, void *context) {
+    const Call call = call_of(kind->letters, args, dims, steps);
+    const ptrdiff_t n = call.n, size = sizeof(REAL), row_bytes = n * size;
+    if (call.rows == 0 || n == 0) return;
+    bool copied[MOST_ROWS + 1], across = false, hides = may_hide(call.mask);
+    int copies = 0;
+    for (int k = 0; k <= call.inputs; k++) {
+        const RowOperand row = k < call.inputs ? call.in[k] : call.out;
+        copied[k] = (row.entry != size && n > 1) || row.type == 't' || (k == 0 && hides);
+        copies += copied[k];
+        across |= lies_across(row, size) && n > 1;
+    }
+    /* An odd number of lines: rows a power of 2 apart would share their places in the cache. */
+    const ptrdiff_t pitch = ((row_bytes / LINE + 1) | 1) * LINE / size;
+    const bool some = kind->by_block || copies == 0 || n <= LEAF; /* together fit the caches */
+    const int at_once = some ? BLOCK : across ? PER_LINE : 1;
+    const ptrdiff_t scratch_bytes = (kind->scratch + LINE - 1) / LINE * LINE;
+    const ptrdiff_t room_bytes = (copies * at_once + kind->by_block) * pitch * size;
+    char *memory = scratch_or_error(scratch_bytes + room_bytes + LINE, 1);
+    if (memory == NULL) return;
+    TYPED(Rows) rows;
+    rows.n = n;
+    rows.scratch = memory + (LINE - (uintptr_t)memory % LINE);
+    rows.spare = (REAL *)((char *)rows.scratch + scratch_bytes);
+
+    for (ptrdiff_t start = 0; start < call.rows; start += at_once) {
+        const ptrdiff_t left = call.rows - start, behind = kind->by_block ? BLOCK : 1;
+        const int count = rows.count = left < at_once ? (int)left : at_once;
+        REAL *room = rows.spare + (kind->by_block ? pitch : 0);
+        for (int k = 0; k < call.inputs; k++) {
+            TYPED(take_rows)(row_at(call.in[k], start), count, n, room, pitch, rows.in[k]);
+            if (k == 0 && hides)
+                TYPED(mask_rows)(row_at(call.mask, start), count, n, room, pitch, rows.in[k]);
+            if (copied[k]) room += at_once * pitch;
+        }
+        for (int k = 0; k < call.numbers; k++)
+            TYPED(take_numbers)(row_at(call.number[k], start), count, rows.number[k]);
+        const RowOperand out = row_at(call.out, start);
+        const bool own = copied[call.inputs];
+        for (int j = 0; j < count; j++)
+            rows.out[j] = own ? room + j * pitch : (REAL *)(out.first + j * out.row);
+        if (kind->by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
+        const RowOperand read = row_at(call.in[0], start + count);
+        const RowOperand write = own ? read : row_at(call.out, start + count);
+        rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
+                              left - count < behind ? left - count : behind);
+
+        kind->run(&rows, context);
+
+        if (own && out.type == 'r')
+            TYPED(copy_rows)((RowOperand){'r', (char *)room, pitch * size, size}, out, count, n);
+        for (int k = 0; k < call.results; k++)
+            TYPED(give_results)(row_at(call.result[k], start), count, rows.result[k]);
+    }
+    free(memory);
+    leave_no_float_flags();
+}
+
+#endif
