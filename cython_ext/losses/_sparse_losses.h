@@ -2,14 +2,12 @@
  * NumPy twin is pyentmax/losses/definition.py.
  *
  * The loss at threshold t is the dual objective, so that an error in t counts only squared. What
- * cancels in it is taken out by hand: with u_y = [x_y + t]+ and o = 1 - u_y, sparsemax
- * and 1.5-entmax both have
+ * cancels in it is taken out by hand: with u_i = [x_i + t]+ for a mapping p = u^(1/(alpha - 1)),
  *
- *     L = D(u_y) + sum over i != y of a power of u_i + how far y is from the support,
+ *     L = D(u_y) + sum over i != y of p_i u_i/alpha,
  *
- * where D, the divergence of one entry from 1, is o^2 times a positive factor. No term is negative,
- * and o follows from sum p = 1 and the other entries: small losses have as many digits as large
- * ones.
+ * where D, the divergence of one entry from 1, follows from the others, since 1 - p_y is their sum.
+ * No term is negative, so small losses have as many digits as large ones.
  */
 #ifndef PYENTMAX_LOSSES__SPARSE_LOSSES_H
 #define PYENTMAX_LOSSES__SPARSE_LOSSES_H
@@ -18,69 +16,111 @@
 #include "rows/tiles.h"
 #include "thresholds/search.h"
 
+/* Of the entries other than y: sum p, which is 1 - p_y, and sum p u. */
+typedef struct {
+    double mass, powers;
+} Others;
+
+/* A loss from the others and x_y + t, which below 0 is how far y is from the support; leaves what
+ * p_y lacks of 1. */
+typedef double LossOfLabel(double u, Others others, double *missing);
+
+/* The loss of a mapping: with its solver of gaps times `scale`, what its t lacks by the moments
+ * there, NAME_tile for short rows, and NAME_share and NAME_loss_of_label. */
+#define SPARSE_LOSS(name, scale, solve, lacks) \
+    static bool TYPED(name##_loss_row)(const REAL *restrict z, REAL *restrict gradient, \
+                                       ptrdiff_t n, ptrdiff_t label, REAL weight, \
+                                       REAL *restrict scratch, double *loss) { \
+        TYPED(Search) found; \
+        if (!TYPED(search)(z, gradient, n, (REAL)scale, solve, NULL, scratch, &found)) \
+            return TYPED(settled_loss)(gradient, loss); \
+        const TYPED(Place) at = {found.largest, (REAL)scale, found.t, (REAL)lacks(found.at_t)}; \
+        *loss = TYPED(sparse_loss)(TYPED(name##_share), name##_loss_of_label, z, gradient, n, \
+                                   label, weight, at, &found); \
+        return true; \
+    } \
+    static void TYPED(name##_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK], \
+                                         int count, ptrdiff_t n, const ptrdiff_t label[BLOCK], \
+                                         const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x, \
+                                         double loss[BLOCK], bool counts[BLOCK]) { \
+        REAL largest[BLOCK], t[BLOCK], rest[BLOCK]; \
+        TYPED(name##_tile)(z, n, ahead, x, largest, t, rest); \
+        TYPED(sparse_losses)(TYPED(name##_share), name##_loss_of_label, x, gradient, count, n, \
+                             label, weight, largest, t, rest, ahead, loss, counts); \
+    } \
+    LOSS_RECORDS(name, SHORT_SEARCHED)
+
 #define TEMPLATE "losses/_sparse_losses.h"
 #include "float_and_double.h"
 
 #elif defined(REAL)
 
-/* Of the entries other than y: sum p = 1 - p_y, and sum p^alpha. */
+/* Where a row's entries are: gaps (z - largest) scale, the threshold t and what its rounding took
+ * off it. */
 typedef struct {
-    double mass, powers;
-} TYPED(Others);
-
-/* Where a row's threshold lies: t as found, and what its rounding took off it. */
-typedef struct {
-    REAL largest, t, rest;
-} TYPED(Threshold);
-
-/* Write weight p for some entries in a row, and add them to the others. */
-typedef void TYPED(LossPart)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
-                             TYPED(Threshold) at, REAL weight, TYPED(Others) *others);
-
-/* Write weight p, except at the label, and add up the others, in the chunks that reach the
- * support. */
-static TYPED(Others) TYPED(gradient_of_others)(TYPED(LossPart) *part, const TYPED(Search) *found,
-                                               const REAL *z, REAL *gradient, ptrdiff_t n,
-                                               ptrdiff_t label, TYPED(Threshold) at, REAL weight) {
-    TYPED(Others) others = {0, 0};
-    ptrdiff_t start = TYPED(next_live)(found, gradient, 0, n);
-    while (start < n) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        const ptrdiff_t stop = start <= label && label < end ? label : end;
-        part(z + start, gradient + start, stop - start, at, weight, &others);
-        if (stop < end)
-            part(z + stop + 1, gradient + stop + 1, end - stop - 1, at, weight, &others);
-        start = TYPED(next_live)(found, gradient, end, n);
-    }
-    return others;
-}
+    REAL largest, scale, t, rest;
+} TYPED(Place);
 
 /* One entry's gap to weight p, and its shares in the others. */
 typedef REAL TYPED(LossShare)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass, REAL *powers);
 
-/* A loss of short rows side by side, from its tile of gaps and their thresholds. */
-typedef struct {
-    REAL largest[BLOCK], own[BLOCK]; /* the labels' gaps, */
-    REAL t[BLOCK], rest[BLOCK];
-    REAL mass[BLOCK], powers[BLOCK]; /* and the sums of the others */
-} TYPED(LossTile);
-
-/* Take the labels' entries out of a tile. */
-static void TYPED(take_labels)(REAL *restrict x, const ptrdiff_t label[BLOCK], REAL *restrict own) {
-    for (int j = 0; j < BLOCK; j++) {
-        own[j] = x[label[j] * BLOCK + j];
-        x[label[j] * BLOCK + j] = OUTSIDE;
+/* Write weight p for some entries in a row, and add them to the others; gradient may be z. */
+ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *z, REAL *gradient,
+                                     ptrdiff_t n, REAL weight, TYPED(Place) at, Others *others) {
+    REAL mass[LANES] = {0}, powers[LANES] = {0}, some[LANES];
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        const int count = n - i < LANES ? (int)(n - i) : LANES;
+        if (count == LANES)
+            for (int j = 0; j < LANES; j++)
+                some[j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
+                                powers + j);
+        else
+            for (int j = 0; j < count; j++)
+                some[j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
+                                powers + j);
+        memcpy(gradient + i, some, (size_t)count * sizeof(REAL));
     }
+    others->mass += TYPED(lane_sum)(mass);
+    others->powers += TYPED(lane_sum)(powers);
 }
 
-/* Gaps to weight p, and the sums of the others. Sums over LANES entries are added up apart, as in
- * block_moments. */
-ALWAYS_INLINE void TYPED(tile_to_gradient)(REAL *restrict x, ptrdiff_t n,
-                                           const REAL *restrict weight, TYPED(LossShare) *share,
-                                           Ahead *ahead, TYPED(LossTile) *restrict at) {
+/* The same of a chunk, which starts at entry `start` of the row, but for the label. */
+ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *z, REAL *gradient,
+                                    ptrdiff_t start, ptrdiff_t end, ptrdiff_t label, REAL weight,
+                                    TYPED(Place) at, Others *others) {
+    const ptrdiff_t stop = start <= label && label < end ? label : end;
+    for (ptrdiff_t from = start, to = stop; from < end; from = stop + 1, to = end)
+        TYPED(add_others)(share, z + from, gradient + from, to - from, weight, at, others);
+}
+
+/* The loss of a row that has a threshold, and its gradient. Chunks that t does not reach are 0. */
+ALWAYS_INLINE double TYPED(sparse_loss)(TYPED(LossShare) *share, LossOfLabel *loss_of_label,
+                                        const REAL *z, REAL *gradient, ptrdiff_t n, ptrdiff_t label,
+                                        REAL weight, TYPED(Place) at, TYPED(Search) *found) {
+    Others others = {0, 0};
+    double missing;
+    found->t = TYPED(reach)(at.t);
+    ptrdiff_t start = TYPED(next_live)(found, gradient, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        TYPED(add_chunk)(share, z, gradient, start, end, label, weight, at, &others);
+        start = TYPED(next_live)(found, gradient, end, n);
+    }
+    const double gap = (double)(z[label] - at.largest) * at.scale;
+    const double loss = loss_of_label(gap + at.t + at.rest, others, &missing);
+    gradient[label] = (REAL)(0 - missing * weight);
+    return loss;
+}
+
+/* A tile of gaps to weight p, and the sums of the others. Sums over LANES entries are added up
+ * apart, as in block_moments. */
+ALWAYS_INLINE void TYPED(tile_to_gradient)(TYPED(LossShare) *share, REAL *restrict x, ptrdiff_t n,
+                                           const REAL *restrict weight, const REAL *restrict t,
+                                           const REAL *restrict rest, Ahead *ahead,
+                                           REAL *restrict all_mass, REAL *restrict all_powers) {
     Ahead mine = *ahead;
     for (int half = 0; half < BLOCK; half += LANES) {
-        REAL all_mass[LANES] = {0}, all_powers[LANES] = {0};
+        REAL half_mass[LANES] = {0}, half_powers[LANES] = {0};
         for (ptrdiff_t start = 0; start < n; start += LANES) {
             const ptrdiff_t end = n - start < LANES ? n : start + LANES;
             REAL mass[LANES] = {0}, powers[LANES] = {0};
@@ -88,17 +128,17 @@ ALWAYS_INLINE void TYPED(tile_to_gradient)(REAL *restrict x, ptrdiff_t n,
                 if (half == 0) ask_lines_ahead(&mine, 1);
                 for (int j = 0; j < LANES; j++) {
                     REAL *entry = x + i * BLOCK + half + j;
-                    *entry = share(*entry, at->t[half + j], at->rest[half + j], weight[half + j],
-                                   mass + j, powers + j);
+                    *entry = share(*entry, t[half + j], rest[half + j], weight[half + j], mass + j,
+                                   powers + j);
                 }
             }
             for (int j = 0; j < LANES; j++) {
-                all_mass[j] += mass[j];
-                all_powers[j] += powers[j];
+                half_mass[j] += mass[j];
+                half_powers[j] += powers[j];
             }
         }
-        memcpy(at->mass + half, all_mass, sizeof all_mass);
-        memcpy(at->powers + half, all_powers, sizeof all_powers);
+        memcpy(all_mass + half, half_mass, sizeof half_mass);
+        memcpy(all_powers + half, half_powers, sizeof half_powers);
     }
     *ahead = mine;
 }
@@ -111,10 +151,31 @@ static void TYPED(deliver_gradients)(const REAL *x, ptrdiff_t n, REAL *const gra
     TYPED(separate)(x, n, gradient);
     for (int j = 0; j < count; j++) {
         gradient[j][label[j]] = at_label[j];
-        counts[j] = true;
-        if (TYPED(is_settled)(gradient[j], n, largest[j]))
-            counts[j] = TYPED(settled_loss)(gradient[j], loss + j);
+        counts[j] = !TYPED(is_settled)(gradient[j], n, largest[j])
+                    || TYPED(settled_loss)(gradient[j], loss + j);
     }
+}
+
+/* The losses of short rows side by side, from their tile of gaps and their thresholds. */
+ALWAYS_INLINE void TYPED(sparse_losses)(TYPED(LossShare) *share, LossOfLabel *loss_of_label,
+                                        REAL *restrict x, REAL *const gradient[BLOCK], int count,
+                                        ptrdiff_t n, const ptrdiff_t label[BLOCK],
+                                        const REAL *restrict weight, const REAL *restrict largest,
+                                        const REAL *restrict t, const REAL *restrict rest,
+                                        Ahead *ahead, double loss[BLOCK], bool counts[BLOCK]) {
+    REAL own[BLOCK], mass[BLOCK], powers[BLOCK], at_label[BLOCK];
+    for (int j = 0; j < BLOCK; j++) { /* leaves the others */
+        own[j] = x[label[j] * BLOCK + j];
+        x[label[j] * BLOCK + j] = OUTSIDE;
+    }
+    TYPED(tile_to_gradient)(share, x, n, weight, t, rest, ahead, mass, powers);
+    for (int j = 0; j < BLOCK; j++) {
+        double missing;
+        loss[j] = loss_of_label((double)own[j] + t[j] + rest[j], (Others){mass[j], powers[j]},
+                                &missing);
+        at_label[j] = (REAL)(0 - missing * weight[j]);
+    }
+    TYPED(deliver_gradients)(x, n, gradient, count, label, at_label, largest, loss, counts);
 }
 
 #endif

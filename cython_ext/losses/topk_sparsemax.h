@@ -12,7 +12,7 @@
 #ifndef PYENTMAX_LOSSES_TOPK_SPARSEMAX_H
 #define PYENTMAX_LOSSES_TOPK_SPARSEMAX_H
 
-#include "gufunc/loss_loop.h"
+#include "losses/sparsemax.h"
 #include "mappings/topk_sparsemax.h"
 
 /* As for the other losses, with a k behind the weight. */
@@ -52,33 +52,14 @@ static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restric
     const ptrdiff_t apart = left_out ? TYPED(place_of)(p, n, last_p) : label;
 
     const REAL kept = p[apart];
-    p[apart] = 0;
-    double mass = 0, squares = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL sum[LANES] = {0}, square[LANES] = {0};
-        ptrdiff_t i = start;
-        for (; i + LANES <= end; i += LANES)
-            for (int j = 0; j < LANES; j++) {
-                sum[j] += p[i + j];
-                square[j] += p[i + j] * p[i + j];
-            }
-        for (int j = 0; i + j < end; j++) {
-            sum[j] += p[i + j];
-            square[j] += p[i + j] * p[i + j];
-        }
-        mass += TYPED(lane_sum)(sum);
-        squares += TYPED(lane_sum)(square);
-    }
-    const double o = kept > 0 ? mass : 1;
-    *loss = (o * o + squares) / 2;
-    if (left_out)
-        *loss += (double)at.kth - x;
-    else
-        *loss += u < 0 ? -u : 0;
-    p[apart] = kept;
-    for (ptrdiff_t i = 0; i < n; i++) p[i] *= weight;
-    p[label] = (REAL)(0 - (own > 0 ? mass : 1) * weight);
+    Others others = {0, 0};
+    for (ptrdiff_t start = 0; start < n; start += CHUNK)
+        TYPED(add_chunk)(TYPED(sparsemax_share), p, p, start, n - start < CHUNK ? n : start + CHUNK,
+                         apart, weight, (TYPED(Place)){0, 1, 0, 0}, &others);
+    const double o = kept > 0 ? others.mass : 1;
+    *loss = (o * o + others.powers) / 2 + (left_out ? (double)at.kth - x : u < 0 ? -u : 0);
+    p[apart] = kept * weight;
+    p[label] = (REAL)(0 - (own > 0 ? others.mass : 1) * weight);
     return true;
 }
 

@@ -140,9 +140,10 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
 
 /* Short rows to a tile of half gaps, and the thresholds of its columns. */
 static void TYPED(entmax15_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
-                                 REAL *restrict h, REAL *restrict largest,
-                                 TYPED(Entmax15Columns) *restrict c) {
+                                 REAL *restrict h, REAL *restrict largest, REAL *restrict t,
+                                 REAL *restrict rest) {
     TYPED(BlockMoments) m;
+    TYPED(Entmax15Columns) columns, *const c = &columns;
     for (int j = 0; j < BLOCK; j++) {
         c->t[j] = c->upper[j] = 1;
         c->lower[j] = c->size_before[j] = 0;
@@ -165,15 +166,16 @@ static void TYPED(entmax15_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead 
         TYPED(block_moments)(h, n, c->t, true, ahead, &m);
         if (!TYPED(entmax15_step)(&m, c)) break;
     }
+    memcpy(t, c->t, sizeof c->t);
+    memcpy(rest, c->rest, sizeof c->rest);
 }
 
 static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                   ptrdiff_t n, Ahead *ahead, REAL *restrict h) {
-    REAL largest[BLOCK];
-    TYPED(Entmax15Columns) c;
-    TYPED(entmax15_tile)(z, n, ahead, h, largest, &c);
-    for (int j = 0; j < BLOCK; j++) c.rest[j] *= 2;
-    TYPED(entries_of_rows)(TYPED(entmax15_entry), z, p, count, n, (REAL)0.5, largest, c.t, c.rest,
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+    TYPED(entmax15_tile)(z, n, ahead, h, largest, t, rest);
+    for (int j = 0; j < BLOCK; j++) rest[j] *= 2;
+    TYPED(entries_of_rows)(TYPED(entmax15_entry), z, p, count, n, (REAL)0.5, largest, t, rest,
                            ahead, h);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
