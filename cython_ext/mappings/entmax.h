@@ -65,10 +65,11 @@ static REAL TYPED(entmax_bound)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns)
         return bracket.high[0] * (1 + 2 * ENTMAX_ROUNDING);
     }
     TYPED(EntmaxSums) sums;
-    BITS moving[BLOCK] = {1};
+    BITS moving[BLOCK] = {1}, crowded[BLOCK];
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         TYPED(entmax_sums)(x, n, true, columns, moving, &(Ahead){0}, NULL, &sums);
-        if (!TYPED(step_of_row)(columns, &sums, 1, (REAL)0.03 * columns->b[0], pass >= 8, moving))
+        if (!TYPED(step_of_row)(columns, &sums, 1, (REAL)0.03 * columns->b[0], pass >= 8, moving,
+                                crowded))
             break;
     }
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT), now = columns->steepness[0];

@@ -248,14 +248,15 @@ static void TYPED(entmax_sums)(const REAL *x, ptrdiff_t n, bool one_row,
 }
 
 /* Halley's step of the first columns, from sums of which one entry counts for `weight`; tells which
- * took one, as it is more than `reaches`, by which part times b. */
+ * took one, as it is more than `reaches`, by which part times b. Of columns that end here,
+ * `crowded` says which neither a step nor a parabola fits. */
 ALWAYS_INLINE BITS TYPED(halley_step)(TYPED(EntmaxColumns) *restrict at,
                                       const TYPED(EntmaxSums) *restrict sums, REAL weight,
                                       REAL reaches, bool tangents_only, BITS moving[BLOCK],
-                                      const int columns) {
+                                      BITS crowded[BLOCK], const int columns) {
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT) * weight;
     const REAL least_denominator = tangents_only ? (REAL)INFINITY : (REAL)0;
-    REAL part[BLOCK], left_out[BLOCK];
+    REAL part[BLOCK];
     for (int j = 0; j < columns; j++) {
         const REAL now = at->steepness[j], b = at->b[j], d = sums->d[j] / sums->p[j], a = 1 - d;
         const REAL e = sums->e[j] / sums->p[j];
@@ -265,23 +266,27 @@ ALWAYS_INLINE BITS TYPED(halley_step)(TYPED(EntmaxColumns) *restrict at,
         const REAL safe = TYPED(larger)(a * a, least_denominator); /* twice a tangent at most */
         const REAL step = denominator > safe ? twice * h / denominator : h / a;
         part[j] = TYPED(smaller)(step, (REAL)0.9);
-        /* What a tangent leaves out of the sum: much where a crowd is at the threshold. */
-        left_out[j] = b * (b - 1) / 2 * e;
     }
     BITS any = 0;
     for (int j = 0; j < columns; j++) {
         const REAL now = at->steepness[j], b = at->b[j], m = part[j] / (1 - part[j]);
+        const REAL d = sums->d[j] / sums->p[j], e = sums->e[j] / sums->p[j];
         const REAL length = FABS(part[j]), of_b = TYPED(smaller)(b, 64); /* gaps are 64/b at most */
         const REAL next = TYPED(larger)(now + now * m, at->least[j]);
-        const BITS crowded = (left_out[j] * m * m > (REAL)1e-3) & (length > ENTMAX_ROUNDING);
+        const REAL tangent = b * m * d, curve = b * (b - 1) / 2 * e * m * m;
+        /* What a parabola leaves out, at least: by Cauchy and Schwarz, sum |g|^3 w^(b-3) is E^2/|D|
+         * or more. Much where a crowd is at the threshold. */
+        const REAL left_out = (b - 2) / 3 * curve * (m * e), enough = -d * (EPSILON / 2);
+        const BITS is_crowded = (left_out > enough) | (-left_out > enough);
         const REAL reach = b < 2 ? reaches / 50 : reaches; /* below, E is not smooth */
-        const BITS far = (length * of_b > TYPED(larger)(reach, of_b * (4 * EPSILON))) | crowded;
+        const BITS far = (length * of_b > TYPED(larger)(reach, of_b * (4 * EPSILON)))
+                         | (is_crowded & (length > ENTMAX_ROUNDING));
         const BITS was_moving = moving[j], moves = was_moving & far; /* what has ended stays */
-        const REAL rest = b * m * (sums->d[j] / sums->p[j]) + left_out[j] * m * m;
-        const REAL factor = 1 / (sums->p[j] + sums->p[j] * rest);
+        const REAL factor = 1 / (sums->p[j] + sums->p[j] * (tangent + curve));
         at->steepness[j] = moves ? next : now;
         at->move[j] = was_moving ? m : at->move[j];
         at->factor[j] = was_moving ? factor : at->factor[j];
+        crowded[j] = was_moving ? is_crowded : crowded[j];
         moving[j] = moves;
         any |= moves;
     }
@@ -289,14 +294,16 @@ ALWAYS_INLINE BITS TYPED(halley_step)(TYPED(EntmaxColumns) *restrict at,
 }
 
 NEVER_INLINE bool TYPED(step_of_columns)(TYPED(EntmaxColumns) *at, const TYPED(EntmaxSums) *sums,
-                                         bool tangents_only, BITS moving[BLOCK]) {
-    return TYPED(halley_step)(at, sums, 1, PARABOLA_REACHES, tangents_only, moving, BLOCK) != 0;
+                                         bool tangents_only, BITS moving[BLOCK],
+                                         BITS crowded[BLOCK]) {
+    return TYPED(halley_step)(at, sums, 1, PARABOLA_REACHES, tangents_only, moving, crowded, BLOCK)
+           != 0;
 }
 
 NEVER_INLINE bool TYPED(step_of_row)(TYPED(EntmaxColumns) *at, const TYPED(EntmaxSums) *sums,
                                      REAL weight, REAL reaches, bool tangents_only,
-                                     BITS moving[BLOCK]) {
-    return TYPED(halley_step)(at, sums, weight, reaches, tangents_only, moving, 1) != 0;
+                                     BITS moving[BLOCK], BITS crowded[BLOCK]) {
+    return TYPED(halley_step)(at, sums, weight, reaches, tangents_only, moving, crowded, 1) != 0;
 }
 
 /* From q to p in its place; with the sums of p, if asked for. */
@@ -595,8 +602,9 @@ static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_r
     if (!any_off) { /* α <= 2 */
         for (int pass = 0; pass < MAX_PASSES; pass++) {
             TYPED(entmax_sums)(x, n, one_row, at, moving, ahead, p, &sums);
-            if (!(one_row ? TYPED(step_of_row)(at, &sums, 1, PARABOLA_REACHES, pass >= 8, moving)
-                          : TYPED(step_of_columns)(at, &sums, pass >= 8, moving)))
+            if (!(one_row
+                      ? TYPED(step_of_row)(at, &sums, 1, PARABOLA_REACHES, pass >= 8, moving, off)
+                      : TYPED(step_of_columns)(at, &sums, pass >= 8, moving, off)))
                 break;
         }
         REAL sum_p[BLOCK];
@@ -604,11 +612,10 @@ static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_r
             sum_p[0] = (REAL)TYPED(finish_row)(x, n, at, p);
         else
             TYPED(finish_columns)(x, n, at, p, sum_p);
-        /* A parabola is not all where many entries cross the threshold: up to α = 1.5 the w^(b-1)
-         * of those is as small as the step, but near α = 2 it is 1. */
-        const REAL allowed = 8 * EPSILON;
+        /* Nor does it know of entries that the last move brings into the support. */
         for (int j = 0; j < (one_row ? 1 : BLOCK); j++) {
-            off[j] = at->b[j] < 2 && sum_p[j] > 0 && FABS(sum_p[j] - 1) > allowed;
+            const BITS is_off = off[j] | (FABS(sum_p[j] - 1) > (at->b[j] < 2 ? 8 : 16) * EPSILON);
+            off[j] = is_off & (sum_p[j] > 0);
             any_off |= off[j] != 0;
         }
     }
