@@ -93,10 +93,7 @@ static void TYPED(run_jvp)(TYPED(Rows) *rows, void *context) {
 }
 
 /* (n),(n)->(n): probabilities and a direction v to the product J v; data is the Jvp. */
-static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                            void *data) {
-    TYPED(row_loop)(args, dims, steps, &(TYPED(RowKind)){"rr>r", TYPED(run_jvp), false, 0}, data);
-}
+ROW_LOOP(jvp_loop, "rr>r", TYPED(run_jvp), false, 0)
 
 /* The product of a mapping's Jacobian at p with v, given its parameter; scratch is for WORKSPACE n
  * doubles. */
@@ -114,12 +111,7 @@ static void TYPED(run_parametric_jvp)(TYPED(Rows) *rows, void *context) {
 
 /* (n),(n),()->(n): probabilities, a direction and a parameter to a Jacobian's product; data is
  * the ParametricJvp. */
-static void TYPED(parametric_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                       void *data) {
-    const TYPED(RowKind) kind = {"rrd>r", TYPED(run_parametric_jvp), false,
-                                 workspace_bytes(dims[1])};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(parametric_jvp_loop, "rrd>r", TYPED(run_parametric_jvp), false, workspace_bytes(n))
 
 /* It is the same on the entries that are not full. */
 static void TYPED(run_bounded_jvp)(TYPED(Rows) *rows, void *context) {
@@ -136,10 +128,6 @@ static void TYPED(run_bounded_jvp)(TYPED(Rows) *rows, void *context) {
 
 /* (n),(n),(n)->(n): probabilities, a direction and bounds to the Jacobian's product; data is the
  * Jvp of the mapping without bounds. */
-static void TYPED(bounded_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                    void *data) {
-    const TYPED(RowKind) kind = {"rrr>r", TYPED(run_bounded_jvp), false, dims[1] * sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(bounded_jvp_loop, "rrr>r", TYPED(run_bounded_jvp), false, n * sizeof(REAL))
 
 #endif

@@ -73,8 +73,8 @@ typedef struct {
 } TYPED(Labels);
 
 /* The labels and weights are the first two numbers of the rows. */
-static void TYPED(read_labels)(const TYPED(Rows) *rows, int count, TYPED(Labels) *restrict at) {
-    for (int j = 0; j < count; j++) {
+static void TYPED(read_labels)(const TYPED(Rows) *rows, TYPED(Labels) *restrict at) {
+    for (int j = 0; j < (rows->by_block ? BLOCK : rows->count); j++) {
         const double label = rows->number[0][j];
         at->in_range[j] = 0 <= label && label < (double)rows->n;
         at->label[j] = at->in_range[j] ? (ptrdiff_t)label : 0;
@@ -108,13 +108,12 @@ static void TYPED(give_losses)(TYPED(Rows) *rows, TYPED(Labels) *restrict at) {
 static void TYPED(run_loss)(TYPED(Rows) *rows, void *context) {
     const TYPED(Loss) *kernel = context;
     const ptrdiff_t n = rows->n;
-    const bool by_block = n <= kernel->longest;
     TYPED(Labels) at;
-    TYPED(read_labels)(rows, by_block ? BLOCK : rows->count, &at);
-    if (by_block)
+    TYPED(read_labels)(rows, &at);
+    if (rows->by_block)
         kernel->block(rows->in[0], rows->out, rows->count, n, at.label, at.weight, &rows->ahead,
                       rows->scratch, at.loss, at.counts);
-    for (int j = 0; !by_block && j < rows->count; j++)
+    for (int j = 0; !rows->by_block && j < rows->count; j++)
         if (TYPED(is_wanted)(&at, j))
             at.counts[j] = kernel->row(rows->in[0][j], rows->out[j], n, at.label[j], at.weight[j],
                                        rows->scratch, at.loss + j);
@@ -123,13 +122,8 @@ static void TYPED(run_loss)(TYPED(Rows) *rows, void *context) {
 
 /* (n),(n),(),()->(),(),(n): scores, mask, labels and weights to losses and their gradients, both
  * times the weight, and whether the row counts. */
-static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                             void *data) {
-    const TYPED(Loss) *kernel = data;
-    const TYPED(RowKind) kind = {kernel->with_gradient ? "rmiw>wbr" : "rmiw>wbt", TYPED(run_loss),
-                                 dims[1] <= kernel->longest,
-                                 scratch_size(dims[1]) * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(loss_loop, ((const TYPED(Loss) *)record)->with_gradient ? "rmiw>wbr" : "rmiw>wbt",
+         TYPED(run_loss), n <= ((const TYPED(Loss) *)record)->longest,
+         scratch_size(n) * sizeof(REAL))
 
 #endif

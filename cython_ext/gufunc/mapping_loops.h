@@ -54,29 +54,24 @@ typedef struct {
     ptrdiff_t longest;
 } TYPED(Mapping);
 
-static void TYPED(run_mapping_rows)(TYPED(Rows) *rows, void *context) {
+static void TYPED(run_mapping)(TYPED(Rows) *rows, void *context) {
     const TYPED(Mapping) *mapping = context;
-    for (int j = 0; j < rows->count; j++) {
+    if (rows->by_block)
+        mapping->block(rows->in[0], rows->out, rows->count, rows->n, &rows->ahead, rows->scratch);
+    for (int j = 0; !rows->by_block && j < rows->count; j++) {
         Ahead ahead = TYPED(ahead_of_row)(rows, j);
         mapping->row(rows->in[0][j], rows->out[j], rows->n, &ahead, rows->scratch);
     }
 }
 
-static void TYPED(run_mapping_block)(TYPED(Rows) *rows, void *context) {
-    const TYPED(Mapping) *mapping = context;
-    mapping->block(rows->in[0], rows->out, rows->count, rows->n, &rows->ahead, rows->scratch);
+/* Has it a block for such rows? */
+static inline bool TYPED(goes_by_block)(const TYPED(Mapping) *mapping, ptrdiff_t n) {
+    return mapping->block && n <= mapping->longest;
 }
 
 /* (n),(n)->(n): scores and mask to probabilities; data is the Mapping. */
-static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                void *data) {
-    const TYPED(Mapping) *mapping = data;
-    const bool by_block = mapping->block && dims[1] <= mapping->longest;
-    const TYPED(RowKind) kind = {"rm>r",
-                                 by_block ? TYPED(run_mapping_block) : TYPED(run_mapping_rows),
-                                 by_block, scratch_size(dims[1]) * sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(mapping_loop, "rm>r", TYPED(run_mapping), TYPED(goes_by_block)(record, n),
+         scratch_size(n) * sizeof(REAL))
 
 /* A mapping that keeps k of the n scores, k <= n; scratch holds scratch_size(n) + n values. block,
  * if there is one, does BLOCK rows of at most NARROW_TOPK entries as that of a Mapping does, each
@@ -92,25 +87,18 @@ static void TYPED(run_topk)(TYPED(Rows) *rows, void *context) {
     const TYPED(TopkMapping) *mapping = context;
     const ptrdiff_t n = rows->n;
     ptrdiff_t k[BLOCK];
-    const bool by_block = mapping->block && n <= NARROW_TOPK;
-    for (int j = 0; j < (by_block ? BLOCK : rows->count); j++)
+    for (int j = 0; j < (rows->by_block ? BLOCK : rows->count); j++)
         k[j] = rows->number[0][j] < (double)n ? (ptrdiff_t)rows->number[0][j] : n;
-    if (by_block)
+    if (rows->by_block)
         mapping->block(rows->in[0], rows->out, rows->count, n, k, &rows->ahead, rows->scratch);
-    for (int j = 0; !by_block && j < rows->count; j++)
+    for (int j = 0; !rows->by_block && j < rows->count; j++)
         mapping->row(rows->in[0][j], rows->out[j], n, k[j], rows->scratch);
 }
 
 /* (n),(n),()->(n): scores, mask and k to probabilities; data is the TopkMapping. */
-static void TYPED(topk_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                             void *data) {
-    const TYPED(TopkMapping) *mapping = data;
-    const ptrdiff_t n = dims[1];
-    const bool by_block = mapping->block && n <= NARROW_TOPK;
-    const TYPED(RowKind) kind = {"rmi>r", TYPED(run_topk), by_block,
-                                 (scratch_size(n) + (by_block ? BLOCK : 1) * n) * sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(topk_loop, "rmi>r", TYPED(run_topk),
+         ((const TYPED(TopkMapping) *)record)->block &&n <= NARROW_TOPK,
+         (scratch_size(n) + (n <= NARROW_TOPK ? BLOCK : 1) * n) * sizeof(REAL))
 
 /* A mapping with a parameter; scratch is for WORKSPACE n doubles, n in whole lanes. */
 typedef struct {
@@ -124,13 +112,8 @@ static void TYPED(run_parametric)(TYPED(Rows) *rows, void *context) {
         mapping->row(rows->in[0][j], rows->number[0][j], rows->out[j], rows->n, rows->scratch);
 }
 
-/* (n),(n),()->(n): scores, mask and a parameter to probabilities; data is the
- * ParametricMapping. */
-static void TYPED(parametric_mapping_loop)(char **args, const ptrdiff_t *dims,
-                                           const ptrdiff_t *steps, void *data) {
-    const TYPED(RowKind) kind = {"rmd>r", TYPED(run_parametric), false, workspace_bytes(dims[1])};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+/* (n),(n),()->(n): scores, mask and a parameter to probabilities; data is the ParametricMapping. */
+ROW_LOOP(parametric_mapping_loop, "rmd>r", TYPED(run_parametric), false, workspace_bytes(n))
 
 /* A mapping with upper bounds; scratch is for WORKSPACE n doubles, n in whole lanes. */
 typedef struct {
@@ -145,10 +128,6 @@ static void TYPED(run_bounded)(TYPED(Rows) *rows, void *context) {
 }
 
 /* (n),(n),(n)->(n): scores, mask and bounds to probabilities; data is the BoundedMapping. */
-static void TYPED(bounded_mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                        void *data) {
-    const TYPED(RowKind) kind = {"rmr>r", TYPED(run_bounded), false, workspace_bytes(dims[1])};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(bounded_mapping_loop, "rmr>r", TYPED(run_bounded), false, workspace_bytes(n))
 
 #endif

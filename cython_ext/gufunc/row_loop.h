@@ -89,6 +89,16 @@ static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
     return call;
 }
 
+/* The inner loop of a kind of kernels: its letters, its function, for which rows that takes a
+ * block, and the bytes of scratch that it needs, given a row's n and `record`, the kernel's data.
+ */
+#define ROW_LOOP(name, letters, run, by_block, scratch) \
+    static void TYPED(name)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, \
+                            void *record) { \
+        const ptrdiff_t n = dims[1]; \
+        if (n > 0) TYPED(row_loop)(args, dims, steps, letters, run, by_block, scratch, record); \
+    }
+
 #define TEMPLATE "gufunc/row_loop.h"
 #include "float_and_double.h"
 
@@ -98,6 +108,7 @@ static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
 typedef struct {
     ptrdiff_t n;
     int count;
+    bool by_block; /* filled up with the first of them to BLOCK rows */
     const REAL *in[MOST_ROWS][BLOCK];
     REAL *out[BLOCK]; /* may be where a row of `in` with its number is */
     double number[MOST_NUMBERS][BLOCK], result[MOST_RESULTS][BLOCK];
@@ -106,13 +117,8 @@ typedef struct {
     REAL *spare; /* a row to write what nobody reads */
 } TYPED(Rows);
 
-/* A kind of kernels, for rows of some length. */
-typedef struct {
-    const char *letters;
-    void (*run)(TYPED(Rows) *rows, void *context);
-    bool by_block;     /* BLOCK rows at a time; if fewer are left, the first of them fills up */
-    ptrdiff_t scratch; /* bytes */
-} TYPED(RowKind);
+/* What a kind of kernels does with some rows; context is the kernel's data. */
+typedef void TYPED(Run)(TYPED(Rows) *rows, void *context);
 
 /* Rows of n entries from one place to another; those that share a line of memory go together. */
 static void TYPED(copy_rows)(RowOperand from, RowOperand to, int rows, ptrdiff_t n) {
@@ -192,18 +198,17 @@ static Ahead TYPED(ahead_of_row)(const TYPED(Rows) *rows, int j) {
                     (p - rows->out[j]) * size, n * size, 1);
 }
 
-/* Behind the rows of a block stands the first of them again. */
 static void TYPED(fill_up)(TYPED(Rows) *rows, int inputs, int numbers) {
-    for (int j = rows->count; j < BLOCK; j++) {
-        for (int k = 0; k < inputs; k++) rows->in[k][j] = rows->in[k][0];
-        for (int k = 0; k < numbers; k++) rows->number[k][j] = rows->number[k][0];
-        rows->out[j] = rows->spare;
-    }
+    for (int k = 0; k < inputs; k++)
+        for (int j = rows->count; j < BLOCK; j++) rows->in[k][j] = rows->in[k][0];
+    for (int k = 0; k < numbers; k++)
+        for (int j = rows->count; j < BLOCK; j++) rows->number[k][j] = rows->number[k][0];
+    for (int j = rows->count; j < BLOCK; j++) rows->out[j] = rows->spare;
 }
 
 /* Run on those rows of a block of scores by themselves that are alike in a number. */
 static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double a, double b),
-                             void (*run)(TYPED(Rows) *rows, void *context), void *context) {
+                             TYPED(Run) *run, void *context) {
     const double *numbers = rows->number[number];
     bool done[BLOCK] = {false}, same = true;
     for (int j = 1; j < rows->count; j++) same &= numbers[j] == numbers[0];
@@ -217,6 +222,7 @@ static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double
         TYPED(Rows) some;
         some.n = rows->n;
         some.count = 0;
+        some.by_block = rows->by_block;
         some.scratch = rows->scratch;
         some.spare = rows->spare;
         some.ahead = first == 0 ? rows->ahead : (Ahead){0};
@@ -236,12 +242,13 @@ static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double
     }
 }
 
-/* The inner loop of a kernel of some kind; the context goes to its function. */
+/* What NumPy calls, by a ROW_LOOP, for rows of some length. */
 static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                            const TYPED(RowKind) *kind, void *context) {
-    const Call call = call_of(kind->letters, args, dims, steps);
+                            const char *letters, TYPED(Run) *run, bool by_block, ptrdiff_t scratch,
+                            void *context) {
+    const Call call = call_of(letters, args, dims, steps);
     const ptrdiff_t n = call.n, size = sizeof(REAL), row_bytes = n * size;
-    if (call.rows == 0 || n == 0) return;
+    if (call.rows == 0) return;
     bool copied[MOST_ROWS + 1], across = false, hides = may_hide(call.mask);
     int copies = 0;
     for (int k = 0; k <= call.inputs; k++) {
@@ -252,10 +259,10 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
     }
     /* An odd number of lines: rows a power of 2 apart would share their places in the cache. */
     const ptrdiff_t pitch = ((row_bytes / LINE + 1) | 1) * LINE / size;
-    const bool some = kind->by_block || copies == 0 || n <= LEAF; /* together fit the caches */
+    const bool some = by_block || copies == 0 || n <= LEAF; /* together fit the caches */
     const int at_once = some ? BLOCK : across ? PER_LINE : 1;
-    const ptrdiff_t scratch_bytes = (kind->scratch + LINE - 1) / LINE * LINE;
-    const ptrdiff_t room_bytes = (copies * at_once + kind->by_block) * pitch * size;
+    const ptrdiff_t scratch_bytes = (scratch + LINE - 1) / LINE * LINE;
+    const ptrdiff_t room_bytes = (copies * at_once + by_block) * pitch * size;
     char *memory = scratch_or_error(scratch_bytes + room_bytes + LINE, 1);
     if (memory == NULL) return;
     TYPED(Rows) rows;
@@ -264,9 +271,10 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
     rows.spare = (REAL *)((char *)rows.scratch + scratch_bytes);
 
     for (ptrdiff_t start = 0; start < call.rows; start += at_once) {
-        const ptrdiff_t left = call.rows - start, behind = kind->by_block ? BLOCK : 1;
+        const ptrdiff_t left = call.rows - start, behind = by_block ? BLOCK : 1;
+        rows.by_block = by_block;
         const int count = rows.count = left < at_once ? (int)left : at_once;
-        REAL *room = rows.spare + (kind->by_block ? pitch : 0);
+        REAL *room = rows.spare + (by_block ? pitch : 0);
         for (int k = 0; k < call.inputs; k++) {
             TYPED(take_rows)(row_at(call.in[k], start), count, n, room, pitch, rows.in[k]);
             if (k == 0 && hides)
@@ -279,13 +287,13 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
         const bool own = copied[call.inputs];
         for (int j = 0; j < count; j++)
             rows.out[j] = own ? room + j * pitch : (REAL *)(out.first + j * out.row);
-        if (kind->by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
+        if (by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
         const RowOperand read = row_at(call.in[0], start + count);
         const RowOperand write = own ? read : row_at(call.out, start + count);
         rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
                               left - count < behind ? left - count : behind);
 
-        kind->run(&rows, context);
+        run(&rows, context);
 
         if (own && out.type == 'r')
             TYPED(copy_rows)((RowOperand){'r', (char *)room, pitch * size, size}, out, count, n);

@@ -269,12 +269,14 @@ static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
     const double *alpha = rows->number[2];
     const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
     if (run.own) {
-        TYPED(run_loss)(rows, (void *)TYPED(own_loss)(alpha[0]));
+        const TYPED(Loss) *own = TYPED(own_loss)(alpha[0]);
+        rows->by_block = n <= own->longest;
+        TYPED(run_loss)(rows, (void *)own);
         return;
     }
     TYPED(Labels) at;
-    const bool by_block = run.block && n <= SHORT_OF_POWERS;
-    TYPED(read_labels)(rows, by_block ? BLOCK : rows->count, &at);
+    const bool by_block = run.block && rows->by_block;
+    TYPED(read_labels)(rows, &at);
     if (by_block) {
         TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
                               .alpha = alpha,
@@ -304,12 +306,12 @@ static void TYPED(run_entmax_loss)(TYPED(Rows) *rows, void *context) {
 /* (n),(n),(),(),()->(),(),(n): as loss_loop, with an α for each row behind its weight. */
 static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
-    const bool with_gradient = *(const bool *)data;
+    const ptrdiff_t n = dims[1];
     TYPED(EntmaxKept) kept = {.alpha = 0};
-    const TYPED(RowKind) kind = {with_gradient ? "rmiwd>wbr" : "rmiwd>wbt", TYPED(run_entmax_loss),
-                                 dims[1] <= SHORT_OF_POWERS,
-                                 TYPED(entmax_scratch_size)(dims[1]) * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, &kept);
+    if (n > 0)
+        TYPED(row_loop)(args, dims, steps, *(const bool *)data ? "rmiwd>wbr" : "rmiwd>wbt",
+                        TYPED(run_entmax_loss), n <= SHORT_OF_POWERS,
+                        TYPED(entmax_scratch_size)(n) * sizeof(REAL), &kept);
 }
 
 /* Data of the loop: with the gradient? */

@@ -70,7 +70,7 @@ static void TYPED(run_topk_loss)(TYPED(Rows) *rows, void *context) {
     (void)context;
     const ptrdiff_t n = rows->n;
     TYPED(Labels) at;
-    TYPED(read_labels)(rows, rows->count, &at);
+    TYPED(read_labels)(rows, &at);
     for (int j = 0; j < rows->count; j++) {
         const double k = rows->number[2][j];
         if (!TYPED(is_wanted)(&at, j)) continue;
@@ -87,13 +87,7 @@ static void TYPED(run_topk_loss)(TYPED(Rows) *rows, void *context) {
 }
 
 /* (n),(n),(),(),()->(),(),(n): as loss_loop, with a k for each row behind its weight. */
-static void TYPED(topk_sparsemax_loss_loop)(char **args, const ptrdiff_t *dims,
-                                            const ptrdiff_t *steps, void *data) {
-    const bool with_gradient = *(const bool *)data;
-    const TYPED(RowKind) kind = {with_gradient ? "rmiwi>wbr" : "rmiwi>wbt", TYPED(run_topk_loss),
-                                 false,
-                                 (scratch_size(dims[1]) + dims[1]) * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(topk_sparsemax_loss_loop, *(const bool *)record ? "rmiwi>wbr" : "rmiwi>wbt",
+         TYPED(run_topk_loss), false, (scratch_size(n) + n) * sizeof(REAL))
 
 #endif

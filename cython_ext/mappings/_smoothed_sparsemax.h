@@ -26,37 +26,30 @@ typedef struct {
 static void TYPED(run_smoothed)(TYPED(Rows) *rows, void *context) {
     const TYPED(SmoothedSparsemax) *mapping = context;
     const ptrdiff_t n = rows->n;
-    const bool by_block = n <= TYPED(sparsemax).longest;
     double *scratch = rows->scratch;
     REAL *row_scratch = (REAL *)(scratch + WORKSPACE * whole_lanes(n));
     REAL *smoothed = row_scratch + scratch_size(n);
     for (int j = 0; j < rows->count; j++) {
         const REAL strength = (REAL)rows->number[0][j];
         if (strength > 0) {
-            REAL *row = smoothed + (by_block ? j : 0) * n;
+            REAL *row = smoothed + (rows->by_block ? j : 0) * n;
             memcpy(row, rows->in[0][j], (size_t)n * sizeof(REAL));
             mapping->smooth(row, n, strength, scratch);
             rows->in[0][j] = row;
         }
-        if (!by_block)
+        if (!rows->by_block)
             TYPED(sparsemax).row(rows->in[0][j], rows->out[j], n, &(Ahead){0}, row_scratch);
     }
-    if (!by_block) return;
+    if (!rows->by_block) return;
     for (int j = rows->count; j < BLOCK; j++) rows->in[0][j] = rows->in[0][0];
     TYPED(sparsemax).block(rows->in[0], rows->out, rows->count, n, &(Ahead){0}, row_scratch);
 }
 
 /* (n),(n),()->(n): scores, mask and a strength to sparsemax of smoothed scores; data is the
  * SmoothedSparsemax. */
-static void TYPED(smoothed_sparsemax_loop)(char **args, const ptrdiff_t *dims,
-                                           const ptrdiff_t *steps, void *data) {
-    const ptrdiff_t n = dims[1];
-    const bool by_block = n <= TYPED(sparsemax).longest;
-    const TYPED(RowKind) kind = {
-        "rmd>r", TYPED(run_smoothed), by_block,
-        workspace_bytes(n)
-            + (scratch_size(n) + (by_block ? BLOCK : 1) * n) * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(smoothed_sparsemax_loop, "rmd>r", TYPED(run_smoothed),
+         TYPED(goes_by_block)(&TYPED(sparsemax), n),
+         workspace_bytes(n)
+             + (scratch_size(n) + (n <= LONGEST_SHORT ? BLOCK : 1) * n) * sizeof(REAL))
 
 #endif

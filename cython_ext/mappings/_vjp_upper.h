@@ -56,13 +56,7 @@ static void TYPED(run_vjp_upper)(TYPED(Rows) *rows, void *context) {
 
 /* (n),(n),(n)->(n) or (n),(n),(n),(n)->(n): probabilities, a gradient in them, bounds and, if
  * needed, scores to the gradient in the bounds; data is the BoundsVjp. */
-static void TYPED(vjp_upper_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                  void *data) {
-    const TYPED(BoundsVjp) *derivative = data;
-    const TYPED(RowKind) kind = {derivative->needs_scores ? "rrrr>r" : "rrr>r",
-                                 TYPED(run_vjp_upper), false,
-                                 2 * dims[1] * (ptrdiff_t)sizeof(double)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(vjp_upper_loop, ((const TYPED(BoundsVjp) *)record)->needs_scores ? "rrrr>r" : "rrr>r",
+         TYPED(run_vjp_upper), false, 2 * n * sizeof(double))
 
 #endif

@@ -339,13 +339,12 @@ static void TYPED(run_choice)(TYPED(Rows) *rows, void *context) {
     const ptrdiff_t n = rows->n;
     const double *alpha = rows->number[0];
     const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
-    if (n <= SHORT_OF_POWERS && run.block) {
+    if (run.block && rows->by_block) {
         run.block(rows->in[0], rows->out, rows->count, n, alpha, context, &rows->ahead,
                   rows->scratch, NULL);
-    } else if (run.own && run.own->block && n <= run.own->longest) {
-        TYPED(run_mapping_block)(rows, (void *)run.own);
     } else if (run.own) {
-        TYPED(run_mapping_rows)(rows, (void *)run.own);
+        rows->by_block = TYPED(goes_by_block)(run.own, n);
+        TYPED(run_mapping)(rows, (void *)run.own);
     } else {
         for (int j = 0; j < rows->count; j++) {
             Ahead ahead = TYPED(ahead_of_row)(rows, j);
@@ -362,10 +361,11 @@ static void TYPED(run_entmax)(TYPED(Rows) *rows, void *context) {
 static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                void *data) {
     (void)data;
+    const ptrdiff_t n = dims[1];
     TYPED(EntmaxKept) kept = {.alpha = 0};
-    const TYPED(RowKind) kind = {"rmd>r", TYPED(run_entmax), dims[1] <= SHORT_OF_POWERS,
-                                 TYPED(entmax_scratch_size)(dims[1]) * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, &kept);
+    if (n > 0)
+        TYPED(row_loop)(args, dims, steps, "rmd>r", TYPED(run_entmax), n <= SHORT_OF_POWERS,
+                        TYPED(entmax_scratch_size)(n) * sizeof(REAL), &kept);
 }
 
 #endif

@@ -164,12 +164,7 @@ static void TYPED(run_grad_alpha)(TYPED(Rows) *rows, void *context) {
 }
 
 /* (n),()->(n): probabilities and α to the derivative by α. */
-static void TYPED(entmax_grad_alpha_loop)(char **args, const ptrdiff_t *dims,
-                                          const ptrdiff_t *steps, void *data) {
-    const TYPED(RowKind) kind = {"rd>r", TYPED(run_grad_alpha), false,
-                                 2 * dims[1] * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(entmax_grad_alpha_loop, "rd>r", TYPED(run_grad_alpha), false, 2 * n * sizeof(REAL))
 
 #undef LOG2_E
 #undef LN_2

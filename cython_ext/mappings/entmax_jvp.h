@@ -195,10 +195,6 @@ static void TYPED(run_entmax_jvp)(TYPED(Rows) *rows, void *context) {
 }
 
 /* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
-static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                   void *data) {
-    const TYPED(RowKind) kind = {"rrd>r", TYPED(run_entmax_jvp), false, 0};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(entmax_jvp_loop, "rrd>r", TYPED(run_entmax_jvp), false, 0)
 
 #endif

@@ -226,27 +226,12 @@ static void TYPED(run_vjps)(TYPED(Rows) *rows, void *context) {
     }
 }
 
-static void TYPED(vjps_loop)(const char *letters, char **args, const ptrdiff_t *dims,
-                             const ptrdiff_t *steps) {
-    const ptrdiff_t scratch = dims[1] > 0 ? (rows_of_a_leaf(dims[1]) + 3) * dims[1] : 0;
-    const TYPED(RowKind) kind = {letters, TYPED(run_vjps), false,
-                                 scratch * (ptrdiff_t)sizeof(REAL)};
-    TYPED(row_loop)(args, dims, steps, &kind, NULL);
-}
-
-/* (n),(n),()->(n),(): probabilities, a gradient in them and α to those in the scores and α. */
-static void TYPED(entmax_vjps_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                    void *data) {
-    (void)data;
-    TYPED(vjps_loop)("rrd>rw", args, dims, steps);
-}
-
-/* (n),(n),()->(): the same, of which the gradient in α alone is wanted. */
-static void TYPED(entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                         void *data) {
-    (void)data;
-    TYPED(vjps_loop)("rrd>tw", args, dims, steps);
-}
+/* (n),(n),()->(n),(): probabilities, a gradient in them and α to those in the scores and α; and
+ * (n),(n),()->(), of which the gradient in α alone is wanted. */
+ROW_LOOP(entmax_vjps_loop, "rrd>rw", TYPED(run_vjps), false,
+         (rows_of_a_leaf(n) + 3) * n * sizeof(REAL))
+ROW_LOOP(entmax_vjp_alpha_loop, "rrd>tw", TYPED(run_vjps), false,
+         (rows_of_a_leaf(n) + 3) * n * sizeof(REAL))
 
 #undef LN_2
 #undef BELOW_ALL

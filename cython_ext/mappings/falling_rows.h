@@ -33,11 +33,6 @@ static void TYPED(run_falling)(TYPED(Rows) *rows, void *context) {
     }
 }
 
-static void TYPED(falling_rows_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                     void *data) {
-    const TYPED(RowKind) kind = {"r>r", TYPED(run_falling), false,
-                                 4 * dims[1] * (ptrdiff_t)sizeof(double)};
-    TYPED(row_loop)(args, dims, steps, &kind, data);
-}
+ROW_LOOP(falling_rows_loop, "r>r", TYPED(run_falling), false, 4 * n * sizeof(double))
 
 #endif
