@@ -88,9 +88,10 @@ ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *z, REA
 ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *z, REAL *gradient,
                                     ptrdiff_t start, ptrdiff_t end, ptrdiff_t label, REAL weight,
                                     TYPED(Place) at, Others *others) {
-    const ptrdiff_t stop = start <= label && label < end ? label : end;
-    for (ptrdiff_t from = start, to = stop; from < end; from = stop + 1, to = end)
-        TYPED(add_others)(share, z + from, gradient + from, to - from, weight, at, others);
+    const ptrdiff_t stop = start <= label && label < end ? label : end, next = stop + 1;
+    TYPED(add_others)(share, z + start, gradient + start, stop - start, weight, at, others);
+    if (next < end)
+        TYPED(add_others)(share, z + next, gradient + next, end - next, weight, at, others);
 }
 
 /* The loss of a row that has a threshold, and its gradient. Chunks that t does not reach are 0. */
