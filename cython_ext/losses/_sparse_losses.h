@@ -64,30 +64,27 @@ typedef struct {
 /* One entry's gap to weight p, and its shares in the others. */
 typedef REAL TYPED(LossShare)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass, REAL *powers);
 
-/* Write weight p for some entries in a row, and add them to the others; gradient may be z. */
-ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *z, REAL *gradient,
-                                     ptrdiff_t n, REAL weight, TYPED(Place) at, Others *others) {
-    REAL mass[LANES] = {0}, powers[LANES] = {0}, some[LANES];
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        const int count = n - i < LANES ? (int)(n - i) : LANES;
-        if (count == LANES)
-            for (int j = 0; j < LANES; j++)
-                some[j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
+/* Write weight p for some entries in a row, and add them to the others. */
+ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *restrict z,
+                                     REAL *restrict gradient, ptrdiff_t n, REAL weight,
+                                     TYPED(Place) at, Others *others) {
+    REAL mass[LANES] = {0}, powers[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            gradient[i + j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight,
+                                    mass + j, powers + j);
+    for (int j = 0; i + j < n; j++)
+        gradient[i + j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
                                 powers + j);
-        else
-            for (int j = 0; j < count; j++)
-                some[j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
-                                powers + j);
-        memcpy(gradient + i, some, (size_t)count * sizeof(REAL));
-    }
     others->mass += TYPED(lane_sum)(mass);
     others->powers += TYPED(lane_sum)(powers);
 }
 
 /* The same of a chunk, which starts at entry `start` of the row, but for the label. */
-ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *z, REAL *gradient,
-                                    ptrdiff_t start, ptrdiff_t end, ptrdiff_t label, REAL weight,
-                                    TYPED(Place) at, Others *others) {
+ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *restrict z,
+                                    REAL *restrict gradient, ptrdiff_t start, ptrdiff_t end,
+                                    ptrdiff_t label, REAL weight, TYPED(Place) at, Others *others) {
     const ptrdiff_t stop = start <= label && label < end ? label : end, next = stop + 1;
     TYPED(add_others)(share, z + start, gradient + start, stop - start, weight, at, others);
     if (next < end)
@@ -96,8 +93,9 @@ ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *z, REAL
 
 /* The loss of a row that has a threshold, and its gradient. Chunks that t does not reach are 0. */
 ALWAYS_INLINE double TYPED(sparse_loss)(TYPED(LossShare) *share, LossOfLabel *loss_of_label,
-                                        const REAL *z, REAL *gradient, ptrdiff_t n, ptrdiff_t label,
-                                        REAL weight, TYPED(Place) at, TYPED(Search) *found) {
+                                        const REAL *restrict z, REAL *restrict gradient,
+                                        ptrdiff_t n, ptrdiff_t label, REAL weight, TYPED(Place) at,
+                                        TYPED(Search) *found) {
     Others others = {0, 0};
     double missing;
     found->t = TYPED(reach)(at.t);

@@ -53,9 +53,15 @@ static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restric
 
     const REAL kept = p[apart];
     Others others = {0, 0};
-    for (ptrdiff_t start = 0; start < n; start += CHUNK)
-        TYPED(add_chunk)(TYPED(sparsemax_share), p, p, start, n - start < CHUNK ? n : start + CHUNK,
-                         apart, weight, (TYPED(Place)){0, 1, 0, 0}, &others);
+    p[apart] = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
+        REAL weighted[CHUNK];
+        if (!TYPED(any_nonzero)(p + start, count)) continue; /* most of a long row */
+        TYPED(add_others)(TYPED(sparsemax_share), p + start, weighted, count, weight,
+                          (TYPED(Place)){0, 1, 0, 0}, &others);
+        memcpy(p + start, weighted, (size_t)count * sizeof(REAL));
+    }
     const double o = kept > 0 ? others.mass : 1;
     *loss = (o * o + others.powers) / 2 + (left_out ? (double)at.kth - x : u < 0 ? -u : 0);
     p[apart] = kept * weight;
