@@ -80,11 +80,12 @@ def exact_product(p: np.ndarray, v: np.ndarray, alpha: np.ndarray) -> tuple[np.n
     v is taken relative to that beside the largest s, so that nothing cancels.
     """
     p, on = p.astype(np.longdouble), p > 0
+    v = np.where(on, v, 0).astype(np.longdouble)
     s = np.where(on, np.where(on, p, 1) ** (2 - alpha.astype(np.longdouble)), 0)
     s = np.where(np.isinf(alpha), 0, s)
     share = s / np.maximum(s.sum(axis=-1, keepdims=True), np.finfo(np.longdouble).tiny)
     apart = v - np.take_along_axis(v, s.argmax(axis=-1)[:, None], -1)
-    apart = np.where(on, apart, 0).astype(np.longdouble)
+    apart = np.where(on, apart, 0)
     product = s * (apart - (share * apart).sum(axis=-1, keepdims=True))
     size = s * (np.abs(apart) + np.abs(share * apart).sum(axis=-1, keepdims=True))
     return np.where(np.isnan(p), p, product), size

@@ -150,28 +150,6 @@ def test_options_are_those_of_the_body(
 
 
 @every_dtype
-@every_loss
-@pytest.mark.parametrize("shape", [(9,), (40, 9), *slow(((3, 5, 300),))])
-def test_an_ordinary_call_is_that_with_all_options_left_out(
-    name: str, params: dict[str, Any], shape: tuple[int, ...], dtype: type
-) -> None:
-    # A mask keeps a call from being ordinary, and a full one changes nothing.
-    rng, full = np.random.default_rng(12), np.ones(shape, bool)
-    z, y = rng.standard_normal(shape).astype(dtype), rng.integers(0, shape[-1], shape[:-1])
-    dead = z.copy()
-    dead[..., 1] = dead.reshape(-1, shape[-1])[0] = -np.inf  # which counts nothing in the mean
-    for scores, reduction in ((z, "mean"), (dead, "mean"), (z, "none"), (dead, "sum")):
-        for options in ({}, {"ignore_index": int(y.flat[0])}, {"ignore_index": -100}):
-            options |= {"reduction": reduction, **params}
-            got = loss_and_grad(name)(scores, y.astype(np.int32), **options)
-            for one, other in zip(
-                got, loss_and_grad(name)(scores, y, mask=full, **options), strict=True
-            ):
-                assert (type(one), one.dtype) == (type(other), other.dtype)
-                np.testing.assert_array_equal(one, other)
-
-
-@every_dtype
 @pytest.mark.parametrize("n", [3, 40, 300, 700])
 def test_a_weight_lifts_nothing_out_of_what_is_masked(n: int, dtype: type) -> None:
     z, mask = np.zeros((40, n), dtype), np.ones((40, n), bool)
@@ -181,13 +159,3 @@ def test_a_weight_lifts_nothing_out_of_what_is_masked(n: int, dtype: type) -> No
             z, np.zeros(40, int), mask=mask, weight=weight, reduction="none"
         )
         assert not gradient[:, 1:3].any()
-
-
-@every_dtype
-def test_topk_loss_with_every_score_kept_is_that_of_sparsemax(dtype: type) -> None:
-    z = np.random.default_rng(7).standard_normal((30, 300)).astype(dtype)
-    y = np.random.default_rng(8).integers(0, 300, 30)
-    got = pe.topk_sparsemax_loss_and_grad(z, y, 300, reduction="none")
-    expected = pe.sparsemax_loss_and_grad(z, y, reduction="none")
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=16 * np.finfo(dtype).eps)

@@ -166,10 +166,7 @@ def test_sparse_rows_are_the_same_beside_dense_ones(n, alpha, dtype):
 @every_dtype
 @pytest.mark.parametrize("n", [8, 300, 3000])
 def test_ties_with_the_kth(n, dtype):
-    """Of softmax all stay, of sparsemax the first, though rounded gaps may tie where scores do not.
-
-    The row of 3000 found them among chunks that were left out.
-    """
+    """Of softmax all stay, of sparsemax the first; in the row of 3000 of other chunks too."""
     z = np.full(n, -3, dtype)
     z[n // 2 :] = 1
     assert (check("topk_softmax", z, 2) > 0).ravel().tolist() == (z == 1).tolist()
@@ -181,9 +178,6 @@ def test_ties_with_the_kth(n, dtype):
     above = np.flatnonzero(z == 0.25)
     p = call("topk_sparsemax", z, len(above) + 1)
     assert np.flatnonzero(p).tolist() == sorted([0, *above])
-    z = np.array([1.0, 2.0**-60, 1.0, 0.0], dtype)
-    assert np.flatnonzero(call("topk_sparsemax", z - dtype(0.5), 3)).tolist() == [0, 2]
-    check("topk_softmax", np.array([2.0**30, 0.25, 0.5, 0.0], dtype), 2)
 
 
 @every_dtype
@@ -199,16 +193,6 @@ def test_the_kth_differs_in_its_lowest_bit(k, dtype):
     z = np.concatenate([powers, -powers, [0, -0.0]]).astype(dtype)
     every_k = np.arange(1, len(z))
     check("topk_softmax", np.tile(z, (len(every_k), 1)), every_k)
-
-
-@every_dtype
-def test_topk_sparsemax_from_the_size_of_the_support_on(dtype):
-    for n in (5, 64, 300, 3000):
-        z = np.random.default_rng(n).standard_normal((20, n)).astype(dtype)
-        expected = call("sparsemax", z)
-        for k in (n, n + 7, int(np.max(np.sum(expected > 0, axis=-1)))):
-            found, atol = call("topk_sparsemax", z, k), 4 * np.finfo(dtype).eps
-            np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
@@ -295,14 +279,3 @@ def test_bounds_that_are_hard_to_fill(name, dtype):
     given = z, np.ones(z.shape, bool), upper
     for kernels in _cpu.BUILDS.values():
         assert_contract(name, kernels[name](*given), given)
-
-
-@every_dtype
-def test_what_is_left_far_below_full_entries_keeps_its_digits(dtype):
-    z, eps = np.array([3e4, 2e4, 0.5, 0.25, -1.0], dtype), np.finfo(dtype).eps
-    upper = np.array([0.25, 0.5, 1, 1, 1], dtype)
-    soft, sparse = call("csoftmax", z, upper), call("csparsemax", z, upper)
-    for p in (soft, sparse):
-        np.testing.assert_array_equal(p[:2], upper[:2])
-    np.testing.assert_allclose(soft[2:], pe.softmax(z[2:]) / 4, rtol=4 * eps)
-    np.testing.assert_allclose(sparse[2:], [0.25, 0, 0], rtol=0, atol=2 * eps)
