@@ -10,11 +10,12 @@
 
 #include <numpy/ndarraytypes.h>
 
+#include "attention/heads.h"
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
 #include "mappings/entmax_grad_alpha.h"
 #include "mappings/entmax_jvp.h"
 #include "rows/lanes.h"
+#include "rows/vectors.h"
 
 #define ROWS_DOTS_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real, real
 #define ROWS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, real
@@ -25,23 +26,17 @@
 #define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real
 #define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
 
-/* An inner loop has no return value; NumPy looks for an exception. Called without the GIL. */
-static inline void value_error(const char *message) {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyErr_SetString(PyExc_ValueError, message);
-    PyGILState_Release(state);
-}
-
-/* Do n entries of a size follow each other? NumPy gives a single one the step 0. */
-static inline bool is_contiguous(ptrdiff_t step, ptrdiff_t n, size_t size) {
-    return n <= 1 || step == (ptrdiff_t)size;
-}
-
 /* Where the entries of some rows begin and end. */
 typedef struct {
     const char *starts, *ends;
     ptrdiff_t start_step, end_step;
 } RowEnds;
+
+/* Those of the i-th head, of two operands that follow each other. */
+static inline RowEnds row_ends(const Heads *all, int starts, ptrdiff_t i) {
+    return (RowEnds){of_head(all, starts, i), of_head(all, starts + 1, i), all->row[starts],
+                     all->row[starts + 1]};
+}
 
 static inline ptrdiff_t row_start(const RowEnds *rows, ptrdiff_t r) {
     return (ptrdiff_t)*(const int64_t *)(rows->starts + r * rows->start_step);
@@ -81,9 +76,11 @@ static bool rows_fit(const RowEnds *rows, ptrdiff_t count, ptrdiff_t entries,
     return fit;
 }
 
-/* The first of columns[start .. end) that is not below `least`, or end. */
+/* The first of columns[start .. end) that is not below `least`, or end: mostly one of both. */
 static inline ptrdiff_t first_column(const int32_t *columns, ptrdiff_t start, ptrdiff_t end,
                                      int64_t least) {
+    if (start == end || columns[start] >= least) return start;
+    if (columns[end - 1] < least) return end;
     while (start < end) {
         const ptrdiff_t middle = start + (end - start) / 2;
         if (columns[middle] < least)
@@ -129,211 +126,191 @@ KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
 
 #elif defined(REAL)
 
-static inline REAL TYPED(dot)(const REAL *restrict a, const REAL *restrict b, ptrdiff_t n) {
-    REAL sum[LANES] = {0};
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) sum[j] += a[i + j] * b[i + j];
-    if (i < n) {
-        REAL rest[LANES] = {0};
-        for (int j = 0; i + j < n; j++) rest[j] = a[i + j] * b[i + j];
-        for (int j = 0; j < LANES; j++) sum[j] += rest[j];
+/* As many registers as are in use at once: more do not fit a vector unit of 16, and fewer wait for
+ * their sums. */
+enum {
+    TYPED(MOST_PARTS) = 4 * TYPED(REGISTERS) < 8 ? 4 * TYPED(REGISTERS) : 8,
+    TYPED(WIDE) = TYPED(MOST_PARTS) *TYPED(WIDTH),
+};
+
+/* The products of g with `rows` rows v, whose additions overlap; each is the same for any number of
+ * them. */
+ALWAYS_INLINE void TYPED(dots)(const REAL *restrict g, const REAL *const *v, const int rows,
+                               ptrdiff_t width, REAL *restrict to) {
+    enum { PARTS = TYPED(REGISTERS) < 2 ? 1 : 2, STEP = PARTS * TYPED(WIDTH) };
+    TYPED(Register) sum[4][PARTS];
+    for (int k = 0; k < rows; k++)
+        for (int j = 0; j < PARTS; j++) sum[k][j] = (TYPED(Register)){0};
+    ptrdiff_t at = 0;
+    for (; at + STEP <= width; at += STEP)
+        for (int j = 0; j < PARTS; j++) {
+            const ptrdiff_t place = at + j * TYPED(WIDTH);
+            const TYPED(Register) some = TYPED(load_register)(g + place);
+            for (int k = 0; k < rows; k++) sum[k][j] += some * TYPED(load_register)(v[k] + place);
+        }
+    for (int k = 0; k < rows; k++) {
+        TYPED(Lanes) all = TYPED(all)(0);
+        for (int j = 0; j < PARTS; j++) all.part[j] = sum[k][j];
+        REAL rest = 0;
+        for (ptrdiff_t i = at; i < width; i++) rest += g[i] * v[k][i];
+        to[k] = TYPED(sum_across)(all) + rest;
     }
-    return TYPED(lane_sum)(sum);
 }
 
-/* to[i] = g · v[columns[i]], rows of v being `step` bytes apart: four at a time, whose additions
- * overlap, each with the sum that `dot` has. */
+/* to[i] = g · v[columns[i]], rows of v being `step` bytes apart. */
 static void TYPED(row_dots)(const REAL *restrict g, const int32_t *restrict columns,
                             ptrdiff_t count, const char *restrict v, ptrdiff_t step,
                             ptrdiff_t width, REAL *restrict to) {
     ptrdiff_t i = 0;
-    for (; width % LANES == 0 && i + 4 <= count; i += 4) {
-        const REAL *v0 = (const REAL *)(v + columns[i] * step);
-        const REAL *v1 = (const REAL *)(v + columns[i + 1] * step);
-        const REAL *v2 = (const REAL *)(v + columns[i + 2] * step);
-        const REAL *v3 = (const REAL *)(v + columns[i + 3] * step);
-        REAL a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0};
-        for (ptrdiff_t at = 0; at < width; at += LANES) {
-            for (int j = 0; j < LANES; j++) a[j] += g[at + j] * v0[at + j];
-            for (int j = 0; j < LANES; j++) b[j] += g[at + j] * v1[at + j];
-            for (int j = 0; j < LANES; j++) c[j] += g[at + j] * v2[at + j];
-            for (int j = 0; j < LANES; j++) d[j] += g[at + j] * v3[at + j];
-        }
-        to[i] = TYPED(lane_sum)(a);
-        to[i + 1] = TYPED(lane_sum)(b);
-        to[i + 2] = TYPED(lane_sum)(c);
-        to[i + 3] = TYPED(lane_sum)(d);
+    for (; i + 4 <= count; i += 4) {
+        const REAL *rows[4];
+        for (int k = 0; k < 4; k++) rows[k] = (const REAL *)(v + columns[i + k] * step);
+        TYPED(dots)(g, rows, 4, width, to + i);
     }
-    for (; i < count; i++) to[i] = TYPED(dot)(g, (const REAL *)(v + columns[i] * step), width);
+    for (; i < count; i++) {
+        const REAL *row = (const REAL *)(v + columns[i] * step);
+        TYPED(dots)(g, &row, 1, width, to + i);
+    }
 }
 
-/* (c),(h,m),(h,m),(h,m,e),(h,n,e)->(c) */
-static void TYPED(rows_dots_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                  void *data) {
-    (void)data;
-    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], width = dims[4], n = dims[5];
-    const ptrdiff_t *own = steps + 6; /* c, h m, h m, h m e, h n e, c */
-    if (!is_contiguous(own[0], entries, sizeof(int32_t))
-        || !is_contiguous(own[7], width, sizeof(REAL))
-        || !is_contiguous(own[10], width, sizeof(REAL))
-        || !is_contiguous(own[11], entries, sizeof(REAL))) {
-        value_error("rows_dots: rows must be contiguous");
-        return;
+/* to[0 .. parts) = sum_i w[i] x[columns[i]], `parts` registers of each. */
+ALWAYS_INLINE void TYPED(combine_parts)(const REAL *restrict w, const int32_t *restrict columns,
+                                        ptrdiff_t count, const char *restrict x, ptrdiff_t step,
+                                        REAL *restrict to, const int parts) {
+    TYPED(Register) sum[TYPED(MOST_PARTS)];
+    for (int k = 0; k < parts; k++) sum[k] = (TYPED(Register)){0};
+    for (ptrdiff_t i = 0; i < count; i++) {
+        const REAL *row = (const REAL *)(x + columns[i] * step);
+        const REAL weight = w[i];
+        for (int k = 0; k < parts; k++)
+            sum[k] += weight * TYPED(load_register)(row + k * TYPED(WIDTH));
     }
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const int32_t *columns = (const int32_t *)(args[0] + turn * steps[0]);
-        REAL *out = (REAL *)(args[5] + turn * steps[5]);
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const RowEnds rows = {args[1] + turn * steps[1] + h * own[1],
-                                  args[2] + turn * steps[2] + h * own[3], own[2], own[4]};
-            const char *g = args[3] + turn * steps[3] + h * own[5];
-            const char *v = args[4] + turn * steps[4] + h * own[8];
-            if (!rows_fit(&rows, m, entries, columns, n)) return;
-            for (ptrdiff_t r = 0; r < m; r++) {
-                const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
-                TYPED(row_dots)((const REAL *)(g + r * own[6]), columns + start, size, v, own[9],
-                                width, out + start);
-            }
-        }
-    }
-    leave_no_float_flags();
+    for (int k = 0; k < parts; k++) TYPED(store_register)(sum[k], to + k * TYPED(WIDTH));
 }
 
-/* to[0 .. width) = sum_i w[i] x[columns[i]], rows of x being `step` bytes apart. Arrays of one
- * vector stay in registers. */
+/* to[0 .. width) = sum_i w[i] x[columns[i]], rows of x being `step` bytes apart. */
 static void TYPED(combine)(const REAL *restrict w, const int32_t *restrict columns, ptrdiff_t count,
                            const char *restrict x, ptrdiff_t step, ptrdiff_t width,
                            REAL *restrict to) {
     ptrdiff_t at = 0;
-    for (; at + 4 * LANES <= width; at += 4 * LANES) {
-        REAL a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0};
-        for (ptrdiff_t i = 0; i < count; i++) {
-            const REAL *row = (const REAL *)(x + columns[i] * step) + at;
-            const REAL weight = w[i];
-            for (int j = 0; j < LANES; j++) a[j] += weight * row[j];
-            for (int j = 0; j < LANES; j++) b[j] += weight * row[LANES + j];
-            for (int j = 0; j < LANES; j++) c[j] += weight * row[2 * LANES + j];
-            for (int j = 0; j < LANES; j++) d[j] += weight * row[3 * LANES + j];
-        }
-        for (int j = 0; j < LANES; j++) {
-            to[at + j] = a[j];
-            to[at + LANES + j] = b[j];
-            to[at + 2 * LANES + j] = c[j];
-            to[at + 3 * LANES + j] = d[j];
-        }
-    }
-    for (; at + LANES <= width; at += LANES) {
-        REAL a[LANES] = {0};
-        for (ptrdiff_t i = 0; i < count; i++) {
-            const REAL *row = (const REAL *)(x + columns[i] * step) + at;
-            for (int j = 0; j < LANES; j++) a[j] += w[i] * row[j];
-        }
-        for (int j = 0; j < LANES; j++) to[at + j] = a[j];
-    }
-    if (at == width) return;
+    for (; at + TYPED(WIDE) <= width; at += TYPED(WIDE))
+        TYPED(combine_parts)(w, columns, count, x + at * (ptrdiff_t)sizeof(REAL), step, to + at,
+                             TYPED(MOST_PARTS));
+    for (; at + TYPED(WIDTH) <= width; at += TYPED(WIDTH))
+        TYPED(combine_parts)(w, columns, count, x + at * (ptrdiff_t)sizeof(REAL), step, to + at, 1);
     for (ptrdiff_t j = at; j < width; j++) to[j] = 0;
-    for (ptrdiff_t i = 0; i < count; i++) {
+    for (ptrdiff_t i = 0; at < width && i < count; i++) {
         const REAL *row = (const REAL *)(x + columns[i] * step);
         for (ptrdiff_t j = at; j < width; j++) to[j] += w[i] * row[j];
     }
 }
 
-/* (c),(c),(m),(m),(n,e)->(m,e) */
-static void TYPED(rows_product_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                     void *data) {
-    (void)data;
-    const ptrdiff_t entries = dims[1], m = dims[2], n = dims[3], width = dims[4];
-    const ptrdiff_t *own = steps + 6; /* c, c, m, m, n e, m e */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(int32_t))
-        || !is_contiguous(own[5], width, sizeof(REAL))
-        || !is_contiguous(own[7], width, sizeof(REAL))) {
-        value_error("rows_product: rows must be contiguous");
-        return;
-    }
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
-        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
-        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
-        if (!rows_fit(&rows, m, entries, columns, n)) return;
-        for (ptrdiff_t r = 0; r < m; r++) {
-            const ptrdiff_t start = row_start(&rows, r);
-            TYPED(combine)(w + start, columns + start, row_end(&rows, r) - start,
-                           args[4] + turn * steps[4], own[4], width,
-                           (REAL *)(args[5] + turn * steps[5] + r * own[6]));
+/* Add w[i] x to the rows columns[i] - first of `to`, while x stays in registers. */
+ALWAYS_INLINE void TYPED(distribute_parts)(const REAL *restrict w, const int32_t *restrict columns,
+                                           ptrdiff_t count, const REAL *restrict x, int64_t first,
+                                           char *restrict to, ptrdiff_t step, const int parts) {
+    TYPED(Register) kept[4 * TYPED(REGISTERS)];
+    for (int k = 0; k < parts; k++) kept[k] = TYPED(load_register)(x + k * TYPED(WIDTH));
+    for (ptrdiff_t i = 0; i < count; i++) {
+        REAL *row = (REAL *)(to + (columns[i] - first) * step);
+        const REAL weight = w[i];
+        for (int k = 0; k < parts; k++) {
+            REAL *place = row + k * TYPED(WIDTH);
+            TYPED(store_register)(TYPED(load_register)(place) + weight * kept[k], place);
         }
     }
-    leave_no_float_flags();
 }
 
-/* Add w[i] x to the rows columns[i] - first of `to`, while x stays in registers. */
 static void TYPED(distribute)(const REAL *restrict w, const int32_t *restrict columns,
                               ptrdiff_t count, const REAL *restrict x, ptrdiff_t width,
                               int64_t first, char *restrict to, ptrdiff_t step) {
     ptrdiff_t at = 0;
-    for (; at + 4 * LANES <= width; at += 4 * LANES) {
-        REAL a[LANES], b[LANES], c[LANES], d[LANES];
-        for (int j = 0; j < LANES; j++) {
-            a[j] = x[at + j];
-            b[j] = x[at + LANES + j];
-            c[j] = x[at + 2 * LANES + j];
-            d[j] = x[at + 3 * LANES + j];
-        }
-        for (ptrdiff_t i = 0; i < count; i++) {
-            REAL *row = (REAL *)(to + (columns[i] - first) * step) + at;
-            const REAL weight = w[i];
-            for (int j = 0; j < LANES; j++) row[j] += weight * a[j];
-            for (int j = 0; j < LANES; j++) row[LANES + j] += weight * b[j];
-            for (int j = 0; j < LANES; j++) row[2 * LANES + j] += weight * c[j];
-            for (int j = 0; j < LANES; j++) row[3 * LANES + j] += weight * d[j];
-        }
-    }
-    for (; at + LANES <= width; at += LANES) {
-        for (ptrdiff_t i = 0; i < count; i++) {
-            REAL *row = (REAL *)(to + (columns[i] - first) * step) + at;
-            for (int j = 0; j < LANES; j++) row[j] += w[i] * x[at + j];
-        }
-    }
+    for (; at + 4 * LANES <= width; at += 4 * LANES)
+        TYPED(distribute_parts)(w, columns, count, x + at, first, to + at * (ptrdiff_t)sizeof(REAL),
+                                step, 4 * TYPED(REGISTERS));
+    for (; at + TYPED(WIDTH) <= width; at += TYPED(WIDTH))
+        TYPED(distribute_parts)(w, columns, count, x + at, first, to + at * (ptrdiff_t)sizeof(REAL),
+                                step, 1);
     for (ptrdiff_t i = 0; at < width && i < count; i++) {
         REAL *row = (REAL *)(to + (columns[i] - first) * step);
         for (ptrdiff_t j = at; j < width; j++) row[j] += w[i] * x[j];
     }
 }
 
-/* (c),(c),(m),(m),(m,e),()->(b,e) */
+static void TYPED(rows_dots_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                  void *data) {
+    (void)data;
+    Heads all;
+    if (!read_heads(&all, "ci hm hm hme hne c", sizeof(REAL), args, dims, steps)) return;
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const int32_t *columns = (const int32_t *)of_head(&all, 0, i);
+        const RowEnds rows = row_ends(&all, 1, i);
+        const char *g = of_head(&all, 3, i), *v = of_head(&all, 4, i);
+        REAL *out = (REAL *)of_head(&all, 5, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), columns,
+                      axis_size(&all, 'n')))
+            return;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t start = row_start(&rows, r);
+            TYPED(row_dots)((const REAL *)(g + r * all.row[3]), columns + start,
+                            row_end(&rows, r) - start, v, all.key[4], axis_size(&all, 'e'),
+                            out + start);
+        }
+    }
+    leave_no_float_flags();
+}
+
+static void TYPED(rows_product_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                     void *data) {
+    (void)data;
+    Heads all;
+    if (!read_heads(&all, "c ci m m ne me", sizeof(REAL), args, dims, steps)) return;
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *w = (const REAL *)of_head(&all, 0, i);
+        const int32_t *columns = (const int32_t *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const char *x = of_head(&all, 4, i);
+        char *to = of_head(&all, 5, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), columns,
+                      axis_size(&all, 'n')))
+            return;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t start = row_start(&rows, r);
+            TYPED(combine)(w + start, columns + start, row_end(&rows, r) - start, x, all.key[4],
+                           axis_size(&all, 'e'), (REAL *)(to + r * all.row[5]));
+        }
+    }
+    leave_no_float_flags();
+}
+
 static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                         void *data) {
     (void)data;
-    const ptrdiff_t entries = dims[1], m = dims[2], width = dims[3], block = dims[4];
-    const ptrdiff_t *own = steps + 7; /* c, c, m, m, m e, b e */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(int32_t))
-        || !is_contiguous(own[5], width, sizeof(REAL))
-        || !is_contiguous(own[7], width, sizeof(REAL))) {
-        value_error("columns_product: rows must be contiguous");
-        return;
-    }
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
-        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
-        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
-        const int64_t first = *(const int64_t *)(args[5] + turn * steps[5]);
-        char *to = args[6] + turn * steps[6];
-        if (!rows_fit(&rows, m, entries, NULL, 0)) return; /* its columns are looked at below */
+    Heads all;
+    /* n: the columns of this block */
+    if (!read_heads(&all, "c ci m m me  ne", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t width = axis_size(&all, 'e'), block = axis_size(&all, 'n');
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *w = (const REAL *)of_head(&all, 0, i);
+        const int32_t *columns = (const int32_t *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const int64_t first = *(const int64_t *)of_head(&all, 5, i);
+        const char *x = of_head(&all, 4, i);
+        char *to = of_head(&all, 6, i);
+        /* Its columns are looked at below. */
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), NULL, 0)) return;
         for (ptrdiff_t j = 0; j < block; j++)
-            memset(to + j * own[6], 0, (size_t)width * sizeof(REAL));
-        for (ptrdiff_t r = 0; r < m; r++) {
-            const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
-            const ptrdiff_t start = first_column(columns, from, all, first);
-            const ptrdiff_t end = first_column(columns, start, all, first + block);
+            memset(to + j * all.key[6], 0, (size_t)width * sizeof(REAL));
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t end_of_row = row_end(&rows, r);
+            const ptrdiff_t start = first_column(columns, row_start(&rows, r), end_of_row, first);
+            const ptrdiff_t end = first_column(columns, start, end_of_row, first + block);
             if (!columns_fit(columns + start, end - start, first, block)) {
                 value_error("columns_product: the columns of a row must rise");
                 return;
             }
             TYPED(distribute)(w + start, columns + start, end - start,
-                              (const REAL *)(args[4] + turn * steps[4] + r * own[4]), width, first,
-                              to, own[6]);
+                              (const REAL *)(x + r * all.row[4]), width, first, to, all.key[6]);
         }
     }
     leave_no_float_flags();
@@ -384,149 +361,104 @@ static REAL *TYPED(grown)(REAL *room, ptrdiff_t count, ptrdiff_t *most) {
     return scratch_or_error(*most, sizeof(REAL));
 }
 
-/* (c),(c),(h,m),(h,m),(h),(h,m),(h)->(c) */
 static void TYPED(rows_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                  void *data) {
     (void)data;
-    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
-    const ptrdiff_t *own = steps + 8; /* c, c, h m, h m, h, h m, h, c */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(REAL))
-        || !is_contiguous(own[10], entries, sizeof(REAL))) {
-        value_error("rows_jvp: rows must be contiguous");
-        return;
-    }
+    Heads all;
+    if (!read_heads(&all, "c c hm hm h hm h c", sizeof(REAL), args, dims, steps)) return;
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
-        const REAL *v = (const REAL *)(args[1] + turn * steps[1]);
-        REAL *out = (REAL *)(args[7] + turn * steps[7]);
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
-                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
-            const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
-            const char *p_sink = args[5] + turn * steps[5] + h * own[7];
-            const REAL v_sink = *(const REAL *)(args[6] + turn * steps[6] + h * own[9]);
-            bool fits = rows_fit(&rows, m, entries, NULL, 0);
-            for (ptrdiff_t r = 0; fits && r < m; r++) {
-                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                room = TYPED(grown)(room, 3 * (n + 1), &most);
-                if (room == NULL) return;
-                TYPED(sink_row_jvp)(p + start, v + start, out + start, n, alpha,
-                                    *(const REAL *)(p_sink + r * own[8]), v_sink, room);
-            }
-            if (!fits) {
-                free(room);
-                return;
-            }
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *p = (const REAL *)of_head(&all, 0, i), *v = (const REAL *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const double alpha = *(const double *)of_head(&all, 4, i);
+        const REAL v_sink = *(const REAL *)of_head(&all, 6, i);
+        const char *p_sink = of_head(&all, 5, i);
+        REAL *out = (REAL *)of_head(&all, 7, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), NULL, 0)) break;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
+            room = TYPED(grown)(room, 3 * (n + 1), &most);
+            if (room == NULL) return;
+            TYPED(sink_row_jvp)(p + start, v + start, out + start, n, alpha,
+                                *(const REAL *)(p_sink + r * all.row[5]), v_sink, room);
         }
     }
     free(room);
     leave_no_float_flags();
 }
 
-/* (c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),(h,m)->(c),(h,m,d),(h,m): rows_dots, rows_jvp and
- * rows_product in one, row after row, while a row's entries lie in the nearest cache. */
+/* rows_dots, rows_jvp and rows_product in one, row after row, while a row's entries lie in the
+ * nearest cache. */
 static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                  void *data) {
     (void)data;
-    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], n = dims[5];
-    const ptrdiff_t g_width = dims[4], width = dims[6];
-    const ptrdiff_t *own = steps
-                           + 12; /* c, c, h m, h m, h m e, h n e, h n d, h, h m, c, h m d, h m */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(int32_t))
-        || !is_contiguous(own[8], g_width, sizeof(REAL))
-        || !is_contiguous(own[11], g_width, sizeof(REAL))
-        || !is_contiguous(own[14], width, sizeof(REAL))
-        || !is_contiguous(own[18], entries, sizeof(REAL))
-        || !is_contiguous(own[21], width, sizeof(REAL))) {
-        value_error("rows_vjp: rows must be contiguous");
+    Heads all;
+    if (!read_heads(&all, "c ci hm hm hme hne hnd h hm c hmd hm", sizeof(REAL), args, dims, steps))
         return;
-    }
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
-        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
-        REAL *g_scores = (REAL *)(args[9] + turn * steps[9]);
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
-                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
-            const char *g = args[4] + turn * steps[4] + h * own[6];
-            const char *v = args[5] + turn * steps[5] + h * own[9];
-            const char *k = args[6] + turn * steps[6] + h * own[12];
-            const double alpha = *(const double *)(args[7] + turn * steps[7] + h * own[15]);
-            const char *p_sink = args[8] + turn * steps[8] + h * own[16];
-            char *g_query = args[10] + turn * steps[10] + h * own[19];
-            char *g_sink = args[11] + turn * steps[11] + h * own[22];
-            bool fits = rows_fit(&rows, m, entries, columns, n);
-            for (ptrdiff_t r = 0; fits && r < m; r++) {
-                const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
-                room = TYPED(grown)(room, size + 3 * (size + 1), &most);
-                if (room == NULL) return;
-                TYPED(row_dots)((const REAL *)(g + r * own[7]), columns + start, size, v, own[10],
-                                g_width, room);
-                *(REAL *)(g_sink + r * own[23]) = TYPED(sink_row_jvp)(
-                    p + start, room, g_scores + start, size, alpha,
-                    *(const REAL *)(p_sink + r * own[17]), 0, room + size);
-                TYPED(combine)(g_scores + start, columns + start, size, k, own[13], width,
-                               (REAL *)(g_query + r * own[20]));
-            }
-            if (!fits) {
-                free(room);
-                return;
-            }
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *p = (const REAL *)of_head(&all, 0, i);
+        const int32_t *columns = (const int32_t *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const double alpha = *(const double *)of_head(&all, 7, i);
+        const char *g = of_head(&all, 4, i), *v = of_head(&all, 5, i), *k = of_head(&all, 6, i);
+        const char *p_sink = of_head(&all, 8, i);
+        REAL *g_scores = (REAL *)of_head(&all, 9, i);
+        char *g_query = of_head(&all, 10, i), *g_sink = of_head(&all, 11, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), columns,
+                      axis_size(&all, 'n')))
+            break;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
+            room = TYPED(grown)(room, size + 3 * (size + 1), &most);
+            if (room == NULL) return;
+            TYPED(row_dots)((const REAL *)(g + r * all.row[4]), columns + start, size, v,
+                            all.key[5], axis_size(&all, 'e'), room);
+            *(REAL *)(g_sink + r * all.row[11]) = TYPED(sink_row_jvp)(
+                p + start, room, g_scores + start, size, alpha,
+                *(const REAL *)(p_sink + r * all.row[8]), 0, room + size);
+            TYPED(combine)(g_scores + start, columns + start, size, k, all.key[6],
+                           axis_size(&all, 'd'), (REAL *)(g_query + r * all.row[10]));
         }
     }
     free(room);
     leave_no_float_flags();
 }
 
-/* (c),(c),(h,m),(h,m),(h),(h,m)->(h,m) */
 static void TYPED(rows_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                        void *data) {
     (void)data;
-    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
-    const ptrdiff_t *own = steps + 7; /* c, c, h m, h m, h, h m, h m */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(REAL))) {
-        value_error("rows_vjp_alpha: rows must be contiguous");
-        return;
-    }
+    Heads all;
+    if (!read_heads(&all, "c c hm hm h hm hm", sizeof(REAL), args, dims, steps)) return;
     REAL *room = NULL;
     ptrdiff_t most = 0;
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
-        const REAL *g = (const REAL *)(args[1] + turn * steps[1]);
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
-                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
-            const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
-            bool fits = rows_fit(&rows, m, entries, NULL, 0);
-            for (ptrdiff_t r = 0; fits && r < m; r++) {
-                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                const REAL p_sink = *(const REAL *)(args[5] + turn * steps[5] + h * own[7]
-                                                    + r * own[8]);
-                const ptrdiff_t length = n + (p_sink != 0);
-                room = TYPED(grown)(room, 4 * (n + 1), &most);
-                if (room == NULL) return;
-                const REAL *all = p + start;
-                if (p_sink != 0) {
-                    memcpy(room, all, (size_t)n * sizeof(REAL));
-                    room[n] = p_sink;
-                    all = room;
-                }
-                REAL *slope = room + length;
-                if (n > 0) TYPED(grad_alpha_row)(all, slope, length, alpha, slope + length);
-                *(REAL *)(args[6] + turn * steps[6] + h * own[9]
-                          + r * own[10]) = n > 0 ? TYPED(dot)(slope, g + start, n) : (REAL)0;
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *p = (const REAL *)of_head(&all, 0, i), *g = (const REAL *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const double alpha = *(const double *)of_head(&all, 4, i);
+        const char *sinks = of_head(&all, 5, i);
+        char *sums = of_head(&all, 6, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), NULL, 0)) break;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
+            const REAL p_sink = *(const REAL *)(sinks + r * all.row[5]);
+            const ptrdiff_t length = n + (p_sink != 0);
+            room = TYPED(grown)(room, 4 * (n + 1), &most);
+            if (room == NULL) return;
+            const REAL *whole = p + start, *others = g + start;
+            REAL *slope = room + n + 1, sum = 0;
+            if (p_sink != 0) {
+                memcpy(room, whole, (size_t)n * sizeof(REAL));
+                room[n] = p_sink;
+                whole = room;
             }
-            if (!fits) {
-                free(room);
-                return;
+            if (n > 0) {
+                TYPED(grad_alpha_row)(whole, slope, length, alpha, slope + length);
+                TYPED(dots)(slope, &others, 1, n, &sum);
             }
+            *(REAL *)(sums + r * all.row[6]) = sum;
         }
     }
     free(room);
@@ -546,30 +478,25 @@ static bool TYPED(place)(const REAL *restrict w, const int32_t *restrict columns
     return true;
 }
 
-/* (c),(c),(m),(m),()->(m,b) */
 static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     (void)data;
-    const ptrdiff_t entries = dims[1], m = dims[2], block = dims[3];
-    const ptrdiff_t *own = steps + 6; /* c, c, m, m, m b */
-    if (!is_contiguous(own[0], entries, sizeof(REAL))
-        || !is_contiguous(own[1], entries, sizeof(int32_t))
-        || !is_contiguous(own[5], block, sizeof(REAL))) {
-        value_error("rows_spread: rows must be contiguous");
-        return;
-    }
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
-        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
-        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
-        const int64_t first = *(const int64_t *)(args[4] + turn * steps[4]);
-        if (!rows_fit(&rows, m, entries, NULL, 0)) return;
-        for (ptrdiff_t r = 0; r < m; r++) {
-            REAL *to = (REAL *)(args[5] + turn * steps[5] + r * own[4]);
-            const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
-            const ptrdiff_t start = first_column(columns, from, all, first);
-            const ptrdiff_t end = first_column(columns, start, all, first + block);
-            if (!TYPED(place)(w + start, columns + start, end - start, first, block, to)) {
+    Heads all;
+    if (!read_heads(&all, "c ci m m  mb", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t block = axis_size(&all, 'b');
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *w = (const REAL *)of_head(&all, 0, i);
+        const int32_t *columns = (const int32_t *)of_head(&all, 1, i);
+        const RowEnds rows = row_ends(&all, 2, i);
+        const int64_t first = *(const int64_t *)of_head(&all, 4, i);
+        char *to = of_head(&all, 5, i);
+        if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), NULL, 0)) return;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const ptrdiff_t end_of_row = row_end(&rows, r);
+            const ptrdiff_t start = first_column(columns, row_start(&rows, r), end_of_row, first);
+            const ptrdiff_t end = first_column(columns, start, end_of_row, first + block);
+            if (!TYPED(place)(w + start, columns + start, end - start, first, block,
+                              (REAL *)(to + r * all.row[5]))) {
                 value_error("rows_spread: the columns of a row must rise");
                 return;
             }

@@ -11,9 +11,8 @@
 
 #include <numpy/ndarraytypes.h>
 
-#include "attention/compressed_rows.h"
+#include "attention/heads.h"
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
 #include "mappings/entmax.h"
 
 #define ROWS_ENTMAX_OPERANDS(real) \
@@ -32,174 +31,120 @@ KERNEL_WITHOUT_RECORD(
 
 #elif defined(REAL)
 
-/* Memory to find the non-zeros of a row of up to n scores in: n in whole lanes and PAIR more. */
+/* Memory for a row of up to n scores and a sink, in whole lanes and PAIR more. */
 typedef struct {
-    REAL *scratch; /* but largest_scratch_size(n), since a query may see fewer keys */
-    REAL *masked;  /* n; and for what is found: */
-    REAL *x, *p;
-    int32_t *columns, *every; /* every column */
+    REAL *scratch;            /* for entmax_row(), since a query may see fewer keys */
+    REAL *masked, *x, *p;     /* n; and what is kept of a row, as gaps and as probabilities, */
+    int32_t *columns, *every; /* with its columns; and every column */
 } TYPED(RowRoom);
 
-/* The gaps that t reaches, and their columns; as gather in thresholds/search.h. */
-static ptrdiff_t TYPED(gather_numbered)(const REAL *restrict z, ptrdiff_t n, REAL largest,
-                                        REAL scale, REAL t, const REAL *restrict maxima,
-                                        const TYPED(RowRoom) *room) {
-    ptrdiff_t size = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
-        if (!TYPED(any_above)(maxima, -t)) continue;
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL x[CHUNK];
-        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
-        for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
-        for (ptrdiff_t i = 0; i < end - start; i += LANES)
-            size += TYPED(keep_numbered)(x + i, -t, room->every + start + i, room->x + size,
-                                         room->columns + size);
-    }
-    return TYPED(pad)(room->x, size);
+/* Where the non-zeros of a row go, and their columns. */
+typedef struct {
+    REAL *values;
+    int32_t *columns;
+} TYPED(NonZeros);
+
+/* search_below() of a row whose chunk_maxima() are in room->scratch, with the columns of what it
+ * keeps; returns how many these are, in whole lanes. */
+static ptrdiff_t TYPED(search_numbered)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                        REAL scale, TYPED(Solver) *solve, const void *context,
+                                        const TYPED(RowRoom) *room, TYPED(Search) *found) {
+    const REAL t = TYPED(bound_by_maxima)(n, largest, scale, solve, context, room->scratch, found);
+    const ptrdiff_t count = TYPED(gather)(z, n, largest, scale, t, found->maxima, room->x,
+                                          room->every, room->columns);
+    const ptrdiff_t size = TYPED(pad)(room->x, count);
+    memcpy(found->kept, room->x, (size_t)size * sizeof(REAL)); /* a solver may drop some */
+    found->t = solve(found->kept, size, t, context, &found->at_t);
+    return size;
 }
 
-/* The search of thresholds/search.h with columns: false if the row has no threshold. */
-static bool TYPED(search_numbered)(const REAL *restrict z, ptrdiff_t n, REAL scale,
-                                   TYPED(Solver) *solve, const void *context,
-                                   const TYPED(RowRoom) *room, TYPED(Search) *found) {
-    const ptrdiff_t lanes = maxima_of(n);
-    REAL *maxima = room->scratch, *kept = room->scratch + lanes;
-    const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
-    found->largest = largest;
-    if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return false;
-
-    ptrdiff_t size = 0;
-    for (ptrdiff_t i = 0; i < lanes; i += LANES) {
-        for (int j = 0; j < LANES; j++) maxima[i + j] = (maxima[i + j] - largest) * scale;
-        size += TYPED(keep_above)(maxima + i, -1, kept + size);
+/* Candidates for the non-zeros of a row whose largest score is finite, in whole lanes: their
+ * probabilities in room->p, and their columns. */
+static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, double alpha,
+                                   TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room) {
+    const TYPED(Choice) run = TYPED(choice_for)(alpha);
+    TYPED(Search) found;
+    ptrdiff_t size;
+    if (run.own == &TYPED(sparsemax)) {
+        size = TYPED(search_numbered)(z, n, largest, 1, TYPED(michelot), NULL, room, &found);
+        const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
+        for (ptrdiff_t i = 0; i < size; i++)
+            room->p[i] = TYPED(sparsemax_entry)(room->x[i], found.t, rest);
+    } else if (run.own == &TYPED(entmax15)) {
+        size = TYPED(search_numbered)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve), NULL, room,
+                                      &found);
+        const REAL twice = (REAL)(2 * quadratic_step(found.at_t));
+        for (ptrdiff_t i = 0; i < size; i++)
+            room->p[i] = TYPED(entmax15_entry)(room->x[i], found.t, twice);
+    } else if (run.block) {
+        REAL start = 0;
+        const TYPED(EntmaxRow) wanted = {alpha, kept, room->p, &start, &(Ahead){0}};
+        size = TYPED(search_numbered)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve),
+                                      &wanted, room, &found);
+    } else { /* the whole row */
+        size = whole_lanes(n);
+        if (run.own)
+            run.own->row(z, room->p, n, &(Ahead){0}, room->scratch);
+        else
+            run.row(z, room->p, n, alpha, kept, &(Ahead){0}, room->scratch);
+        for (ptrdiff_t i = n; i < size; i++) room->p[i] = 0;
+        memcpy(room->columns, room->every, (size_t)n * sizeof *room->columns);
     }
-    size = TYPED(pad)(kept, size);
-    const REAL bound = TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
-
-    found->size = TYPED(gather_numbered)(z, n, largest, scale, bound, maxima, room);
-    memcpy(kept, room->x, (size_t)found->size * sizeof(REAL)); /* a solver may drop some */
-    found->t = solve(kept, found->size, bound < 1 ? bound : (REAL)1, context, &found->at_t);
-    return true;
+    return size;
 }
 
-/* Keep those of `size` values that are positive, and their columns. */
-static ptrdiff_t TYPED(keep_positive)(const REAL *p, const int32_t *columns, ptrdiff_t size,
-                                      REAL *to, int32_t *columns_to) {
+/* The non-zeros of such a row. */
+static ptrdiff_t TYPED(nonzeros)(const REAL *z, ptrdiff_t n, REAL largest, double alpha,
+                                 TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room,
+                                 TYPED(NonZeros) to) {
+    const ptrdiff_t size = TYPED(candidates)(z, n, largest, alpha, kept, room);
     ptrdiff_t count = 0;
     for (ptrdiff_t i = 0; i < size; i += LANES)
-        count += TYPED(keep_numbered)(p + i, 0, columns + i, to + count, columns_to + count);
+        count += TYPED(keep_numbered)(room->p + i, 0, room->columns + i, to.values + count,
+                                      to.columns + count);
     return count;
 }
 
-/* Each returns how many candidates there are, with their probabilities in room->p, or −1 for a row
- * with no threshold. */
-static ptrdiff_t TYPED(sparsemax_candidates)(const REAL *z, ptrdiff_t n, double alpha,
-                                             const TYPED(RowRoom) *room, REAL *largest) {
-    TYPED(Search) found;
-    (void)alpha;
-    const bool any = TYPED(search_numbered)(z, n, 1, TYPED(michelot), NULL, room, &found);
-    *largest = found.largest;
-    if (!any) return -1;
-    const REAL t = found.t, rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-    for (ptrdiff_t i = 0; i < found.size; i++) room->p[i] = (room->x[i] + t) + rest;
-    return found.size;
-}
-
-static ptrdiff_t TYPED(entmax15_candidates)(const REAL *z, ptrdiff_t n, double alpha,
-                                            const TYPED(RowRoom) *room, REAL *largest) {
-    TYPED(Search) found;
-    (void)alpha;
-    const bool any = TYPED(search_numbered)(z, n, (REAL)0.5, TYPED(entmax15_solve), NULL, room,
-                                            &found);
-    *largest = found.largest;
-    if (!any) return -1;
-    const REAL t = found.t, twice = (REAL)(2 * quadratic_step(found.at_t));
-    for (ptrdiff_t i = 0; i < found.size; i++)
-        room->p[i] = TYPED(entmax15_entry)(room->x[i], t, twice);
-    return found.size;
-}
-
-static ptrdiff_t TYPED(entmax_candidates)(const REAL *z, ptrdiff_t n, double alpha,
-                                          const TYPED(RowRoom) *room, REAL *largest) {
-    TYPED(Search) found;
-    REAL start = 0;
-    TYPED(EntmaxKept) kept = {.alpha = 0};
-    const TYPED(EntmaxRow) wanted = {alpha, &kept, room->p, &start, &(Ahead){0}};
-    const bool any = TYPED(search_numbered)(z, n, (REAL)(alpha - 1), TYPED(entmax_solve), &wanted,
-                                            room, &found);
-    *largest = found.largest;
-    return any ? found.size : -1;
-}
-
-/* Any other α: the whole row. */
-static ptrdiff_t TYPED(whole_row)(const REAL *z, ptrdiff_t n, double alpha,
-                                  const TYPED(RowRoom) *room, REAL *largest) {
-    const TYPED(Choice) run = TYPED(choice_for)(alpha);
-    *largest = TYPED(largest_score)(z, n);
-    if (!(*largest > -(REAL)INFINITY && *largest < (REAL)INFINITY)) return -1;
-    if (run.own)
-        run.own->row(z, room->p, n, &(Ahead){0}, room->scratch);
-    else
-        run.row(z, room->p, n, alpha, NULL, &(Ahead){0}, room->scratch);
-    for (ptrdiff_t i = n; i < whole_lanes(n); i++) room->p[i] = 0;
-    memcpy(room->columns, room->every, (size_t)n * sizeof *room->columns);
-    return whole_lanes(n);
-}
-
-typedef ptrdiff_t TYPED(Candidates)(const REAL *z, ptrdiff_t n, double alpha,
-                                    const TYPED(RowRoom) *room, REAL *largest);
-
-static TYPED(Candidates) *TYPED(candidates_for)(double alpha) {
-    if (alpha == 1.5) return TYPED(entmax15_candidates);
-    if (alpha == 2) return TYPED(sparsemax_candidates);
-    return TYPED(choice_for)(alpha).block ? TYPED(entmax_candidates) : TYPED(whole_row);
-}
-
-/* The non-zeros of a row of n scores, behind which lies a sink's unless it is −∞: NaN in every
- * column that the mask lets through, if there is a NaN. */
-static ptrdiff_t TYPED(entmax_row_nonzeros)(const REAL *z, const char *mask, ptrdiff_t mask_stride,
-                                            ptrdiff_t n, double alpha, REAL *sink,
-                                            TYPED(Candidates) *candidates,
-                                            const TYPED(RowRoom) *room, REAL *to,
-                                            int32_t *columns_to) {
+/* The same of any row of n scores, behind which lies a sink's unless it is −∞: NaN in every column
+ * that the mask lets through, if there is a NaN. */
+static ptrdiff_t TYPED(nonzeros_beside_sink)(const REAL *z, const char *mask, ptrdiff_t mask_stride,
+                                             ptrdiff_t n, double alpha, REAL *sink,
+                                             TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room,
+                                             TYPED(NonZeros) to) {
     const ptrdiff_t length = n + (*sink != -(REAL)INFINITY);
     *sink = 0;
     if (length == 0) return 0;
-    REAL largest;
-    const ptrdiff_t size = candidates(z, length, alpha, room, &largest);
+    const REAL largest = TYPED(chunk_maxima)(z, length, room->scratch);
     ptrdiff_t count = 0;
-    if (size >= 0) {
-        count = TYPED(keep_positive)(room->p, room->columns, size, to, columns_to);
-        if (count > 0 && columns_to[count - 1] == n) *sink = to[--count];
+    if (largest == -(REAL)INFINITY) return 0;
+    if (largest < (REAL)INFINITY) {
+        count = TYPED(nonzeros)(z, length, largest, alpha, kept, room, to);
+        if (count > 0 && to.columns[count - 1] == n) *sink = to.values[--count];
         return count;
     }
-    if (largest == -(REAL)INFINITY) return 0;
     if (length > n) *sink = (REAL)NAN;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (!mask[i * mask_stride]) continue;
-        to[count] = (REAL)NAN;
-        columns_to[count++] = (int32_t)i;
+        to.values[count] = (REAL)NAN;
+        to.columns[count++] = (int32_t)i;
     }
     return count;
 }
 
-/* (h,m,n),(h,m,n),(m),(h),(h)->(c),(c),(h,m),(h,m): scores, mask, how many columns of a row there
- * are to look at, each head's α and sink, to values, columns, the end of each row, and its sink's
- * value. There has to be room for all entries, a sink and LANES more. */
+/* Scores, mask, how many columns of a row there are to look at, each head's α and sink, to values,
+ * columns, the end of each row, and its sink's value. There has to be room for all entries, a sink
+ * and LANES more. */
 static void TYPED(rows_entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     (void)data;
-    const ptrdiff_t heads = dims[1], rows = dims[2], n = dims[3], most = dims[4];
-    const ptrdiff_t *own = steps + 9; /* h m n, h m n, m, h, h, c, c, h m, h m */
-    const ptrdiff_t padded = whole_lanes(n + 1) + PAIR;
-    const bool contiguous = is_contiguous(own[9], most, sizeof(REAL))
-                            && is_contiguous(own[10], most, sizeof(int32_t));
-    if (!contiguous || most < heads * rows * n + 1 + LANES) {
-        value_error("rows_entmax: results must be contiguous, with room for all entries");
+    Heads all;
+    if (!read_heads(&all, "hmn hmn m h h c ci hm hm", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t n = axis_size(&all, 'n'), padded = whole_lanes(n + 1) + PAIR;
+    if (axis_size(&all, 'c') < all.heads * axis_size(&all, 'm') * n + 1 + LANES) {
+        value_error("rows_entmax: results must have room for all entries");
         return;
     }
-    const ptrdiff_t of_rows = largest_scratch_size(n + 1)
-                              + padded; /* rows take n more as scratch */
+    const ptrdiff_t of_rows = TYPED(entmax_scratch_size)(n + 1) + padded;
     REAL *scratch = scratch_or_error(of_rows + 3 * padded, sizeof(REAL));
     int32_t *numbers = scratch_or_error(2 * padded, sizeof(int32_t));
     if (scratch == NULL || numbers == NULL) {
@@ -212,33 +157,34 @@ static void TYPED(rows_entmax_loop)(char **args, const ptrdiff_t *dims, const pt
                                  numbers, numbers + padded};
     for (ptrdiff_t i = 0; i < padded; i++) room.every[i] = (int32_t)i;
 
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        REAL *to = (REAL *)(args[5] + turn * steps[5]);
-        int32_t *columns_to = (int32_t *)(args[6] + turn * steps[6]);
-        ptrdiff_t count = 0;
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const double alpha = *(const double *)(args[3] + turn * steps[3] + h * own[7]);
-            const REAL sink = *(const REAL *)(args[4] + turn * steps[4] + h * own[8]);
-            TYPED(Candidates) *candidates = TYPED(candidates_for)(alpha);
-            for (ptrdiff_t r = 0; r < rows; r++) {
-                const char *z = args[0] + turn * steps[0] + h * own[0] + r * own[1];
-                const char *mask = args[1] + turn * steps[1] + h * own[3] + r * own[4];
-                int64_t visible = *(const int64_t *)(args[2] + turn * steps[2] + r * own[6]);
-                visible = visible > n ? n : visible > 0 ? visible : 0;
-                const REAL *row = TYPED(masked)(z, own[2], mask, own[5], (ptrdiff_t)visible,
-                                                room.masked);
-                REAL last = sink;
-                if (sink != -(REAL)INFINITY) {
-                    if (row != room.masked) memcpy(room.masked, row, (size_t)visible * sizeof *row);
-                    room.masked[visible] = sink;
-                    row = room.masked;
-                }
-                count += TYPED(entmax_row_nonzeros)(row, mask, own[5], (ptrdiff_t)visible, alpha,
-                                                    &last, candidates, &room, to + count,
-                                                    columns_to + count);
-                *(int64_t *)(args[7] + turn * steps[7] + h * own[11] + r * own[12]) = count;
-                *(REAL *)(args[8] + turn * steps[8] + h * own[13] + r * own[14]) = last;
+    TYPED(EntmaxKept) kept = {.alpha = 0};
+    ptrdiff_t count = 0;
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        REAL *values = (REAL *)of_head(&all, 5, i);
+        int32_t *columns = (int32_t *)of_head(&all, 6, i);
+        const double alpha = *(const double *)of_head(&all, 3, i);
+        const REAL sink = *(const REAL *)of_head(&all, 4, i);
+        const char *scores = of_head(&all, 0, i), *masks = of_head(&all, 1, i);
+        const char *seen_by = of_head(&all, 2, i);
+        char *ends = of_head(&all, 7, i), *sinks = of_head(&all, 8, i);
+        if (i % all.heads == 0) count = 0;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const char *mask = masks + r * all.row[1];
+            int64_t visible = *(const int64_t *)(seen_by + r * all.row[2]);
+            visible = visible > n ? n : visible > 0 ? visible : 0;
+            const REAL *row = TYPED(masked)(scores + r * all.row[0], all.key[0], mask, all.key[1],
+                                            (ptrdiff_t)visible, room.masked);
+            REAL last = sink;
+            if (sink != -(REAL)INFINITY) {
+                if (row != room.masked) memcpy(room.masked, row, (size_t)visible * sizeof *row);
+                room.masked[visible] = sink;
+                row = room.masked;
             }
+            const TYPED(NonZeros) to = {values + count, columns + count};
+            count += TYPED(nonzeros_beside_sink)(row, mask, all.key[1], (ptrdiff_t)visible, alpha,
+                                                 &last, &kept, &room, to);
+            *(int64_t *)(ends + r * all.row[7]) = count;
+            *(REAL *)(sinks + r * all.row[8]) = last;
         }
     }
     free(scratch);

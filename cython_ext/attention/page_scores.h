@@ -2,8 +2,8 @@
  * template. The NumPy twin is `rows_page_scores` in pyentmax/sparse_attention/compressed_rows.py.
  *
  * In a page the keys lie side by side, feature after feature, so that a vector holds the scores of
- * as many keys and nothing is summed across it. Each score is the sum over features from the first
- * to the last, whatever its neighbours.
+ * as many keys and nothing is summed across it: they are the sum of its rows, of a feature each,
+ * with the query as weights.
  */
 #ifndef PYENTMAX_ATTENTION_PAGE_SCORES_H
 #define PYENTMAX_ATTENTION_PAGE_SCORES_H
@@ -11,8 +11,8 @@
 #include <numpy/ndarraytypes.h>
 
 #include "attention/compressed_rows.h"
+#include "attention/heads.h"
 #include "gufunc/kernel.h"
-#include "gufunc/operands.h"
 
 #define PAGE_SCORES_OPERANDS(real) real, real, NPY_BOOL, NPY_INT64, real, real, NPY_INT32, NPY_INT64
 
@@ -29,37 +29,6 @@ KERNEL_WITHOUT_RECORD("rows_page_scores", "(h,r,d),(h,n,d,s),(h,r,n),(h,r),(h,r)
 
 #elif defined(REAL)
 
-/* to[0 .. size) = sum_i q[i] page[i size ..]. Arrays of one vector stay in registers. */
-static void TYPED(page_scores)(const REAL *restrict q, ptrdiff_t d, const REAL *restrict page,
-                               ptrdiff_t size, REAL *restrict to) {
-    ptrdiff_t at = 0;
-    for (; at + 4 * LANES <= size; at += 4 * LANES) {
-        REAL a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, e[LANES] = {0};
-        for (ptrdiff_t i = 0; i < d; i++) {
-            const REAL *row = page + i * size + at;
-            for (int j = 0; j < LANES; j++) a[j] += q[i] * row[j];
-            for (int j = 0; j < LANES; j++) b[j] += q[i] * row[LANES + j];
-            for (int j = 0; j < LANES; j++) c[j] += q[i] * row[2 * LANES + j];
-            for (int j = 0; j < LANES; j++) e[j] += q[i] * row[3 * LANES + j];
-        }
-        for (int j = 0; j < LANES; j++) {
-            to[at + j] = a[j];
-            to[at + LANES + j] = b[j];
-            to[at + 2 * LANES + j] = c[j];
-            to[at + 3 * LANES + j] = e[j];
-        }
-    }
-    for (; at + LANES <= size; at += LANES) {
-        REAL a[LANES] = {0};
-        for (ptrdiff_t i = 0; i < d; i++)
-            for (int j = 0; j < LANES; j++) a[j] += q[i] * page[i * size + at + j];
-        for (int j = 0; j < LANES; j++) to[at + j] = a[j];
-    }
-    for (ptrdiff_t j = at; j < size; j++) to[j] = 0;
-    for (ptrdiff_t i = 0; i < d; i++)
-        for (ptrdiff_t j = at; j < size; j++) to[j] += q[i] * page[i * size + j];
-}
-
 /* Keep of the scores z[0 .. n) those that are not below `least`, a NaN too; returns how many. */
 static ptrdiff_t TYPED(keep_scores)(const REAL *restrict z, ptrdiff_t n, REAL least, int32_t first,
                                     REAL *restrict to, int32_t *restrict columns) {
@@ -75,56 +44,54 @@ static ptrdiff_t TYPED(keep_scores)(const REAL *restrict z, ptrdiff_t n, REAL le
     return count;
 }
 
-/* (h,r,d),(h,n,d,s),(h,r,n),(h,r),(h,r)->(c),(c),(h,r). There has to be room for all keys of the
- * pages to look at. */
+/* There has to be room for all keys of the pages to look at. */
 static void TYPED(rows_page_scores_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                          void *data) {
     (void)data;
-    const ptrdiff_t heads = dims[1], rows = dims[2], d = dims[3], n = dims[4], size = dims[5];
-    const ptrdiff_t room = dims[6];
-    const ptrdiff_t *own = steps + 8; /* h r d, h n d s, h r n, h r, h r, c, c, h r */
-    const ptrdiff_t real = sizeof(REAL);
-    if (!is_contiguous(own[2], d, sizeof(REAL)) || !is_contiguous(own[6], size, sizeof(REAL))
-        || (d > 1 && own[5] != size * real) || !is_contiguous(own[14], room, sizeof(REAL))
-        || !is_contiguous(own[15], room, sizeof(int32_t)) || n * size > INT32_MAX) {
-        value_error("rows_page_scores: queries, pages and results must be contiguous");
+    Heads all;
+    if (!read_heads(&all, "hmd hnds hmn hm hm c ci hm", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t d = axis_size(&all, 'd'), size = axis_size(&all, 's');
+    const ptrdiff_t n = axis_size(&all, 'n'), room = axis_size(&all, 'c');
+    if (n * size > INT32_MAX) {
+        value_error("rows_page_scores: columns must be below 2^31");
         return;
     }
-    REAL *scores = scratch_or_error(size, sizeof(REAL));
-    if (scores == NULL) return;
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        REAL *to = (REAL *)(args[5] + turn * steps[5]);
-        int32_t *columns = (int32_t *)(args[6] + turn * steps[6]);
-        ptrdiff_t count = 0;
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            for (ptrdiff_t r = 0; r < rows; r++) {
-                const REAL *query = (const REAL *)(args[0] + turn * steps[0] + h * own[0]
-                                                   + r * own[1]);
-                const char *pages = args[1] + turn * steps[1] + h * own[3];
-                const char *look = args[2] + turn * steps[2] + h * own[7] + r * own[8];
-                const int64_t visible = *(const int64_t *)(args[3] + turn * steps[3] + h * own[10]
-                                                           + r * own[11]);
-                const REAL least = *(const REAL *)(args[4] + turn * steps[4] + h * own[12]
-                                                   + r * own[13]);
-                for (ptrdiff_t page = 0; page < n && page * size < visible; page++) {
-                    if (!look[page * own[9]]) continue;
-                    const ptrdiff_t left = (ptrdiff_t)visible - page * size;
-                    const ptrdiff_t seen = left < size ? left : size;
-                    if (room - count < seen) {
-                        value_error("rows_page_scores: no room for all keys to look at");
-                        free(scores);
-                        return;
-                    }
-                    TYPED(page_scores)(query, d, (const REAL *)(pages + page * own[4]), size,
-                                       scores);
-                    count += TYPED(keep_scores)(scores, seen, least, (int32_t)(page * size),
-                                                to + count, columns + count);
+    REAL *scores = scratch_or_error(size + 1, sizeof(REAL));
+    int32_t *features = scratch_or_error(d + 1, sizeof(int32_t));
+    for (ptrdiff_t f = 0; features && f < d; f++) features[f] = (int32_t)f;
+    ptrdiff_t count = 0;
+    for (ptrdiff_t i = 0; scores && features && i < all.count; i++) {
+        REAL *to = (REAL *)of_head(&all, 5, i);
+        int32_t *columns = (int32_t *)of_head(&all, 6, i);
+        const char *queries = of_head(&all, 0, i), *pages = of_head(&all, 1, i);
+        const char *looks = of_head(&all, 2, i), *seen_by = of_head(&all, 3, i);
+        const char *thresholds = of_head(&all, 4, i);
+        char *ends = of_head(&all, 7, i);
+        if (i % all.heads == 0) count = 0;
+        for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
+            const REAL *query = (const REAL *)(queries + r * all.row[0]);
+            const char *look = looks + r * all.row[2];
+            const int64_t visible = *(const int64_t *)(seen_by + r * all.row[3]);
+            const REAL least = *(const REAL *)(thresholds + r * all.row[4]);
+            for (ptrdiff_t page = 0; page < n && page * size < visible; page++) {
+                if (!look[page * all.key[2]]) continue;
+                const ptrdiff_t left = (ptrdiff_t)visible - page * size;
+                const ptrdiff_t seen = left < size ? left : size;
+                if (room - count < seen) {
+                    value_error("rows_page_scores: no room for all keys to look at");
+                    goto end;
                 }
-                *(int64_t *)(args[7] + turn * steps[7] + h * own[16] + r * own[17]) = count;
+                TYPED(combine)(query, features, d, pages + page * all.key[1], all.row[1], size,
+                               scores);
+                count += TYPED(keep_scores)(scores, seen, least, (int32_t)(page * size), to + count,
+                                            columns + count);
             }
+            *(int64_t *)(ends + r * all.row[7]) = count;
         }
     }
+end:
     free(scores);
+    free(features);
     leave_no_float_flags();
 }
 

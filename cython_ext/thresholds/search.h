@@ -60,11 +60,12 @@ static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
     return TYPED(pad)(x, size);
 }
 
-/* Scores to the gaps that t reaches, chunk by chunk; returns their number. Scaling by a
- * power of 2 is exact, and the difference is rounded once: rounding is monotone, so a chunk is
- * rightly skipped. */
-static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                               REAL t, const REAL *restrict maxima, REAL *restrict kept) {
+/* Scores to the gaps that t reaches, chunk by chunk, and those of the numbers beside them, unless
+ * NULL; returns how many. Scaling by a power of 2 is exact, and the difference is rounded once:
+ * rounding is monotone, so a chunk is rightly skipped. */
+ALWAYS_INLINE ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                                      REAL t, const REAL *restrict maxima, REAL *restrict kept,
+                                      const int32_t *numbers, int32_t *numbers_kept) {
     ptrdiff_t size = 0;
     for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
         if (!TYPED(any_above)(maxima, -t)) continue; /* most of a long row ends here */
@@ -73,17 +74,18 @@ static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest
         for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
         for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
         for (ptrdiff_t i = 0; i < end - start; i += LANES)
-            size += TYPED(keep_above)(x + i, -t, kept + size);
+            size += numbers ? TYPED(keep_numbered)(x + i, -t, numbers + start + i, kept + size,
+                                                   numbers_kept + size)
+                            : TYPED(keep_above)(x + i, -t, kept + size);
     }
     return size;
 }
 
-/* Find t of a row whose largest entries chunk_maxima() left in scratch.
- *
- * The chunks' maxima are solved first, as a part of the row that holds most of what matters. */
-static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                                TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
-                                TYPED(Search) *found) {
+/* A bound on t from the chunks' maxima that chunk_maxima() left in scratch, which become gaps: they
+ * are a part of the row that holds most of what matters. */
+static REAL TYPED(bound_by_maxima)(ptrdiff_t n, REAL largest, REAL scale, TYPED(Solver) *solve,
+                                   const void *context, REAL *restrict scratch,
+                                   TYPED(Search) *found) {
     const ptrdiff_t lanes = maxima_of(n);
     REAL *maxima = scratch, *kept = scratch + lanes;
     ptrdiff_t size = 0;
@@ -92,16 +94,20 @@ static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL larges
         size += TYPED(keep_above)(maxima + i, -1, kept + size);
     }
     size = TYPED(pad)(kept, size);
-    REAL t = TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
-
-    found->count = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
-    size = TYPED(pad)(kept, found->count);
-    t = solve(kept, size, t, context, &found->at_t);
     found->largest = largest;
-    found->t = t;
     found->maxima = maxima;
     found->kept = kept;
-    found->size = size;
+    return TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
+}
+
+/* Find t of a row whose largest entries chunk_maxima() left in scratch. */
+static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                                TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
+                                TYPED(Search) *found) {
+    const REAL t = TYPED(bound_by_maxima)(n, largest, scale, solve, context, scratch, found);
+    found->count = TYPED(gather)(z, n, largest, scale, t, found->maxima, found->kept, NULL, NULL);
+    found->size = TYPED(pad)(found->kept, found->count);
+    found->t = solve(found->kept, found->size, t, context, &found->at_t);
 }
 
 /* The same of any row; false if it has no threshold, and p is written already. */
