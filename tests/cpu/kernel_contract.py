@@ -311,13 +311,14 @@ def allowed_units(
         assert (np.count_nonzero(one, axis=-1) <= given[2])[~np.isnan(one[:, 0])].all()
         return 4 * row + 16
     if one.ndim == 2 and name.endswith("grad_alpha"):
-        return 100 * row.max(axis=-1, keepdims=True) + 4
+        return 100 * row.max(axis=-1, keepdims=True) + 16
     if not name.endswith(("jvp", "vjps", "vjp_alpha", "vjp_upper")) or name.startswith("lstm"):
         return 16 * np.maximum(row, 1)  # entry by entry
     p, v = (x.astype(np.float64) for x in given[:2])
     beside = np.max(np.where(p != 0, np.abs(v), 0), axis=-1, keepdims=True)
-    if alpha is None:
-        return 32 * (beside if "upper" not in name else np.abs(v).max(axis=-1, keepdims=True))
+    if alpha is None:  # normmax has slopes above 1
+        size = np.abs(v).max(axis=-1, keepdims=True) if "upper" in name else beside
+        return 32 * np.maximum(size, row.max(axis=-1, keepdims=True))
     if one.ndim == 1:
         slope = pe.entmax_grad_alpha.reference(p, alpha[:, 0])
         size = np.abs(np.where(p != 0, slope * v, 0)).sum(axis=-1)
