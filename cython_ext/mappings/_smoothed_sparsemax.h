@@ -17,7 +17,7 @@
 
 /* A mapping: smooth a row of scores in place, with a strength above 0; -inf, which stands for
  * masked, stays. Of the result only differences count: what is the same for all, sparsemax takes
- * out again. scratch is for WORKSPACE n doubles. */
+ * out again. scratch is for WORKSPACE n doubles, n in whole lanes. */
 typedef struct {
     void (*smooth)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch);
 } TYPED(SmoothedSparsemax);

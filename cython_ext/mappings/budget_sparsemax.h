@@ -21,7 +21,7 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, R
                                         ptrdiff_t n, double *restrict scratch) {
     REAL *ones = (REAL *)(scratch + (WORKSPACE - 1) * whole_lanes(n));
     TYPED(fill)(ones, n, 1);
-    TYPED(project_capped_simplex)(z, ones, budget, p, n, scratch);
+    TYPED(water_fill)(z, ones, budget, SHIFTED, p, n, scratch);
 }
 
 static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};

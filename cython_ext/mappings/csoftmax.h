@@ -6,7 +6,6 @@
 #ifndef PYENTMAX_MAPPINGS_CSOFTMAX_H
 #define PYENTMAX_MAPPINGS_CSOFTMAX_H
 
-#include "elementary/exp.h"
 #include "gufunc/jvp_loops.h"
 #include "gufunc/mapping_loops.h"
 #include "mappings/_vjp_upper.h"
@@ -36,19 +35,10 @@ static void TYPED(of_free_jvp_short_rows)(const TYPED(JvpRows) *rows) {
 static const TYPED(Jvp)
     TYPED(of_free_jvp) = {TYPED(softmax_jvp_row), TYPED(of_free_jvp_short_rows)};
 
-/* An entry e^-100, or in float e^-40, times another is lost in its rounding. */
-#define REACH (IS_DOUBLE ? 100 : 40)
-
-static inline double TYPED(csoftmax_gauge)(double gap) {
-    return TYPED(scaled_exp)((REAL)gap);
-}
-
 static void TYPED(csoftmax_row)(const REAL *restrict z, const REAL *restrict upper,
                                 REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
-    TYPED(water_fill)(z, upper, 1, REACH, SCALED, TYPED(csoftmax_gauge), p, n, scratch);
+    TYPED(water_fill)(z, upper, 1, SCALED, p, n, scratch);
 }
-
-#undef REACH
 
 static const TYPED(BoundedMapping) TYPED(csoftmax) = {TYPED(csoftmax_row)};
 static const TYPED(BoundsVjp) TYPED(csoftmax_vjp_upper) = {false, false};

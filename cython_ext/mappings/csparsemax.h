@@ -26,20 +26,9 @@ KERNEL("csparsemax_vjp_upper", "(n),(n),(n),(n)->(n)", "Gradient in p to gradien
 
 #elif defined(REAL)
 
-static inline double TYPED(csparsemax_gauge)(double gap) {
-    return gap;
-}
-
-/* The p with sum `total` and 0 <= p <= upper that is nearest to z. */
-static void TYPED(project_capped_simplex)(const REAL *restrict z, const REAL *restrict upper,
-                                          double total, REAL *restrict p, ptrdiff_t n,
-                                          double *restrict scratch) {
-    TYPED(water_fill)(z, upper, total, total, SHIFTED, TYPED(csparsemax_gauge), p, n, scratch);
-}
-
 static void TYPED(csparsemax_row)(const REAL *restrict z, const REAL *restrict upper,
                                   REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
-    TYPED(project_capped_simplex)(z, upper, 1, p, n, scratch);
+    TYPED(water_fill)(z, upper, 1, SHIFTED, p, n, scratch);
 }
 
 static const TYPED(BoundedMapping) TYPED(csparsemax) = {TYPED(csparsemax_row)};

@@ -30,7 +30,7 @@ PARAMETRIC_JVP(fusedmax, "strength")
  * is cut. Scores on two sides of a masked entry are no neighbours either: what is left between is a
  * chain of its own. */
 static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch) {
-    const REAL largest = TYPED(largest_score)(z, n);
+    const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
     const double scale = headroom(n), nothing = -(double)INFINITY;
     const double floor = -1 - 5 * strength, bottom = floor / scale;

@@ -71,7 +71,7 @@ static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, d
  * s. */
 static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restrict p, ptrdiff_t n,
                                double *restrict scratch) {
-    const REAL largest = TYPED(largest_score)(z, n);
+    const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) {
         TYPED(fill)(p, n, largest < 0 ? (REAL)0 : (REAL)NAN);
         return;

@@ -29,7 +29,7 @@ PARAMETRIC_JVP(oscarmax, "strength")
  * gets nothing. The least are then alike, need no sorting, and are pooled in any case. Where
  * rounding could make up for the difference, as with strength nearly 0, it is another 1. */
 static void TYPED(smooth_oscar)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch) {
-    const REAL largest = TYPED(largest_score)(z, n);
+    const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
     const double scale = headroom(n);
     double *x = scratch, *y = scratch + n;

@@ -18,17 +18,6 @@ static void TYPED(fill)(REAL *p, ptrdiff_t n, REAL value) {
     for (ptrdiff_t i = 0; i < n; i++) p[i] = value;
 }
 
-/* The largest score of the row, or NaN if it holds one. */
-static REAL TYPED(largest_score)(const REAL *z, ptrdiff_t n) {
-    REAL largest = -(REAL)INFINITY;
-    bool any_nan = false;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        largest = z[i] > largest ? z[i] : largest;
-        any_nan |= z[i] != z[i];
-    }
-    return any_nan ? (REAL)NAN : largest;
-}
-
 /* The largest entries of the row, LANES for each CHUNK of it: lane j has that of every LANES-th
  * entry from the j-th on. Returns the largest of all, or NaN if there is one.
  *

@@ -93,15 +93,15 @@ def project_capped_simplex(x: Any, upper: Any, total: Any) -> WaterFilling:
 def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False) -> WaterFilling:
     """p = clip(y + t, 0, u), or min(t e^y, u), that sums to `total`, as in the CPU kernels.
 
-    p_i is linear in t from where it starts to where it is full, so the sum is piecewise linear
-    and increasing. Newton's step is exact if it crosses no breakpoint. As t rises, entries only
-    start and become full, so two levels with the same counts of both have no breakpoint between
-    them. Where a step leaves the bracket, the secant through its ends and its middle are tried in
-    turn. Ten passes are enough for most rows. From the 21st on, every other pass halves the bracket
-    in the order of floating-point numbers, fewer than 2⁶³ of which are above 0: 150 passes at most.
-    All is computed in double. The rounding of the level is the same for all entries, so thousands
-    of them add it up. A row that misses `total` by that is solved again relative to a level a
-    little below, where the difference has all its digits.
+    p_i is linear in t from where it starts to where it is full, so the sum is piecewise linear and
+    increasing. Newton's step is exact if it crosses no breakpoint, and the next one is then a
+    rounding of t. Where a step leaves the bracket, the secant through its ends and its middle are
+    tried in turn. From the 21st on, every other pass halves the bracket in the order of floating-
+    point numbers, fewer than 2⁶³ of which are above 0: 150 passes at most. In a long row, the
+    kernel starts from the level of every sixteenth entry. All is computed in double. The rounding
+    of the level is the same for all entries, so thousands of them add it up. A row that misses
+    `total` by that is solved again relative to a level a little below, where the difference has all
+    its digits.
 
     Parameters
     ----------
@@ -168,22 +168,16 @@ def _newton_level(rows: _Rows, total: Any, t: Any, highest: Any, most: Any) -> t
     # The level, the correction of its rounding, and the passes. At the highest level all entries
     # are full, and the sum is `most`.
     lowest, least = np.zeros_like(most), np.zeros_like(most)
-    started = still_open = np.full_like(most, -1)
     rest, secant, moving = np.zeros_like(most), most < 0, most > total
     for passes in range(1, 151):  # noqa: B007
         level = rows.raised(t)
-        on = rows.there & (level > 0)
-        moves = on & (level < rows.u)
-        now, slope, now_started, now_open = row_sums(
-            np.clip(level, 0, rows.u),
-            np.where(moves, rows.slope, 0),
-            on.astype(float),
-            moves.astype(float),
-        )
+        moves = rows.there & (level > 0) & (level < rows.u)
+        now, slope = row_sums(np.clip(level, 0, rows.u), np.where(moves, rows.slope, 0))
         step = (total - now) / slope
-        same = moving & (now != total) & (now_started == started) & (now_open == still_open)
-        rest = np.where(same, step, rest)
-        moving = moving & (now != total) & ~same
+        moving = moving & (now != total)
+        rounding = moving & (np.abs(step) <= 2 * np.finfo(float).eps * t)
+        rest = np.where(rounding, step, rest)
+        moving = moving & ~rounding
         if not moving.any():
             break
         below = now < total
@@ -197,7 +191,6 @@ def _newton_level(rows: _Rows, total: Any, t: Any, highest: Any, most: Any) -> t
         inner = middle_float(lowest, highest) if halve else inner
         following = np.where(newton, t + step, inner)
         moving = moving & (following != t)
-        started, still_open = np.where(newton, now_started, -1), now_open
         t = np.where(moving, following, t)
     return t, rest, passes
 
