@@ -1,11 +1,9 @@
 /* Sparsemax of the k largest scores of a row: a template. The NumPy twin, with the derivation, is
  * pyentmax/mappings/topk_sparsemax.py; its Jacobian's product is that of sparsemax.
  *
- * Where sparsemax of the whole row has at most k entries above 0, that is it. Otherwise the k
- * largest scores are in its support, and so in the gaps that its search has kept: of these the k-th
- * largest is found, and the threshold once more for what is left. Rounding makes gaps of different
- * scores tie: of those that tie with the k-th the largest scores stay, and where these are equal,
- * too, the ones of the lowest index, so there are never more than k.
+ * Where sparsemax of the whole row reaches at most k entries, that is it. Otherwise the k-th
+ * largest score is found, and the threshold once more for the scores above it and so many of its
+ * ties as there is room for, the ones of the lowest index.
  */
 #ifndef PYENTMAX_MAPPINGS_TOPK_SPARSEMAX_H
 #define PYENTMAX_MAPPINGS_TOPK_SPARSEMAX_H
@@ -24,59 +22,35 @@ TOPK_MAPPING(topk_sparsemax, "top-k sparsemax")
 
 #elif defined(REAL)
 
-/* What keeps an entry: its score is above the k-th largest, `least`, or is one of the first ties of
- * that; kth is the gap of it. Where sparsemax itself has at most k entries, both are -inf. */
+/* What keeps an entry: its score is above the k-th largest, `least`, or is one of the first `ties`
+ * of that; kth is the gap of it. Where sparsemax itself has at most k entries, both are -inf. */
 typedef struct {
     REAL largest, t, rest, kth, least;
     ptrdiff_t ties;
 } TYPED(TopkThreshold);
 
-static inline TYPED(TopkThreshold) TYPED(topk_threshold)(const TYPED(Search) *found) {
-    const REAL rest = (REAL)((1 - found->at_t.sum) / found->at_t.size);
-    const REAL lowest = -(REAL)INFINITY;
-    return (TYPED(TopkThreshold)){found->largest, found->t, rest, lowest, lowest, 0};
-}
-
-static inline REAL TYPED(topk_entry)(REAL z, TYPED(TopkThreshold) at) {
-    const REAL u = ((z - at.largest) + at.t) + at.rest, positive = u > 0 ? u : (REAL)0;
-    return z > at.least ? positive : (REAL)0;
-}
-
-/* How many entries are above 0; n is at most CHUNK. */
-static ptrdiff_t TYPED(count_above_0)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
-    BITS count = 0;
-    for (ptrdiff_t i = 0; i < n; i++) count += TYPED(topk_entry)(z[i], at) > 0;
-    return (ptrdiff_t)count;
-}
-
-/* Does any of n <= CHUNK entries tie with the k-th? */
-static bool TYPED(any_tie)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
-    BITS found = 0;
-    for (ptrdiff_t i = 0; i < n; i++) found |= z[i] == at.least;
-    return found != 0;
-}
-
-/* The same of their gaps. */
-static bool TYPED(any_near_tie)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
-    BITS found = 0;
-    for (ptrdiff_t i = 0; i < n; i++) found |= z[i] - at.largest == at.kth;
-    return found != 0;
+static inline REAL TYPED(topk_entry)(REAL z, const TYPED(TopkThreshold) *at) {
+    const REAL p = TYPED(sparsemax_entry)(z - at->largest, at->t, at->rest);
+    return z > at->least ? p : (REAL)0;
 }
 
 /* What the entries kept are given, and zeros. In one pass, since p may be where z is. */
 static void TYPED(write_topk)(const REAL *z, REAL *p, ptrdiff_t n, const TYPED(Search) *found,
-                              TYPED(TopkThreshold) at) {
+                              const TYPED(TopkThreshold) *at) {
     TYPED(Search) reached = *found;
-    reached.t = TYPED(reach)(at.t);
+    const REAL kth = TYPED(sparsemax_entry)(at->kth, at->t, at->rest);
+    ptrdiff_t ties = at->ties;
+    reached.t = TYPED(smaller)(TYPED(reach)(at->t), TYPED(reach)(-at->kth) + EPSILON);
     ptrdiff_t start = TYPED(next_live)(&reached, p, 0, n);
     while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (at.ties > 0 && TYPED(any_tie)(z + start, end - start, at)) {
+        BITS any_tie = 0;
+        for (ptrdiff_t i = start; ties > 0 && i < end; i++) any_tie |= z[i] == at->least;
+        if (any_tie) {
             for (ptrdiff_t i = start; i < end; i++) {
-                const REAL x = z[i] - at.largest, u = (x + at.t) + at.rest;
-                const bool tie = z[i] == at.least && at.ties > 0;
-                at.ties -= tie;
-                p[i] = (z[i] > at.least || tie) && u > 0 ? u : (REAL)0;
+                const bool tie = z[i] == at->least && ties > 0;
+                ties -= tie;
+                p[i] = tie ? kth : TYPED(topk_entry)(z[i], at);
             }
         } else {
             for (ptrdiff_t i = start; i < end; i++) p[i] = TYPED(topk_entry)(z[i], at);
@@ -85,63 +59,48 @@ static void TYPED(write_topk)(const REAL *z, REAL *p, ptrdiff_t n, const TYPED(S
     }
 }
 
-/* Are at most k entries above 0? Rounding may have lifted some at the threshold that the search has
- * dropped: if there are more, all are put into found->kept. */
-static bool TYPED(at_most_k)(const REAL *z, ptrdiff_t n, ptrdiff_t k, TYPED(Search) *found,
-                             TYPED(TopkThreshold) at) {
-    ptrdiff_t count = 0, size = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK)
-        if (TYPED(any_above)(found->maxima + start / CHUNK * LANES, -TYPED(reach)(at.t)))
-            count += TYPED(count_above_0)(z + start, n - start < CHUNK ? n - start : CHUNK, at);
-    if (count <= k) return true;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        found->kept[size] = z[i] - at.largest;
-        size += TYPED(topk_entry)(z[i], at) > 0;
-    }
-    found->size = TYPED(pad)(found->kept, size);
-    return false;
+/* How many of the gaps kept are within reach of t: no others can get anything. */
+static ptrdiff_t TYPED(count_reached)(const TYPED(Search) *found) {
+    const REAL floor = -TYPED(reach)(found->t);
+    BITS count = 0;
+    for (ptrdiff_t i = 0; i < found->size; i++) count += found->kept[i] >= floor;
+    return (ptrdiff_t)count;
 }
 
-/* Of the scores with the k-th gap, the least that stays, and how many of its ties do: `left` scores
- * stay in all. room and more are for n values each. */
-static void TYPED(choose_scores)(const REAL *z, ptrdiff_t n, ptrdiff_t left,
-                                 const TYPED(Search) *found, TYPED(TopkThreshold) *at, REAL *room,
-                                 REAL *more) {
-    ptrdiff_t size = 0, higher = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+/* The threshold of the k largest scores, which are within reach of the one found, and at or above
+ * the k-th largest of the chunks' maxima. Some more are gathered, for what the bound loses by
+ * rounding. room is for n values. */
+static void TYPED(restrict_to_kth)(const REAL *z, ptrdiff_t n, ptrdiff_t k, TYPED(Search) *found,
+                                   REAL *room, TYPED(TopkThreshold) *at) {
+    const REAL *maxima = found->maxima, top = found->largest;
+    REAL *kept = found->kept, floor = -TYPED(reach)(found->t);
+    if (k <= maxima_of(n)) {
+        memcpy(kept, maxima, (size_t)maxima_of(n) * sizeof(REAL));
+        floor = TYPED(larger)(TYPED(kth_largest)(kept, maxima_of(n), k), floor);
+    }
+    const REAL bound = (top + floor) - 4 * EPSILON * (FABS(top) + 1);
+    ptrdiff_t size = 0, above = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
+        if (!TYPED(any_above)(maxima, floor - EPSILON)) continue;
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (!TYPED(any_above)(found->maxima + start / CHUNK * LANES, -TYPED(reach)(at->t))
-            || !TYPED(any_near_tie)(z + start, end - start, *at))
-            continue;
-        for (ptrdiff_t i = start; i < end; i++) {
-            room[size] = z[i];
-            size += z[i] - at->largest == at->kth;
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, kept + size);
+        for (; i < end; i++) {
+            kept[size] = z[i];
+            size += z[i] > bound;
         }
     }
-    if (size == 0) return; /* never: the k-th gap is that of a score */
-    memcpy(more, room, (size_t)size * sizeof(REAL));
-    at->least = TYPED(kth_largest)(more, size, left < size ? left : size);
-    for (ptrdiff_t i = 0; i < size; i++) higher += room[i] > at->least;
-    at->ties = left - higher;
-}
-
-/* The threshold of the k largest gaps, of which found->kept holds more: what is left of them after
- * the solver has dropped some ends with the first padding. room is for n values. */
-static TYPED(TopkThreshold) TYPED(restrict_to_kth)(const REAL *z, TYPED(Search) *found, ptrdiff_t n,
-                                                   ptrdiff_t k, REAL *room) {
-    ptrdiff_t size = 0, above = 0;
-    while (size < n && size < found->size && found->kept[size] > OUTSIDE) size++;
-    k = k < size ? k : size;
-    memcpy(room, found->kept, (size_t)size * sizeof(REAL));
-    const REAL kth = TYPED(kth_largest)(room, size, k);
-    for (ptrdiff_t i = 0; i < size; i += LANES)
-        above += TYPED(keep_above)(found->kept + i, kth, found->kept + above);
-    for (ptrdiff_t i = above; i < k; i++) found->kept[i] = kth;
-    found->t = TYPED(michelot)(found->kept, TYPED(pad)(found->kept, k), 1, NULL, &found->at_t);
-    TYPED(TopkThreshold) at = TYPED(topk_threshold)(found);
-    at.kth = kth;
-    TYPED(choose_scores)(z, n, k - above, found, &at, room, found->kept);
-    return at;
+    memcpy(room, kept, (size_t)size * sizeof(REAL));
+    at->least = TYPED(kth_largest)(room, size, k);
+    at->kth = at->least - found->largest;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        const REAL score = kept[i];
+        kept[above] = score - found->largest;
+        above += score > at->least;
+    }
+    at->ties = k - above;
+    for (ptrdiff_t i = above; i < k; i++) kept[i] = at->kth;
+    found->t = TYPED(michelot)(kept, TYPED(pad)(kept, k), 1, NULL, &found->at_t);
 }
 
 /* p, and what it follows from; false if the row has no threshold, and p is written already. */
@@ -149,10 +108,14 @@ static bool TYPED(find_topk_sparsemax)(const REAL *z, REAL *p, ptrdiff_t n, ptrd
                                        REAL *scratch, TYPED(TopkThreshold) *at) {
     TYPED(Search) found;
     if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return false;
-    *at = TYPED(topk_threshold)(&found);
-    if (k < n && (found.at_t.size > (double)k || !TYPED(at_most_k)(z, n, k, &found, *at)))
-        *at = TYPED(restrict_to_kth)(z, &found, n, k, scratch + scratch_size(n));
-    TYPED(write_topk)(z, p, n, &found, *at);
+    at->least = at->kth = -(REAL)INFINITY;
+    at->ties = 0;
+    if (k < n && TYPED(count_reached)(&found) > k)
+        TYPED(restrict_to_kth)(z, n, k, &found, scratch + scratch_size(n), at);
+    at->largest = found.largest;
+    at->t = found.t;
+    at->rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
+    TYPED(write_topk)(z, p, n, &found, at);
     return true;
 }
 
