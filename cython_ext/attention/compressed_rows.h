@@ -149,11 +149,10 @@ ALWAYS_INLINE void TYPED(dots)(const REAL *restrict g, const REAL *const *v, con
             for (int k = 0; k < rows; k++) sum[k][j] += some * TYPED(load_register)(v[k] + place);
         }
     for (int k = 0; k < rows; k++) {
-        TYPED(Lanes) all = TYPED(all)(0);
-        for (int j = 0; j < PARTS; j++) all.part[j] = sum[k][j];
         REAL rest = 0;
+        for (int j = 1; j < PARTS; j++) sum[k][0] += sum[k][j];
         for (ptrdiff_t i = at; i < width; i++) rest += g[i] * v[k][i];
-        to[k] = TYPED(sum_across)(all) + rest;
+        to[k] = TYPED(sum_across)(sum[k][0]) + rest;
     }
 }
 
@@ -323,13 +322,10 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
     if (alpha > 2) {
         TYPED(entmax_jvp_above_2_row)(p, v, out, n, alpha);
     } else { /* out holds p^(2-α) */
-        TYPED(Balance) all = {0};
-        for (ptrdiff_t start = 0; start < n; start += LEAF) {
-            const ptrdiff_t size = n - start < LEAF ? n - start : LEAF;
-            TYPED(inverse_curvature)(p + start, size, alpha, out + start);
-            TYPED(add_weights)(out + start, v + start, size, 0, &all);
-        }
-        TYPED(jacobian_product)(out, v, n, &all);
+        for (ptrdiff_t start = 0; start < n; start += LEAF)
+            TYPED(inverse_curvature)(p + start, n - start < LEAF ? n - start : LEAF, alpha,
+                                     out + start);
+        TYPED(product_from_weights)(out, v, n);
     }
 }
 

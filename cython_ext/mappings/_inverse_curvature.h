@@ -20,38 +20,20 @@ static inline REAL TYPED(power_of_curvature)(double alpha) {
     return (REAL)(2 - (alpha < most ? alpha : most));
 }
 
-/* p^exponent of `count` lanes, in their place; 1 where p is not positive, which takes no time as a
- * denormal would. */
-ALWAYS_INLINE void TYPED(curvature_power)(TYPED(Lanes) *p, int count, double exponent) {
-    enum { REGISTERS = TYPED(REGISTERS) };
+/* p^exponent of n entries; 1 where p is not positive, which takes no time as a denormal would. p
+ * and power may be one. */
+static void TYPED(curvature_powers)(const REAL *p, ptrdiff_t n, double exponent, REAL *power) {
+    enum { WIDTH = TYPED(WIDTH) };
     const TYPED(Register) none = {0}, one = none + 1;
-    for (int start = 0; start < count * REGISTERS; start += ABREAST) {
-        const int left = count * REGISTERS - start, size = left < ABREAST ? left : ABREAST;
+    for (ptrdiff_t i = 0; i < n; i += ABREAST * WIDTH) {
         TYPED(Register) u[ABREAST];
-        for (int k = 0; k < size; k++) {
-            u[k] = p[(start + k) / REGISTERS].part[(start + k) % REGISTERS];
+        for (int k = 0; k < ABREAST; k++) {
+            u[k] = TYPED(load_first)(p + i + k * WIDTH, n - i - k * WIDTH);
             u[k] = TYPED(choose_above)(u[k], none, u[k], one);
         }
-        TYPED(wide_power_of_registers)(u, exponent, size);
-        for (int k = 0; k < size; k++)
-            p[(start + k) / REGISTERS].part[(start + k) % REGISTERS] = u[k];
-    }
-}
-
-/* The same of n entries; p and power may be one. */
-static void TYPED(curvature_powers)(const REAL *p, ptrdiff_t n, double exponent, REAL *power) {
-    ptrdiff_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        TYPED(Lanes) lanes[2];
-        for (int k = 0; k < 2; k++) lanes[k] = TYPED(load)(p + i + k * LANES);
-        TYPED(curvature_power)(lanes, 2, exponent);
-        for (int k = 0; k < 2; k++) TYPED(store)(lanes[k], power + i + k * LANES);
-    }
-    for (; i < n; i += LANES) {
-        const ptrdiff_t count = n - i < LANES ? n - i : LANES;
-        TYPED(Lanes) lanes = TYPED(load_some)(p + i, count);
-        TYPED(curvature_power)(&lanes, 1, exponent);
-        TYPED(store_some)(lanes, power + i, count);
+        TYPED(wide_power_of_registers)(u, exponent, ABREAST);
+        for (int k = 0; k < ABREAST; k++)
+            TYPED(store_first)(u[k], power + i + k * WIDTH, n - i - k * WIDTH);
     }
 }
 

@@ -26,15 +26,10 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, R
 
 static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};
 
-ALWAYS_INLINE void TYPED(budget_sparsemax_inverse_curvature)(TYPED(Lanes) *s, int count,
-                                                             const void *context) {
-    const TYPED(Lanes) zero = TYPED(all)(0), one = TYPED(all)(1);
-    (void)context;
-    for (int k = 0; k < count; k++) {
-        const TYPED(Lanes) free = TYPED(where_above)(one, s[k], one, zero);
-        s[k] = TYPED(where_above)(s[k], zero, free, s[k]);
-    }
+ALWAYS_INLINE TYPED(Register) TYPED(budget_sparsemax_inverse_curvature)(TYPED(Register) p) {
+    const TYPED(Register) none = {0}, one = none + 1;
+    return TYPED(choose_above)(p, none, TYPED(choose_above)(one, p, one, none), p);
 }
-SEPARABLE_JVP(budget_sparsemax, false, true)
+SEPARABLE_JVP(budget_sparsemax, false)
 
 #endif

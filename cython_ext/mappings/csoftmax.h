@@ -18,22 +18,11 @@
 #elif defined(KERNEL_TABLE)
 
 BOUNDED_MAPPING(csoftmax)
-BOUNDED_JVP(csoftmax, of_free)
+BOUNDED_JVP(csoftmax, softmax)
 KERNEL("csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.", 3, 1,
        BOUNDED_JVP_OPERANDS, vjp_upper_loop, csoftmax_vjp_upper)
 
 #elif defined(REAL)
-
-/* Softmax's products, of the entries that are not full. They sum to less than 1, and so short rows
- * go by the rule of long ones: which entry has most of the weight is no matter of its size. */
-static void TYPED(of_free_jvp_short_rows)(const TYPED(JvpRows) *rows) {
-    for (ptrdiff_t r = 0; r < rows->count; r++)
-        TYPED(softmax_jvp_row)((const REAL *)(rows->p + r * rows->p_step),
-                               (const REAL *)(rows->v + r * rows->v_step),
-                               (REAL *)(rows->out + r * rows->out_step), rows->n);
-}
-static const TYPED(Jvp)
-    TYPED(of_free_jvp) = {TYPED(softmax_jvp_row), TYPED(of_free_jvp_short_rows)};
 
 static void TYPED(csoftmax_row)(const REAL *restrict z, const REAL *restrict upper,
                                 REAL *restrict p, ptrdiff_t n, double *restrict scratch) {

@@ -184,11 +184,9 @@ static const TYPED(Mapping)
     TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block), SHORT_SEARCHED};
 LOG_MAPPING(entmax15, SHORT_SEARCHED)
 
-ALWAYS_INLINE void TYPED(entmax15_inverse_curvature)(TYPED(Lanes) *s, int count,
-                                                     const void *context) {
-    (void)context;
-    for (int k = 0; k < count; k++) s[k] = TYPED(root)(s[k]);
+ALWAYS_INLINE TYPED(Register) TYPED(entmax15_inverse_curvature)(TYPED(Register) p) {
+    return TYPED(root)(p);
 }
-SEPARABLE_JVP(entmax15, true, false)
+SEPARABLE_JVP(entmax15, true)
 
 #endif

@@ -1,6 +1,14 @@
-/* ∂p/∂α of α-entmax at p: a template. The NumPy twin, with the derivation of both forms, is
- * `entmax_grad_alpha` in pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae and Martins
- * (2019).
+/* ∂p/∂α of α-entmax at p: a template. The NumPy twin is `entmax_grad_alpha` in
+ * pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae and Martins (2019).
+ *
+ * The scores are z = ∇Ω(p) + a constant. Let b = ∂∇Ω(p)/∂α, which says how they would have to move
+ * for p to stay as α grows. They do not move, so that ∂p/∂α = -J b. With β = α - 1, l = log p and
+ * x = -β l,
+ *
+ *     b = (p^β (β l - 1) + 1)/β² = l² χ(x),    χ(x) = (1 - (1 + x) e^-x)/x²,
+ *
+ * whose limit at α = 1 is l²/2. The powers s of J take log p too, and e^-x = p^β is p/s. Above
+ * α = 2, where s may overflow, the published form is J b with s ∘ p^β = p put in.
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_GRAD_ALPHA_H
 #define PYENTMAX_MAPPINGS_ENTMAX_GRAD_ALPHA_H
@@ -10,9 +18,11 @@
 #include "gufunc/kernel.h"
 #include "gufunc/row_loop.h"
 #include "mappings/_inverse_curvature.h"
+#include "mappings/_separable_jvp.h"
 #include "rows/steps.h"
 
 #define GRAD_ALPHA_OPERANDS(real) real, NPY_DOUBLE, real
+#define BELOW_ALL (-(REAL)1e7) /* any -b, which is -log²p/2 or closer to 0 */
 
 #define TEMPLATE "mappings/entmax_grad_alpha.h"
 #include "float_and_double.h"
@@ -27,80 +37,56 @@ KERNEL_WITHOUT_RECORD("entmax_grad_alpha", "(n),()->(n)",
 
 #define LOG2_E ((REAL)1.44269504088896340736)
 #define LN_2 ((REAL)0.693147180559945309417)
-/* e to this, times factors of up to e^8, is finite. */
-#define LARGEST_EXPONENT ((REAL)(IS_DOUBLE ? 700 : 80))
 
-/* (e^x - 1 - x)/x^2 for 0 <= x <= LARGEST_EXPONENT, its Taylor series sum x^k/(k + 2)! below 0.3,
- * where it would cancel. */
-static inline REAL TYPED(phi)(REAL x) {
+/* χ(x) for x >= 0, given e^-x. Below 0.5, where it would cancel, by its Taylor series
+ * Σ (-x)^k/(k! (k + 2)). */
+static inline REAL TYPED(chi)(REAL x, REAL e) {
 #if IS_DOUBLE
-    REAL y = x * (1.0 / 87178291200) + 1.0 / 6227020800; /* 0.3^13/15! is 1e-19 */
-    y = y * x + 1.0 / 479001600;
-    y = y * x + 1.0 / 39916800;
-    y = y * x + 1.0 / 3628800;
-    y = y * x + 1.0 / 362880;
-    y = y * x + 1.0 / 40320;
-    y = y * x + 1.0 / 5040;
+    REAL y = x * (1.0 / 1394852659200) - 1.0 / 93405312000; /* 0.5^15/(15! 17) is 1e-18 */
+    y = y * x + 1.0 / 6706022400;
+    y = y * x - 1.0 / 518918400;
+    y = y * x + 1.0 / 43545600;
+    y = y * x - 1.0 / 3991680;
+    y = y * x + 1.0 / 403200;
+    y = y * x - 1.0 / 45360;
 #else
-    REAL y = x * (1 / (REAL)40320) + 1 / (REAL)5040; /* 0.3^7/9! is 6e-10 */
+    REAL y = x * (1 / (REAL)403200) - 1 / (REAL)45360; /* 0.5^9/(9! 11) is 5e-10 */
 #endif
-    y = y * x + 1 / (REAL)720;
-    y = y * x + 1 / (REAL)120;
-    y = y * x + 1 / (REAL)24;
-    y = y * x + 1 / (REAL)6;
+    y = y * x + 1 / (REAL)5760;
+    y = y * x - 1 / (REAL)840;
+    y = y * x + 1 / (REAL)144;
+    y = y * x - 1 / (REAL)30;
+    y = y * x + 1 / (REAL)8;
+    y = y * x - 1 / (REAL)3;
     y = y * x + (REAL)0.5;
-    const REAL direct = ((TYPED(exp2_of)(x * LOG2_E) - 1) - x) / (x * x);
-    return x < (REAL)0.3 ? y : direct;
+    const REAL direct = (1 - (1 + x) * e) / (x * x);
+    return x < (REAL)0.5 ? y : direct;
 }
 
-/* For β = α - 1 <= 1 and -β log p <= LARGEST_EXPONENT, from p and log p; k is where p is largest. a
- * has room for a row. */
-static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
-                                    ptrdiff_t k, double alpha, REAL *restrict a,
-                                    REAL *restrict out) {
+/* s = p^(2-α) of n <= LEAF entries for α <= 2, and -b; BELOW_ALL off the support. */
+static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
+                                       REAL *restrict s, REAL *restrict slope) {
     const REAL beta = (REAL)(alpha - 1);
-    double q[LANES] = {0}, h[LANES] = {0}, weight[LANES] = {0};
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
-        TYPED(inverse_curvature)(p + start, count, alpha, out + start);
-        for (ptrdiff_t i = start; i < start + count; i++)
-            a[i] = log_p[i] * log_p[i] * TYPED(phi)(-beta * log_p[i]);
-    }
-    const REAL a_top = a[k], log_top = log_p[k];
-    ptrdiff_t whole = 0;
-    for (; whole + LANES <= n; whole += LANES)
-        for (int j = 0; j < LANES; j++) {
-            const ptrdiff_t i = whole + j;
-            q[j] += (double)p[i] * (a[i] - a_top);
-            h[j] -= (double)p[i] * (log_p[i] - log_top);
-            weight[j] += out[i];
-        }
-    for (int j = 0; whole + j < n; j++) {
-        const ptrdiff_t i = whole + j;
-        q[j] += (double)p[i] * (a[i] - a_top);
-        h[j] -= (double)p[i] * (log_p[i] - log_top);
-        weight[j] += out[i];
-    }
-    for (int j = 1; j < LANES; j++) {
-        q[0] += q[j];
-        h[0] += h[j];
-        weight[0] += weight[j];
-    }
-    const REAL big_q = (REAL)q[0], big_h = (REAL)h[0], total = (REAL)weight[0];
+    REAL log2_p[LEAF];
+    TYPED(log2_of_row)(p, n, log2_p);
+    TYPED(inverse_curvature)(p, n, alpha, s);
     for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL da = a[i] - a_top, dl = log_p[i] - log_top;
-        const REAL bracket =
-            (big_q - da) - beta * (((big_q * log_p[i] + big_h * a[i]) + a_top * dl) - log_top * da);
-        /* Not p / total first: a denormal p would lose its digits. */
-        out[i] = p[i] == 0 ? (REAL)0 : p[i] * (bracket / total);
+        const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
+        slope[i] = p[i] > 0 ? -b : BELOW_ALL;
     }
 }
 
-/* For β < ∞ that is not small: the published form, with weights as powers of p/min p. `share` has
- * room for a row. */
-static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
-                                    ptrdiff_t k, double alpha, REAL lowest, REAL *restrict share,
-                                    REAL *restrict out) {
+/* For 2 < α < ∞, with weights as powers of p/min p; k is where p is largest. room holds two rows.
+ */
+static void TYPED(grad_alpha_above_2)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
+                                      double alpha, REAL *restrict room, REAL *restrict out) {
+    REAL *const log_p = room, *const share = room + n, lowest = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(log2_of_row)(p + start, n - start < LEAF ? n - start : LEAF, log_p + start);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        log_p[i] = p[i] > 0 ? log_p[i] * LN_2 : (REAL)0;
+        lowest = TYPED(smaller)(log_p[i], lowest);
+    }
     const REAL beta = (REAL)(alpha - 1), log_top = log_p[k];
     const REAL slope = TYPED(power_of_curvature)(alpha) * LOG2_E;
     double weight = 0, mean = 0;
@@ -120,10 +106,21 @@ static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict
     }
 }
 
+/* For α <= 2: the product J b of a row, b taken less that of the largest p, which may have nearly
+ * all of the weight. slope has room for a row. */
+static void TYPED(grad_alpha_below_2)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
+                                      double alpha, REAL *restrict slope, REAL *restrict out) {
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(curvature_and_slope)(p + start, n - start < LEAF ? n - start : LEAF, alpha,
+                                   out + start, slope + start);
+    const REAL origin = slope[k];
+    for (ptrdiff_t i = 0; i < n; i++) slope[i] -= origin;
+    TYPED(product_from_weights)(out, slope, n);
+}
+
 /* room holds two rows. */
 static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, ptrdiff_t n,
                                   double alpha, REAL *restrict room) {
-    REAL *const log_p = room, *const more = room + n;
     ptrdiff_t k = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] != p[i]) {
@@ -132,24 +129,12 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
         }
         if (p[i] > p[k]) k = i;
     }
-    if (p[k] == 0 || (REAL)alpha == INFINITY) { /* nothing left, or nothing that moves */
+    if (p[k] == 0 || (REAL)alpha == INFINITY) /* nothing left, or nothing that moves */
         TYPED(fill)(out, n, 0);
-        return;
-    }
-    REAL lowest = 0;
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
-        TYPED(log2_of_row)(p + start, count, log_p + start);
-        for (ptrdiff_t i = start; i < start + count; i++) {
-            log_p[i] = p[i] > 0 ? log_p[i] * LN_2 : (REAL)0;
-            lowest = log_p[i] < lowest ? log_p[i] : lowest;
-        }
-    }
-    /* Where α is nearly 2, a denormal p has a larger exponent. */
-    if (alpha <= 2 && (REAL)(1 - alpha) * lowest <= LARGEST_EXPONENT)
-        TYPED(grad_alpha_small)(p, log_p, n, k, alpha, more, out);
+    else if (alpha <= 2)
+        TYPED(grad_alpha_below_2)(p, n, k, alpha, room, out);
     else
-        TYPED(grad_alpha_large)(p, log_p, n, k, alpha, lowest, more, out);
+        TYPED(grad_alpha_above_2)(p, n, k, alpha, room, out);
 }
 
 static void TYPED(run_grad_alpha)(TYPED(Rows) *rows, void *context) {
@@ -168,6 +153,5 @@ ROW_LOOP(entmax_grad_alpha_loop, "rd>r", TYPED(run_grad_alpha), false, 2 * n * s
 
 #undef LOG2_E
 #undef LN_2
-#undef LARGEST_EXPONENT
 
 #endif

@@ -1,14 +1,34 @@
-/* The Jacobian of α-entmax at p times v: a template. The NumPy twins are
- * pyentmax/mappings/entmax.py and _simplex.py.
+/* The Jacobian of α-entmax at p times v, and its gradient in α: a template. The NumPy twins are
+ * `entmax_jvp` and `entmax_vjps` in pyentmax/mappings/entmax.py, and _simplex.py.
+ *
+ * J is symmetric, and ∂p/∂α = -J b (entmax_grad_alpha.h), so that
+ *
+ *     Σ v ∘ ∂p/∂α = -Σ b ∘ J v:
+ *
+ * a sum over the product J v that the gradient in z is. Rows of one α that together fill a leaf go
+ * side by side: powers want more than a short row of them at a time.
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_JVP_H
 #define PYENTMAX_MAPPINGS_ENTMAX_JVP_H
 
+#include <numpy/ndarraytypes.h>
+
+#include "gufunc/jvp_loops.h"
 #include "mappings/_inverse_curvature.h"
 #include "mappings/_separable_jvp.h"
 #include "mappings/entmax15.h"
+#include "mappings/entmax_grad_alpha.h"
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
+
+#define VJPS_OPERANDS(real) real, real, NPY_DOUBLE, real, real
+#define VJP_ALPHA_OPERANDS(real) real, real, NPY_DOUBLE, real
+#define PRODUCTS_SCRATCH (3 * rows_of_a_leaf(n) * n * (ptrdiff_t)sizeof(REAL))
+
+/* How many rows share a leaf; 1 if they do not. */
+static inline int rows_of_a_leaf(ptrdiff_t n) {
+    return n > KEPT_ROW ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
+}
 
 #define TEMPLATE "mappings/entmax_jvp.h"
 #include "float_and_double.h"
@@ -18,36 +38,14 @@
 KERNEL_WITHOUT_RECORD("entmax_jvp", "(n),(n),()->(n)",
                       "Jacobian of alpha-entmax at probabilities p, times v.", 3, 1,
                       PARAMETRIC_JVP_OPERANDS, entmax_jvp_loop)
+KERNEL_WITHOUT_RECORD("entmax_vjps", "(n),(n),()->(n),()",
+                      "Gradients of alpha-entmax in scores and alpha, from that in p.", 3, 2,
+                      VJPS_OPERANDS, entmax_vjps_loop)
+KERNEL_WITHOUT_RECORD("entmax_vjp_alpha", "(n),(n),()->()",
+                      "Gradient of alpha-entmax in alpha, from that in p.", 3, 1,
+                      VJP_ALPHA_OPERANDS, entmax_vjp_alpha_loop)
 
 #elif defined(REAL)
-
-/* p^(2-α); the context is the exponent. */
-ALWAYS_INLINE void TYPED(entmax_inverse_curvature)(TYPED(Lanes) *s, int count,
-                                                   const void *context) {
-    TYPED(Lanes) power[LANES_KEPT];
-    for (int k = 0; k < count; k++) power[k] = s[k];
-    TYPED(curvature_power)(power, count, *(const double *)context);
-    for (int k = 0; k < count; k++) s[k] = TYPED(where_above)(s[k], TYPED(all)(0), power[k], s[k]);
-}
-
-static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *restrict v,
-                                          REAL *restrict out, ptrdiff_t n, double alpha) {
-    const double power = 2 - alpha;
-    TYPED(Balance) all = {0};
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
-        if (!TYPED(any_nonzero)(p + start, count)) {
-            TYPED(fill)(out + start, count, 0);
-        } else if (IS_DOUBLE || TYPED(is_sparse)(p + start, count)) {
-            TYPED(inverse_curvature)(p + start, count, alpha, out + start);
-            TYPED(add_weights)(out + start, v + start, count, 0, &all);
-        } else {
-            TYPED(balance)(p + start, v + start, count, TYPED(entmax_inverse_curvature), &power,
-                           true, out + start, &all);
-        }
-    }
-    TYPED(jacobian_product)(out, v, n, &all);
-}
 
 /* The product where v_i = v_k, k being where p is least, in a row with an s beyond floats: where it
  * is that of i or the sum along the others, -s_i/Σs Σ s_j (v_j - v_k), by logarithms of base 2. */
@@ -71,7 +69,7 @@ NEVER_INLINE void TYPED(entmax_jvp_beyond)(const REAL *restrict p, const REAL *r
     }
 }
 
-/* The same for α > 2, where s grows as p nears 0 and may overflow: weights are powers of p/min p
+/* The product for α > 2, where s grows as p nears 0 and may overflow: weights are powers of p/min p
  * then. What is beyond floats is ∞, and 0 of it is 0. */
 static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *restrict v,
                                           REAL *restrict out, ptrdiff_t n, double alpha) {
@@ -122,79 +120,128 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
     }
 }
 
-/* The products of short rows of one α. Where few entries are positive, powers are taken of these
- * alone, of several rows at a time; so are logarithms, for double. */
-static void TYPED(entmax_jvp_short_rows)(const TYPED(JvpRows) *rows, double alpha) {
-    const double power = 2 - alpha;
-    const ptrdiff_t n = rows->n, row_bytes = n * (ptrdiff_t)sizeof(REAL);
-    TYPED(JvpRows) some = *rows;
-    for (ptrdiff_t r = 0; r < rows->count; r += some.count) {
-        REAL s[LEAF];
-        some.count = LEAF / n < rows->count - r ? LEAF / n : rows->count - r;
-        some.p = rows->p + r * rows->p_step;
-        some.v = rows->v + r * rows->v_step;
-        some.out = rows->out + r * rows->out_step;
-        const REAL *p = (const REAL *)some.p;
-        const bool side_by_side = some.count == 1 || rows->p_step == row_bytes;
-        if (side_by_side && (IS_DOUBLE || TYPED(is_sparse)(p, some.count * n))) {
-            TYPED(inverse_curvature)(p, some.count * n, alpha, s);
-            some.p = (const char *)s;
-            some.p_step = row_bytes;
-            TYPED(products_from_weights)(&some);
-            some.p_step = rows->p_step;
-        } else {
-            TYPED(short_products)(&some, TYPED(entmax_inverse_curvature), &power, true);
-        }
+/* Σ slope ∘ J v. Since ΣJ v = 0, slopes may be taken less the largest, that of the largest p, so
+ * that the gradient in α of a uniform row is exactly 0. */
+static REAL TYPED(along_slopes)(const REAL *restrict slope, const REAL *restrict product,
+                                ptrdiff_t n) {
+    REAL tops[LANES];
+    ptrdiff_t i = 0;
+    TYPED(fill)(tops, LANES, BELOW_ALL);
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) tops[j] = TYPED(larger)(slope[i + j], tops[j]);
+    for (int j = 0; i + j < n; j++) tops[j] = TYPED(larger)(slope[i + j], tops[j]);
+    const REAL top = TYPED(lane_max)(tops);
+    double total = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
+        REAL sum[LANES] = {0};
+        for (i = start; i + LANES <= end; i += LANES)
+            for (int j = 0; j < LANES; j++) sum[j] += (slope[i + j] - top) * product[i + j];
+        for (int j = 0; i + j < end; j++) sum[j] += (slope[i + j] - top) * product[i + j];
+        total += TYPED(lane_sum)(sum);
     }
+    return (REAL)total;
 }
 
-/* The product of the mapping that an α is, if it has its own. */
-static inline const TYPED(Jvp) *TYPED(own_jvp)(double alpha) {
+/* What makes a product of p itself for an α that has its own, and of p^(2-α) for any other. */
+static inline const TYPED(Jvp) *TYPED(jvp_for)(double alpha) {
     return alpha == 1     ? &TYPED(softmax_jvp)
            : alpha == 1.5 ? &TYPED(entmax15_jvp)
            : alpha == 2   ? &TYPED(sparsemax_jvp)
-                          : NULL;
+                          : &TYPED(weights_jvp);
 }
 
-/* The products of rows of one α. */
-static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha) {
-    const bool is_short = rows->n <= KEPT_ROW, below_2 = alpha >= 1 && alpha <= 2;
-    const TYPED(Jvp) *own = TYPED(own_jvp)(alpha);
-    if (below_2 && is_short) {
-        if (own)
-            own->short_rows(rows);
-        else
-            TYPED(entmax_jvp_short_rows)(rows, alpha);
+/* Products of rows of one α <= 2: of p one after the other, of the others at one distance from each
+ * other, and only one that is longer than KEPT_ROW. of_alpha may be NULL. room holds two of each.
+ */
+static void TYPED(products_below_2)(const REAL *p, const TYPED(JvpRows) *rows, double alpha,
+                                    double *of_alpha, REAL *room) {
+    const ptrdiff_t n = rows->n, all = rows->count * n;
+    const TYPED(Jvp) *jvp = TYPED(jvp_for)(alpha);
+    const bool own = jvp != &TYPED(weights_jvp);
+    REAL *s = n > KEPT_ROW && !own ? (REAL *)rows->out : room, *slope = room + all;
+    for (ptrdiff_t start = 0; start < all && (of_alpha || !own); start += LEAF) {
+        const ptrdiff_t size = all - start < LEAF ? all - start : LEAF;
+        if (all > LEAF && !TYPED(any_nonzero)(p + start, size)) {
+            TYPED(fill)(s + start, size, 0);
+            TYPED(fill)(slope + start, size, BELOW_ALL);
+        } else if (of_alpha) {
+            TYPED(curvature_and_slope)(p + start, size, alpha, s + start, slope + start);
+        } else {
+            TYPED(inverse_curvature)(p + start, size, alpha, s + start);
+        }
+    }
+    TYPED(JvpRows) given = *rows;
+    given.p = (const char *)(own ? p : s);
+    given.p_step = n * (ptrdiff_t)sizeof(REAL);
+    if (n <= KEPT_ROW)
+        jvp->short_rows(&given);
+    else if (own)
+        jvp->row(p, (const REAL *)rows->v, (REAL *)rows->out, n);
+    else
+        TYPED(product_from_weights)(s, (const REAL *)rows->v, n);
+    for (ptrdiff_t j = 0; of_alpha && j < rows->count; j++)
+        of_alpha[j] = TYPED(along_slopes)(slope + j * n,
+                                          (const REAL *)(rows->out + j * rows->out_step), n);
+}
+
+/* Those of a row of another α. room holds three rows. */
+static void TYPED(product_of_other)(const REAL *p, const REAL *v, REAL *of_z, ptrdiff_t n,
+                                    double alpha, double *of_alpha, REAL *room) {
+    if (!(alpha > 2)) {
+        TYPED(fill)(of_z, n, (REAL)NAN);
+        if (of_alpha) *of_alpha = NAN;
         return;
     }
-    for (ptrdiff_t r = 0; r < rows->count; r++) {
-        const REAL *p = (const REAL *)(rows->p + r * rows->p_step);
-        const REAL *v = (const REAL *)(rows->v + r * rows->v_step);
-        REAL *out = (REAL *)(rows->out + r * rows->out_step);
-        if (own)
-            own->row(p, v, out, rows->n);
-        else if (below_2)
-            TYPED(entmax_jvp_below_2_row)(p, v, out, rows->n, alpha);
-        else if (alpha > 2)
-            TYPED(entmax_jvp_above_2_row)(p, v, out, rows->n, alpha);
-        else
-            TYPED(fill)(out, rows->n, (REAL)NAN);
+    TYPED(entmax_jvp_above_2_row)(p, v, of_z, n, alpha);
+    if (!of_alpha) return;
+    TYPED(grad_alpha_row)(p, room, n, alpha, room + n);
+    double total = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (p[i] != 0) total += (double)room[i] * v[i];
+    *of_alpha = total;
+}
+
+/* Neighbours of one α together, as many as share a leaf. */
+static void TYPED(entmax_products)(TYPED(Rows) *rows, const bool with_alpha) {
+    const ptrdiff_t n = rows->n;
+    const int most = rows_of_a_leaf(n);
+    REAL *copies = rows->scratch, *room = copies + most * n;
+    for (int j = 0, count; j < rows->count; j += count) {
+        const int left = rows->count - j < most ? rows->count - j : most;
+        const double *alpha = rows->number[0] + j;
+        double *of_alpha = with_alpha ? rows->result[0] + j : NULL;
+        for (count = 1; count < left && alpha[count] == alpha[0];) count++;
+        const REAL *const *p = rows->in[0] + j, *first = p[0];
+        if (!(alpha[0] >= 1 && alpha[0] <= 2)) {
+            for (int k = 0; k < count; k++)
+                TYPED(product_of_other)(p[k], rows->in[1][j + k], rows->out[j + k], n, alpha[0],
+                                        of_alpha ? of_alpha + k : NULL, copies);
+            continue;
+        }
+        if (count > 1 && p[1] != p[0] + n) {
+            for (int k = 0; k < count; k++) memcpy(copies + k * n, p[k], (size_t)n * sizeof(REAL));
+            first = copies;
+        }
+        const TYPED(JvpRows) group = TYPED(jvp_rows)(rows, j, count);
+        TYPED(products_below_2)(first, &group, alpha[0], of_alpha, room);
     }
 }
 
-/* Neighbours of one α together. */
 static void TYPED(run_entmax_jvp)(TYPED(Rows) *rows, void *context) {
     (void)context;
-    int count = 0;
-    for (int j = 0; j < rows->count; j += count) {
-        const double *alpha = rows->number[0] + j;
-        for (count = 1; j + count < rows->count && alpha[count] == alpha[0];) count++;
-        const TYPED(JvpRows) same = TYPED(jvp_rows)(rows, j, count);
-        TYPED(entmax_jvp_rows)(&same, alpha[0]);
-    }
+    TYPED(entmax_products)(rows, false);
 }
 
-/* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
-ROW_LOOP(entmax_jvp_loop, "rrd>r", TYPED(run_entmax_jvp), false, 0)
+static void TYPED(run_entmax_vjps)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    TYPED(entmax_products)(rows, true);
+}
+
+/* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product; (n),(n),()->(n),():
+ * and to the gradient in α; and (n),(n),()->(), of which that alone is wanted. */
+ROW_LOOP(entmax_jvp_loop, "rrd>r", TYPED(run_entmax_jvp), false, PRODUCTS_SCRATCH)
+ROW_LOOP(entmax_vjps_loop, "rrd>rw", TYPED(run_entmax_vjps), false, PRODUCTS_SCRATCH)
+ROW_LOOP(entmax_vjp_alpha_loop, "rrd>tw", TYPED(run_entmax_vjps), false, PRODUCTS_SCRATCH)
 
 #endif

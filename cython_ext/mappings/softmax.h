@@ -103,11 +103,10 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
 
 static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block), SHORT};
 
-ALWAYS_INLINE void TYPED(softmax_inverse_curvature)(TYPED(Lanes) *s, int count,
-                                                    const void *context) {
-    (void)s, (void)count, (void)context;
+ALWAYS_INLINE TYPED(Register) TYPED(softmax_inverse_curvature)(TYPED(Register) p) {
+    return p;
 }
-SEPARABLE_JVP(softmax, true, true)
+SEPARABLE_JVP(softmax, true)
 
 /* The scaled exponentials of all gaps but 0, and the number of those. */
 static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, const REAL *next,

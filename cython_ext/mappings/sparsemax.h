@@ -198,12 +198,10 @@ static const TYPED(Mapping)
     TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block), SHORT_SEARCHED};
 LOG_MAPPING(sparsemax, SHORT_SEARCHED)
 
-ALWAYS_INLINE void TYPED(sparsemax_inverse_curvature)(TYPED(Lanes) *s, int count,
-                                                      const void *context) {
-    (void)context;
-    for (int k = 0; k < count; k++)
-        s[k] = TYPED(where_above)(s[k], TYPED(all)(0), TYPED(all)(1), s[k]);
+ALWAYS_INLINE TYPED(Register) TYPED(sparsemax_inverse_curvature)(TYPED(Register) p) {
+    const TYPED(Register) none = {0};
+    return TYPED(choose_above)(p, none, none + 1, p);
 }
-SEPARABLE_JVP(sparsemax, false, true)
+SEPARABLE_JVP(sparsemax, false)
 
 #endif

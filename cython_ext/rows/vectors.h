@@ -1,7 +1,8 @@
-/* LANES numbers as one value: a template.
+/* A register of numbers: a template.
  *
  * Most loops are left to the compiler. Where several sums and choices have to stay in registers at
- * once, it loses its way; their steps are written with these.
+ * once, it loses its way; their steps are written with these. Operators, of which one side may be a
+ * number, do the same in each lane.
  */
 #ifndef PYENTMAX_ROWS_VECTORS_H
 #define PYENTMAX_ROWS_VECTORS_H
@@ -30,7 +31,7 @@
 typedef REAL TYPED(Register) __attribute__((vector_size(REGISTER_BYTES)));
 typedef BITS TYPED(LaneMask) __attribute__((vector_size(REGISTER_BYTES)));
 typedef WORD TYPED(LaneWords) __attribute__((vector_size(REGISTER_BYTES)));
-typedef REAL TYPED(Quarter) __attribute__((vector_size(LANES / 4 * sizeof(REAL))));
+typedef REAL TYPED(Quarter) __attribute__((vector_size(16)));
 #else
 typedef REAL TYPED(Register);
 typedef BITS TYPED(LaneMask);
@@ -42,117 +43,83 @@ enum {
     TYPED(REGISTERS) = LANES / TYPED(WIDTH),
 };
 
-typedef struct {
-    TYPED(Register) part[TYPED(REGISTERS)];
-} TYPED(Lanes);
-
-/* Register by register: what is copied together GCC keeps in memory. */
-ALWAYS_INLINE TYPED(Lanes) TYPED(load)(const REAL *x) {
-    TYPED(Lanes) a;
-    for (int k = 0; k < TYPED(REGISTERS); k++)
-        memcpy(&a.part[k], x + k * TYPED(WIDTH), sizeof a.part[k]);
+ALWAYS_INLINE TYPED(Register) TYPED(load_register)(const REAL *x) {
+    TYPED(Register) a;
+    memcpy(&a, x, sizeof a);
     return a;
 }
 
-ALWAYS_INLINE void TYPED(store)(TYPED(Lanes) a, REAL *to) {
-    for (int k = 0; k < TYPED(REGISTERS); k++)
-        memcpy(to + k * TYPED(WIDTH), &a.part[k], sizeof a.part[k]);
+ALWAYS_INLINE void TYPED(store_register)(TYPED(Register) a, REAL *to) {
+    memcpy(to, &a, sizeof a);
 }
 
-#if HAS_AVX2 && !HAS_AVX512
-/* All ones in the first count lanes of the k-th register, and 0 in the others. */
-ALWAYS_INLINE __m256i TYPED(first_lanes)(ptrdiff_t count, int k) {
+#if HAS_AVX512
+#define FIRST_LANES(count) ((1U << ((count) > 0 ? (count) : 0)) - 1)
+#elif HAS_AVX2
+/* All ones in the first count lanes, and 0 in the others. */
+ALWAYS_INLINE __m256i TYPED(first_lanes)(ptrdiff_t count) {
     WORD number[TYPED(WIDTH)];
-    for (int j = 0; j < TYPED(WIDTH); j++) number[j] = (WORD)(k * TYPED(WIDTH) + j);
+    for (int j = 0; j < TYPED(WIDTH); j++) number[j] = (WORD)j;
     TYPED(LaneWords) numbers;
     memcpy(&numbers, number, sizeof numbers);
     return (__m256i)((TYPED(LaneMask))numbers < (BITS)count - (TYPED(LaneMask)){0});
 }
 #endif
 
-/* The first count lanes, and 0 in the others. */
-ALWAYS_INLINE TYPED(Lanes) TYPED(load_some)(const REAL *x, ptrdiff_t count) {
-    if (count == LANES) return TYPED(load)(x);
-#if HAS_AVX2 && !HAS_AVX512
-    TYPED(Lanes) a;
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
-        const __m256i some = TYPED(first_lanes)(count, k);
-#if IS_DOUBLE
-        a.part[k] = _mm256_maskload_pd(x + k * TYPED(WIDTH), some);
+/* The first count lanes, and 0 in the others; count may be any number. */
+ALWAYS_INLINE TYPED(Register) TYPED(load_first)(const REAL *x, ptrdiff_t count) {
+    if (count >= TYPED(WIDTH)) return TYPED(load_register)(x);
+#if HAS_AVX512 && IS_DOUBLE
+    return _mm512_maskz_loadu_pd((__mmask8)FIRST_LANES(count), x);
+#elif HAS_AVX512
+    return _mm512_maskz_loadu_ps((__mmask16)FIRST_LANES(count), x);
+#elif HAS_AVX2 && IS_DOUBLE
+    return _mm256_maskload_pd(x, TYPED(first_lanes)(count));
+#elif HAS_AVX2
+    return _mm256_maskload_ps(x, TYPED(first_lanes)(count));
 #else
-        a.part[k] = _mm256_maskload_ps(x + k * TYPED(WIDTH), some);
-#endif
-    }
-    return a;
-#else
-    REAL some[LANES];
-    for (int j = 0; j < LANES; j++) some[j] = j < count ? x[j] : (REAL)0;
-    return TYPED(load)(some);
+    REAL some[TYPED(WIDTH)] = {0};
+    for (ptrdiff_t j = 0; j < count; j++) some[j] = x[j];
+    return TYPED(load_register)(some);
 #endif
 }
 
-ALWAYS_INLINE void TYPED(store_some)(TYPED(Lanes) a, REAL *to, ptrdiff_t count) {
-    if (count == LANES) {
-        TYPED(store)(a, to);
+ALWAYS_INLINE void TYPED(store_first)(TYPED(Register) a, REAL *to, ptrdiff_t count) {
+    if (count >= TYPED(WIDTH)) {
+        TYPED(store_register)(a, to);
         return;
     }
-#if HAS_AVX2 && !HAS_AVX512
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
-        const __m256i some = TYPED(first_lanes)(count, k);
-#if IS_DOUBLE
-        _mm256_maskstore_pd(to + k * TYPED(WIDTH), some, a.part[k]);
-#else
-        _mm256_maskstore_ps(to + k * TYPED(WIDTH), some, a.part[k]);
-#endif
-    }
-#else
-    REAL some[LANES];
-    TYPED(store)(a, some);
-    for (int j = 0; j < LANES; j++)
-        if (j < count) to[j] = some[j];
-#endif
-}
-
-/* The same number in every lane. */
-ALWAYS_INLINE TYPED(Lanes) TYPED(all)(REAL x) {
-    TYPED(Lanes) a;
-    for (int k = 0; k < TYPED(REGISTERS); k++) a.part[k] = x - (TYPED(Register)){0};
-    return a;
-}
-
-ALWAYS_INLINE TYPED(Lanes) TYPED(plus)(TYPED(Lanes) a, TYPED(Lanes) b) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) a.part[k] += b.part[k];
-    return a;
-}
-
-ALWAYS_INLINE TYPED(Lanes) TYPED(minus)(TYPED(Lanes) a, TYPED(Lanes) b) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) a.part[k] -= b.part[k];
-    return a;
-}
-
-ALWAYS_INLINE TYPED(Lanes) TYPED(times)(TYPED(Lanes) a, TYPED(Lanes) b) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) a.part[k] *= b.part[k];
-    return a;
-}
-
-ALWAYS_INLINE TYPED(Lanes) TYPED(root)(TYPED(Lanes) a) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
 #if HAS_AVX512 && IS_DOUBLE
-        a.part[k] = _mm512_sqrt_pd(a.part[k]);
+    _mm512_mask_storeu_pd(to, (__mmask8)FIRST_LANES(count), a);
 #elif HAS_AVX512
-        a.part[k] = _mm512_sqrt_ps(a.part[k]);
+    _mm512_mask_storeu_ps(to, (__mmask16)FIRST_LANES(count), a);
 #elif HAS_AVX2 && IS_DOUBLE
-        a.part[k] = _mm256_sqrt_pd(a.part[k]);
+    _mm256_maskstore_pd(to, TYPED(first_lanes)(count), a);
 #elif HAS_AVX2
-        a.part[k] = _mm256_sqrt_ps(a.part[k]);
+    _mm256_maskstore_ps(to, TYPED(first_lanes)(count), a);
 #else
-        REAL x[sizeof a.part[k] / sizeof(REAL)];
-        memcpy(x, &a.part[k], sizeof x);
-        for (size_t j = 0; j < sizeof x / sizeof *x; j++) x[j] = SQRT(x[j]);
-        memcpy(&a.part[k], x, sizeof x);
+    REAL some[TYPED(WIDTH)];
+    TYPED(store_register)(a, some);
+    for (ptrdiff_t j = 0; j < count; j++) to[j] = some[j];
 #endif
-    }
-    return a;
+}
+#undef FIRST_LANES
+
+ALWAYS_INLINE TYPED(Register) TYPED(root)(TYPED(Register) a) {
+#if HAS_AVX512 && IS_DOUBLE
+    return _mm512_sqrt_pd(a);
+#elif HAS_AVX512
+    return _mm512_sqrt_ps(a);
+#elif HAS_AVX2 && IS_DOUBLE
+    return _mm256_sqrt_pd(a);
+#elif HAS_AVX2
+    return _mm256_sqrt_ps(a);
+#else
+    REAL x[TYPED(WIDTH)];
+    TYPED(store_register)(a, x);
+    for (int j = 0; j < TYPED(WIDTH); j++) x[j] = SQRT(x[j]);
+    return TYPED(load_register)(x);
+#endif
 }
 
 /* x where a > b, y elsewhere. */
@@ -174,13 +141,6 @@ ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Regis
 #endif
 }
 
-ALWAYS_INLINE TYPED(Lanes)
-    TYPED(where_above)(TYPED(Lanes) a, TYPED(Lanes) b, TYPED(Lanes) x, TYPED(Lanes) y) {
-    for (int k = 0; k < TYPED(REGISTERS); k++)
-        y.part[k] = TYPED(choose_above)(a.part[k], b.part[k], x.part[k], y.part[k]);
-    return y;
-}
-
 /* x where s is not 0, and 0 elsewhere. */
 ALWAYS_INLINE TYPED(Register) TYPED(beside_nonzero)(TYPED(Register) s, TYPED(Register) x) {
 #if HAS_AVX512 && IS_DOUBLE
@@ -192,41 +152,6 @@ ALWAYS_INLINE TYPED(Register) TYPED(beside_nonzero)(TYPED(Register) s, TYPED(Reg
 #else
     return s != 0 ? x : (REAL)0;
 #endif
-}
-
-ALWAYS_INLINE TYPED(Lanes) TYPED(where_nonzero)(TYPED(Lanes) s, TYPED(Lanes) x) {
-    for (int k = 0; k < TYPED(REGISTERS); k++)
-        x.part[k] = TYPED(beside_nonzero)(s.part[k], x.part[k]);
-    return x;
-}
-
-/* Is any lane above bound? */
-ALWAYS_INLINE bool TYPED(any_lane_above)(TYPED(Lanes) a, REAL bound) {
-#if HAS_AVX512 && !IS_DOUBLE
-    return _mm512_cmp_ps_mask(a.part[0], _mm512_set1_ps(bound), _CMP_GT_OQ) != 0;
-#elif HAS_AVX2 && !IS_DOUBLE
-    const __m256 bounds = _mm256_set1_ps(bound);
-    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(a.part[0], bounds, _CMP_GT_OQ),
-                                           _mm256_cmp_ps(a.part[1], bounds, _CMP_GT_OQ)))
-           != 0;
-#else
-    REAL lane[LANES];
-    TYPED(store)(a, lane);
-    return TYPED(any_above)(lane, bound);
-#endif
-}
-
-/* A loop that carries several sums along takes the registers of LANES numbers one by one: GCC moves
- * a struct of them through memory. Operators, of which one side may be a number, do the same in
- * each lane. */
-ALWAYS_INLINE TYPED(Register) TYPED(load_register)(const REAL *x) {
-    TYPED(Register) a;
-    memcpy(&a, x, sizeof a);
-    return a;
-}
-
-ALWAYS_INLINE void TYPED(store_register)(TYPED(Register) a, REAL *to) {
-    memcpy(to, &a, sizeof a);
 }
 
 /* a where it is above bound, and bound elsewhere, beside a NaN too. */
@@ -293,49 +218,22 @@ ALWAYS_INLINE TYPED(Register)
 #endif
 }
 
-/* The sum of all lanes, in the order of lane_sum, and the largest of them: by halves, down to the
- * four numbers of a Quarter. Registers are added while there are several; to copy all of them
- * together would have GCC keep them in memory. */
+/* The sum of all lanes, by halves. */
+ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Register) a) {
 #if HAS_VECTOR_TYPES
-enum {
-    TYPED(REGISTERS_LEFT) = TYPED(WIDTH) < LANES / 4 ? LANES / 4 / TYPED(WIDTH) : 1,
-    TYPED(QUARTERS_LEFT) = TYPED(WIDTH) < LANES / 4 ? 1 : TYPED(WIDTH) / (LANES / 4),
-};
-
-ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Lanes) a) {
-    for (int half = TYPED(REGISTERS) / 2; half >= TYPED(REGISTERS_LEFT); half /= 2)
-        for (int k = 0; k < half; k++) a.part[k] += a.part[k + half];
-    TYPED(Quarter) q[TYPED(QUARTERS_LEFT)];
-    memcpy(q, a.part, sizeof q);
-    for (int half = TYPED(QUARTERS_LEFT) / 2; half > 0; half /= 2)
+    enum { QUARTERS = REGISTER_BYTES / 16 };
+    TYPED(Quarter) q[QUARTERS];
+    memcpy(q, &a, sizeof q);
+    for (int half = QUARTERS / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) q[k] += q[k + half];
-    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
-}
-
-ALWAYS_INLINE REAL TYPED(max_across)(TYPED(Lanes) a) {
-    typedef BITS Mask __attribute__((vector_size(sizeof(TYPED(Quarter)))));
-    for (int half = TYPED(REGISTERS) / 2; half >= TYPED(REGISTERS_LEFT); half /= 2)
-        for (int k = 0; k < half; k++) {
-            const TYPED(Register) other = a.part[k + half];
-            a.part[k] = TYPED(choose_above)(a.part[k], other, a.part[k], other);
-        }
-    TYPED(Quarter) q[TYPED(QUARTERS_LEFT)];
-    memcpy(q, a.part, sizeof q);
-    for (int half = TYPED(QUARTERS_LEFT) / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) {
-            const Mask above = q[k] > q[k + half];
-            q[k] = (TYPED(Quarter))((above & (Mask)q[k]) | (~above & (Mask)q[k + half]));
-        }
-    return TYPED(larger)(TYPED(larger)(q[0][0], q[0][2]), TYPED(larger)(q[0][1], q[0][3]));
-}
+#if IS_DOUBLE
+    return q[0][0] + q[0][1];
 #else
-ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Lanes) a) {
-    return TYPED(lane_sum)(a.part);
-}
-
-ALWAYS_INLINE REAL TYPED(max_across)(TYPED(Lanes) a) {
-    return TYPED(lane_max)(a.part);
-}
+    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 #endif
+#else
+    return a;
+#endif
+}
 
 #endif
