@@ -11,10 +11,6 @@ static inline double sparsemax_loss_of_label(double u, Others others, double *mi
     return (o * o + others.powers) / 2 + (u < 0 ? -u : 0);
 }
 
-static inline double sparsemax_lacks(Moments at_t) {
-    return (1 - at_t.sum) / at_t.size;
-}
-
 #define TEMPLATE "losses/sparsemax.h"
 #include "float_and_double.h"
 

@@ -12,11 +12,8 @@
 #ifndef PYENTMAX_MAPPINGS_ENTMAX15_H
 #define PYENTMAX_MAPPINGS_ENTMAX15_H
 
-#include "gufunc/mapping_loops.h"
-#include "mappings/_log_probabilities.h"
 #include "mappings/_separable_jvp.h"
-#include "rows/tiles.h"
-#include "thresholds/search.h"
+#include "mappings/_sparse_mapping.h"
 
 /* How far t has to move for sum (h + t)^2 = 1 over a fixed support: the larger root of
  * size d^2 + 2 sum d + squares - 1 = 0, in the form that does not cancel. A negative
@@ -80,33 +77,11 @@ ALWAYS_INLINE REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
     return q > 0 ? q : (REAL)0;
 }
 
-static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
-                                REAL *restrict scratch) {
-    TYPED(Search) found;
-    (void)ahead; /* most of the time goes into memory as it is */
-    if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), NULL, scratch, &found)) return;
-
-    const REAL largest = found.largest, t = found.t;
-    const REAL twice = (REAL)(2 * quadratic_step(found.at_t));
-    ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
-    while (start < n) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        for (ptrdiff_t i = start; i < end; i++)
-            p[i] = TYPED(entmax15_entry)((z[i] - largest) * (REAL)0.5, t, twice);
-        start = TYPED(next_live)(&found, p, end, n);
-    }
-}
-
-/* Where the search stands in every column of a tile. */
-typedef struct {
-    REAL t[BLOCK], rest[BLOCK], lower[BLOCK], upper[BLOCK], size_before[BLOCK];
-} TYPED(Entmax15Columns);
-
 /* One pass of entmax15_solve in every column; tells whether any moved. A column that has arrived
  * stays where it is. A choice to a loop, in a function of its own: of several that hang together
  * compilers make branches. */
 NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
-                                       TYPED(Entmax15Columns) *restrict c) {
+                                       TYPED(SparseColumns) *restrict c) {
     REAL next[BLOCK];
     for (int j = 0; j < BLOCK; j++) {
         const REAL norm = SQRT(m->squares[j]);
@@ -138,51 +113,12 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
     return moving != 0;
 }
 
-/* Short rows to a tile of half gaps, and the thresholds of its columns. */
-static void TYPED(entmax15_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
-                                 REAL *restrict h, REAL *restrict largest, REAL *restrict t,
-                                 REAL *restrict rest) {
-    TYPED(BlockMoments) m;
-    TYPED(Entmax15Columns) columns, *const c = &columns;
-    for (int j = 0; j < BLOCK; j++) {
-        c->t[j] = c->upper[j] = 1;
-        c->lower[j] = c->size_before[j] = 0;
-    }
-    if (n >= WORTH_GROUPS) { /* as for sparsemax */
-        REAL groups[LONGEST_SHORT / GROUP * BLOCK];
-        const ptrdiff_t size = TYPED(interleave_groups)(z, n, (REAL)0.5, h, largest, groups);
-        for (int pass = 0; pass < 2; pass++) {
-            TYPED(block_moments)(groups, size, c->t, true, ahead, &m);
-            if (!TYPED(entmax15_step)(&m, c)) break;
-        }
-        for (int j = 0; j < BLOCK; j++) {
-            c->upper[j] = TYPED(reach)(c->upper[j]);
-            c->lower[j] = c->size_before[j] = 0; /* what is below for a part may be above for all */
-        }
-    } else {
-        TYPED(interleave)(z, n, (REAL)0.5, h, largest);
-    }
-    for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(h, n, c->t, true, ahead, &m);
-        if (!TYPED(entmax15_step)(&m, c)) break;
-    }
-    memcpy(t, c->t, sizeof c->t);
-    memcpy(rest, c->rest, sizeof c->rest);
+/* The steps leave nothing to mend. */
+ALWAYS_INLINE void TYPED(entmax15_settle)(const REAL *x, ptrdiff_t n, TYPED(SparseColumns) *c) {
+    (void)x, (void)n, (void)c;
 }
 
-static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                  ptrdiff_t n, Ahead *ahead, REAL *restrict h) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
-    TYPED(entmax15_tile)(z, n, ahead, h, largest, t, rest);
-    for (int j = 0; j < BLOCK; j++) rest[j] *= 2;
-    TYPED(entries_of_rows)(TYPED(entmax15_entry), z, p, count, n, (REAL)0.5, largest, t, rest,
-                           ahead, h);
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
-}
-
-static const TYPED(Mapping)
-    TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block), SHORT_SEARCHED};
-LOG_MAPPING(entmax15, SHORT_SEARCHED)
+SPARSE_MAPPING(entmax15, (REAL)0.5, true, TYPED(entmax15_solve), quadratic_step)
 
 ALWAYS_INLINE TYPED(Register) TYPED(entmax15_inverse_curvature)(TYPED(Register) p) {
     return TYPED(root)(p);

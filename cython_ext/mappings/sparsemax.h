@@ -11,11 +11,13 @@
 #ifndef PYENTMAX_MAPPINGS_SPARSEMAX_H
 #define PYENTMAX_MAPPINGS_SPARSEMAX_H
 
-#include "gufunc/mapping_loops.h"
-#include "mappings/_log_probabilities.h"
 #include "mappings/_separable_jvp.h"
-#include "rows/tiles.h"
-#include "thresholds/search.h"
+#include "mappings/_sparse_mapping.h"
+
+/* What t lacks of the root, shared by all of the support. */
+static inline double sparsemax_lacks(Moments at_t) {
+    return (1 - at_t.sum) / at_t.size;
+}
 
 #define TEMPLATE "mappings/sparsemax.h"
 #include "float_and_double.h"
@@ -79,124 +81,42 @@ ALWAYS_INLINE REAL TYPED(sparsemax_entry)(REAL x, REAL t, REAL rest) {
     return u > 0 ? u : (REAL)0;
 }
 
-static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                 Ahead *ahead, REAL *restrict scratch) {
-    TYPED(Search) found;
-    (void)ahead; /* most of the time goes into memory as it is */
-    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return;
-
-    const REAL largest = found.largest, t = found.t;
-    const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-    found.t = TYPED(reach)(t);
-    ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
-    while (start < n) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        for (ptrdiff_t i = start; i < end; i++)
-            p[i] = TYPED(sparsemax_entry)(z[i] - largest, t, rest);
-        start = TYPED(next_live)(&found, p, end, n);
-    }
-}
-
-/* Michelot's algorithm in every column of a tile until none of them moves, or for so many passes.
- * Are there any that `past` tells of? Their t was rounded past the root, and out of a crowd of
- * entries that is right at it; or onto a crowd, which the size counts and the sum does not. */
-static bool TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahead *ahead,
-                                     REAL *restrict t, REAL *restrict rest, REAL *restrict past) {
-    TYPED(BlockMoments) m;
-    REAL size_before[BLOCK] = {0};
-    for (int j = 0; j < BLOCK; j++) past[j] = 0;
-    for (int pass = 0; pass < passes; pass++) {
-        TYPED(block_moments)(x, n, t, false, ahead, &m);
-        BITS moving = 0;
-        for (int j = 0; j < BLOCK; j++) {
-            const REAL missing = 1 - m.sum[j];
-            const REAL changed = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
-            const REAL below = missing > 0 ? changed : (REAL)0, moved = changed - below;
-            rest[j] = missing / m.size[j];
-            t[j] += moved * rest[j];
-            past[j] += below;
-            size_before[j] = m.size[j];
-            moving |= moved != 0;
-        }
-        if (!moving) break;
-    }
-    REAL all = 0;
-    for (int j = 0; j < BLOCK; j++) past[j] += rest[j] * m.size[j] < -SHOWS ? (REAL)1 : (REAL)0;
-    for (int j = 0; j < BLOCK; j++) all += past[j];
-    return all > 0;
-}
-
-/* Which of such columns have an entry on another side of the threshold t + rest than of t? The
- * others are right: the rest is what the sum of their support lacks. */
-NEVER_INLINE bool TYPED(any_crosses)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict t,
-                                     const REAL *restrict rest, REAL *restrict past) {
-    REAL crossing[BLOCK] = {0}, all = 0;
-    for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
-        for (int j = 0; j < BLOCK; j++) {
-            const REAL u = x[i + j] + t[j], v = u + rest[j];
-            crossing[j] += v > 0 ? (REAL)1 : (REAL)0;
-            crossing[j] -= u >= 0 ? (REAL)1 : (REAL)0; /* all cross the same way */
-        }
-    for (int j = 0; j < BLOCK; j++) past[j] = crossing[j] == 0 ? (REAL)0 : past[j];
-    for (int j = 0; j < BLOCK; j++) all += past[j];
-    return all > 0;
-}
-
-/* The rest of such columns, by the same steps: it has the digits that t has no room for. The first
- * step may come from below; the others come from above, where a sum below 1 is rounding. */
-NEVER_INLINE void TYPED(settle_columns)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict t,
-                                        const REAL *restrict past, REAL *restrict rest) {
+/* A pass of Michelot's algorithm in every column. A t that was rounded past the root has a sum
+ * below 1, or one above it by more than rounding: an entry right at it counts in the size alone. */
+NEVER_INLINE bool TYPED(sparsemax_step)(const TYPED(BlockMoments) *restrict m,
+                                        TYPED(SparseColumns) *restrict c) {
+    BITS moving = 0;
     for (int j = 0; j < BLOCK; j++) {
-        if (!(past[j] > 0)) continue;
-        rest[j] = 0;
-        for (int pass = 0; pass < MAX_PASSES; pass++) {
-            /* Beside a sum of 1 a crowd of ε/2 each would be lost whole. */
-            double sum = 0, lost = 0, size = 0;
-            for (ptrdiff_t i = 0; i < n; i++) {
-                const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
-                const double term = u > 0 ? u : 0, next = sum + term, added = next - sum;
-                lost += (sum - (next - added)) + (term - added);
-                sum = next;
-                size += u > 0;
-            }
-            const double excess = (sum - 1) + lost;
-            if ((pass > 0 ? excess : fabs(excess)) <= EPSILON / 4) break;
-            rest[j] -= (REAL)(excess / size);
-        }
+        const REAL missing = 1 - m->sum[j];
+        const REAL changed = m->size[j] == c->size_before[j] ? (REAL)0 : (REAL)1;
+        const REAL below = missing > 0 ? changed : (REAL)0, moved = changed - below;
+        c->rest[j] = missing / m->size[j];
+        c->t[j] += moved * c->rest[j];
+        c->upper[j] = c->t[j];
+        c->past[j] += below + (missing < -SHOWS ? 1 - changed : (REAL)0);
+        c->size_before[j] = m->size[j];
+        moving |= moved != 0;
+    }
+    return moving != 0;
+}
+
+/* Such columns, each as a row. */
+static void TYPED(sparsemax_settle)(const REAL *restrict x, ptrdiff_t n,
+                                    TYPED(SparseColumns) *restrict c) {
+    REAL all = 0;
+    for (int j = 0; j < BLOCK; j++) all += c->past[j];
+    for (int j = 0; all > 0 && j < BLOCK; j++) {
+        if (!(c->past[j] > 0)) continue;
+        REAL column[LONGEST_SHORT + 2 * PAIR];
+        Moments at_t;
+        for (ptrdiff_t i = 0; i < n; i++) column[i] = x[i * BLOCK + j];
+        c->t[j] = TYPED(michelot)(column, TYPED(pad)(column, n), TYPED(reach)(c->t[j]), NULL,
+                                  &at_t);
+        c->rest[j] = (REAL)sparsemax_lacks(at_t);
     }
 }
 
-/* Short rows to a tile of gaps, and the thresholds of its columns. The largest of each group, as a
- * part of the row, bound t from above: two passes over these save one or two over all. */
-static void TYPED(sparsemax_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
-                                  REAL *restrict x, REAL *restrict largest, REAL *restrict t,
-                                  REAL *restrict rest) {
-    REAL past[BLOCK];
-    for (int j = 0; j < BLOCK; j++) t[j] = 1;
-    if (n >= WORTH_GROUPS) {
-        REAL groups[LONGEST_SHORT / GROUP * BLOCK];
-        const ptrdiff_t size = TYPED(interleave_groups)(z, n, 1, x, largest, groups);
-        TYPED(sparsemax_columns)(groups, size, 2, ahead, t, rest, past);
-        for (int j = 0; j < BLOCK; j++) t[j] = TYPED(reach)(t[j]);
-    } else {
-        TYPED(interleave)(z, n, 1, x, largest);
-    }
-    if (TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest, past)
-        && TYPED(any_crosses)(x, n, t, rest, past))
-        TYPED(settle_columns)(x, n, t, past, rest);
-}
-
-static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
-    TYPED(sparsemax_tile)(z, n, ahead, x, largest, t, rest);
-    TYPED(entries_of_rows)(TYPED(sparsemax_entry), z, p, count, n, 1, largest, t, rest, ahead, x);
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
-}
-
-static const TYPED(Mapping)
-    TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block), SHORT_SEARCHED};
-LOG_MAPPING(sparsemax, SHORT_SEARCHED)
+SPARSE_MAPPING(sparsemax, 1, false, TYPED(michelot), sparsemax_lacks)
 
 ALWAYS_INLINE TYPED(Register) TYPED(sparsemax_inverse_curvature)(TYPED(Register) p) {
     const TYPED(Register) none = {0};
