@@ -57,12 +57,12 @@ typedef struct {
     Ahead *ahead;
 } TYPED(EntmaxRow);
 
-/* A bound on t from the largest entries: a tangent, or the upper end of a bracket. */
+/* A bound on t from the largest entries: a tangent, or the last t above the root. */
 static REAL TYPED(entmax_bound)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns) *columns) {
     if (columns->b[0] < 1) {
-        TYPED(EntmaxBracket) bracket;
-        TYPED(enclose_row)(x, n, (REAL)0.02, columns, &bracket);
-        return bracket.high[0] * (1 + 2 * ENTMAX_ROUNDING);
+        TYPED(EntmaxNewton) newton;
+        TYPED(newton_row)(x, n, (REAL)0.02, columns, &newton, NULL);
+        return newton.high[0] * (1 + 2 * ENTMAX_ROUNDING);
     }
     TYPED(EntmaxSums) sums;
     BITS moving[BLOCK] = {1}, crowded[BLOCK];
@@ -221,12 +221,12 @@ static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrd
 /* The least that 1/t can be for α > 2, from a part of each row. */
 static void TYPED(bound_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead,
                                  TYPED(EntmaxColumns) *columns) {
-    TYPED(EntmaxBracket) bracket;
+    TYPED(EntmaxNewton) newton;
     BITS wanted[BLOCK];
     for (int j = 0; j < BLOCK; j++) wanted[j] = 1;
-    TYPED(enclose_columns)(x, n, wanted, (REAL)0.1, columns, ahead, &bracket);
+    TYPED(newton_columns)(x, n, wanted, (REAL)0.1, columns, ahead, &newton, NULL);
     for (int j = 0; j < BLOCK; j++)
-        columns->least[j] = TYPED(larger)((1 - 2 * ENTMAX_ROUNDING) / bracket.high[j], 1);
+        columns->least[j] = TYPED(larger)((1 - 2 * ENTMAX_ROUNDING) / newton.high[j], 1);
 }
 
 /* Is α above 2 as the columns of a tile see it, whose power may round to 1? */

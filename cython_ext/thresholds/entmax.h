@@ -20,13 +20,11 @@
  * will do.
  *
  * Beyond α = 2 the sum is neither convex nor concave in the threshold, and p leaves 0 so steeply
- * that one ulp of t may be a large part of 1. So t is enclosed. From the upper end of a bracket it
- * is seen at which t the last entry of the support there leaves it, the kink. Where that is inside
- * the bracket, steps of log sum p by log t go on, or it is tried itself; where it is not, nothing
- * enters or leaves inside, and sum p is a smooth function of the last entry's p, of which tangents
- * from above and chords take few steps. The two ends of the last bracket are mixed such that the
- * sum is 1: each p^β is then between its values at the ends, a few ε of t apart. Where a crowd of
- * entries is right at the threshold for α <= 2, its columns are solved in this way, too.
+ * that one ulp of t may be a large part of 1. But in the p of the last entry of the support it is
+ * convex, as long as nothing enters or leaves; and t is kept as the place where that entry enters,
+ * its anchor, and what it is beyond that, which has all digits. So Newton's method finds the
+ * support and the root in three to six passes, and the last move is a tangent of each p. Where a
+ * crowd of entries is right at the threshold for α <= 2, its columns are solved in this way, too.
  */
 #ifndef PYENTMAX_THRESHOLDS_ENTMAX_H
 #define PYENTMAX_THRESHOLDS_ENTMAX_H
@@ -61,18 +59,16 @@ typedef struct {
     REAL p[BLOCK], d[BLOCK], e[BLOCK];
 } TYPED(EntmaxSums);
 
-/* A bracket of t in each column, the point between that is next, and sum p at both ends: 0 at a low
- * one that was not reached yet. Of the high one also from where on its last entry has p > 0, and
- * sum w^(b-1)/P. */
+/* Newton's method where p is steep: t = anchor + beyond, which is as fine as need be close to an
+ * anchor; what the root is known to be between; and by how much t is still too large. */
 typedef struct {
-    REAL at[BLOCK], low[BLOCK], high[BLOCK], sum_low[BLOCK], sum_high[BLOCK], kink[BLOCK],
-        steep[BLOCK];
-} TYPED(EntmaxBracket);
+    REAL anchor[BLOCK], beyond[BLOCK], low[BLOCK], high[BLOCK], shift[BLOCK];
+} TYPED(EntmaxNewton);
 
-/* P and D at a t, and how far inside the support its last entry is. */
+/* sum p and sum p/u, u = x + t, at a t, and the lowest gap of the support. */
 typedef struct {
-    REAL p[BLOCK], d[BLOCK], nearest[BLOCK];
-} TYPED(BracketSums);
+    REAL p[BLOCK], s[BLOCK], last[BLOCK];
+} TYPED(NewtonSums);
 
 /* b where it is 4 or 10, of α = 1.25 and 1.1, whose powers are a few products; 0 for any other. */
 static inline int TYPED(whole_power)(double alpha) {
@@ -372,229 +368,246 @@ static double TYPED(finish_row)(const REAL *restrict x, ptrdiff_t n,
     return total;
 }
 
-/* Brackets of roots of columns, or of a row, of n entries. */
-static void TYPED(start_bracket)(TYPED(EntmaxBracket) *restrict bracket,
-                                 const TYPED(EntmaxColumns) *restrict at, ptrdiff_t n) {
-    const REAL most = TYPED(log2_of)((REAL)n), lowest = 4 - EXPONENT_BIAS;
-    for (int j = 0; j < BLOCK; j++) {
-        const REAL low = TYPED(larger)(-at->beta[j] * most - ENTMAX_ROUNDING, lowest);
-        bracket->at[j] = bracket->high[j] = 1 / at->least[j];
-        bracket->low[j] = TYPED(smaller)(TYPED(exp2_of)(low), bracket->high[j]);
-        bracket->sum_low[j] = 0;
-        bracket->sum_high[j] = 1;
-        bracket->kink[j] = bracket->steep[j] = 1;
-    }
-}
+/* The least u of an entry of the support: so small a one may be summed as p/u. */
+#define LEAST_U ((REAL)(IS_DOUBLE ? 0x1p-900 : 0x1p-100))
 
-/* Narrow the brackets of some columns, and go on from a step between; tells whether any goes on. */
-ALWAYS_INLINE bool TYPED(narrow)(const TYPED(EntmaxColumns) *restrict at,
-                                 const TYPED(BracketSums) *restrict sums, int pass, REAL enough,
-                                 TYPED(EntmaxBracket) *restrict c, BITS moving[BLOCK],
-                                 const int first, const int columns) {
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT),
-               tiny = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    const REAL by_chord = pass % 2 ? (REAL)1 : (REAL)0,
-               by_secant = pass % 3 == 1 ? (REAL)1 : (REAL)0;
-    const bool at_kink = pass % 3 == 2;
-    REAL far[BLOCK], near[BLOCK];
+/* One step of some columns from the sums at t; those whose next one a tangent of each p replaces,
+ * or is no longer than `enough` of t down to the root, stay. Tells whether any goes on.
+ *
+ * With u of the last entry of the support, v = u^b its p and e = sum p/u, sum p is convex in v for
+ * β > 1: one of the norms of order β of v and something else for each entry. So tangents in v end
+ * at or above the root, v (1 - (sum p - 1)/(u e)), if the support is right. A tangent below 0 tells
+ * that the last entry is no part of it; then t jumps to what the slope of log sum p in log t aims
+ * at, or halfway down to a known bound, but not above where that entry enters. For β <= 1, sum p is
+ * convex in t itself. */
+ALWAYS_INLINE bool TYPED(newton_step)(const TYPED(EntmaxColumns) *restrict at,
+                                      const TYPED(NewtonSums) *restrict sums, int pass, REAL enough,
+                                      TYPED(EntmaxNewton) *restrict c, BITS moving[BLOCK],
+                                      const int first, const int columns) {
+    const REAL most = EXPONENT_BIAS - 1, halfway = pass % 3 == 2 ? (REAL)1 : (REAL)0;
     BITS any = 0;
     for (int j = first; j < first + columns; j++) {
-        const REAL now = c->at[j], log_p = TYPED(log2_of)(sums->p[j] * unscale);
-        const REAL sum = TYPED(exp2_of)(log_p + at->b[j] * TYPED(log2_of)(now));
-        const BITS lowers = moving[j] & (sum >= 1 - 2 * EPSILON);
-        const BITS raises = moving[j] & (sum <= 1 + 2 * EPSILON);
-        c->high[j] = lowers ? now : c->high[j];
-        c->sum_high[j] = lowers ? sum : c->sum_high[j];
-        c->kink[j] = lowers ? now - sums->nearest[j] : c->kink[j];
-        c->steep[j] = lowers ? (sums->p[j] - sums->d[j]) / sums->p[j] : c->steep[j];
-        c->low[j] = raises ? now : c->low[j];
-        c->sum_low[j] = raises ? sum : c->sum_low[j];
-    }
-    for (int j = first; j < first + columns;
-         j++) { /* log sum p by log t: a tangent at the high end, a secant */
-        const REAL low = c->low[j], high = c->high[j], most = EXPONENT_BIAS - 1;
-        const REAL log_high = TYPED(log2_of)(c->sum_high[j]);
-        const REAL log_low = TYPED(log2_of)(TYPED(larger)(c->sum_low[j], tiny));
-        const REAL by = TYPED(smaller)(at->beta[j] * log_high / c->steep[j], most);
-        const REAL part = TYPED(smaller)(log_high / (log_high - log_low), (REAL)0.9);
-        const REAL share = c->sum_low[j] > 0 ? TYPED(larger)(part, (REAL)0.1) : (REAL)0.5;
-        const REAL tangent = high * TYPED(exp2_of)(-by);
-        const REAL secant = high * TYPED(exp2_of)(share * TYPED(log2_of)(low / high));
-        const REAL own = by_secant * c->sum_low[j] > 0 ? low : tangent;
-        far[j] = TYPED(smaller)(own > low ? tangent : secant, c->kink[j]);
-    }
-    for (int j = first; j < first + columns;
-         j++) { /* sum p by the least p, where there is no kink between */
-        const REAL high = c->high[j], kink = c->kink[j], room = TYPED(larger)(high - kink, tiny);
-        const REAL over = c->sum_high[j] - 1, least_w = room / high;
-        const REAL tangent = 1 - over / (c->sum_high[j] * c->steep[j] * least_w);
-        const REAL of_low = TYPED(larger)((c->low[j] - kink) / room, tiny);
-        const REAL low = TYPED(exp2_of)(at->b[j] * TYPED(log2_of)(of_low));
-        const REAL secant = 1 - over * (1 - low) / (c->sum_high[j] - c->sum_low[j]);
-        const REAL y = TYPED(larger)(by_chord > 0 ? secant : tangent, tiny);
-        const REAL by = TYPED(larger)(at->beta[j] * TYPED(log2_of)(y), 1 - EXPONENT_BIAS);
-        near[j] = kink + room * TYPED(exp2_of)(by);
-    }
-    for (int j = first; j < first + columns; j++) {
-        const REAL low = c->low[j], high = c->high[j], ulp = EPSILON * high;
-        const REAL across = at_kink ? c->kink[j] : far[j];
-        const REAL wish = c->kink[j] > low ? across : near[j];
-        const REAL next = TYPED(larger)(TYPED(smaller)(wish, high - ulp), low + ulp);
-        const BITS open = (high - low > TYPED(larger)(enough * high, 3 * ulp));
-        const BITS moves = moving[j] & open & (sums->p[j] > 0);
-        c->at[j] = moves ? next : c->at[j];
+        const REAL beta = at->beta[j], p = sums->p[j], s = sums->s[j], over = p - 1;
+        const REAL t = c->anchor[j] + c->beyond[j], kink = -sums->last[j];
+        const REAL u = (c->anchor[j] - kink) + c->beyond[j], shift = over / s, part = shift / u;
+        const BITS steep = at->b[j] < 1, fits = (part < 1) | !steep, is_low = p < 1;
+        const REAL base = fits ? 1 - part : p, exponent = fits ? beta : -beta * p / (t * s);
+        const REAL log_ratio = exponent * TYPED(log2_of)(base);
+        const REAL ratio = TYPED(exp2_of)(TYPED(smaller)(TYPED(larger)(log_ratio, -most), most));
+        const REAL low = is_low ? TYPED(larger)(c->low[j], t) : c->low[j];
+        const REAL high = is_low ? c->high[j] : fits ? t : kink;
+        const REAL aimed = halfway > 0 ? SQRT(low) * SQRT(kink) : t * ratio;
+        const REAL jump = TYPED(smaller)(TYPED(larger)(aimed, low * (1 + 2 * EPSILON)), kink);
+        const REAL further = steep ? TYPED(larger)(u * ratio, LEAST_U) : u - beta * shift;
+        const REAL anchor = fits ? kink : jump, beyond = fits ? further : 0;
+        const BITS above = is_low & steep & (anchor + beyond >= high);
+        const REAL left = over * over * (steep ? beta - 1 : beta * beta / (s * u));
+        const REAL length = FABS(steep ? over : beta * shift * (32 / t));
+        const BITS is_close = (left <= 2 * EPSILON * (s * u)) | (u - further <= enough * t)
+                              | (steep & (u <= LEAST_U));
+        const BITS there = (is_close & fits & !is_low) | (length <= 4 * EPSILON);
+        const BITS was_moving = moving[j], moves = was_moving & !there & (p > 0);
+        c->shift[j] = was_moving ? shift : c->shift[j];
+        c->low[j] = was_moving ? low : c->low[j];
+        c->high[j] = was_moving ? high : c->high[j];
+        c->anchor[j] = !moves ? c->anchor[j] : above ? high : anchor;
+        c->beyond[j] = !moves ? c->beyond[j] : above ? (REAL)0 : beyond;
         moving[j] = moves;
         any |= moves;
     }
     return any != 0;
 }
 
-NEVER_INLINE bool TYPED(narrow_columns)(const TYPED(EntmaxColumns) *at,
-                                        const TYPED(BracketSums) *sums, int pass, REAL enough,
-                                        TYPED(EntmaxBracket) *bracket, BITS moving[BLOCK],
-                                        int first) {
-    return TYPED(narrow)(at, sums, pass, enough, bracket, moving, first, TYPED(WIDTH));
+NEVER_INLINE bool TYPED(newton_step_of_columns)(const TYPED(EntmaxColumns) *at,
+                                                const TYPED(NewtonSums) *sums, int pass,
+                                                REAL enough, TYPED(EntmaxNewton) *newton,
+                                                BITS moving[BLOCK], int first) {
+    return TYPED(newton_step)(at, sums, pass, enough, newton, moving, first, TYPED(WIDTH));
 }
 
-NEVER_INLINE bool TYPED(narrow_row)(const TYPED(EntmaxColumns) *at, const TYPED(BracketSums) *sums,
-                                    int pass, REAL enough, TYPED(EntmaxBracket) *bracket,
-                                    BITS moving[BLOCK]) {
-    return TYPED(narrow)(at, sums, pass, enough, bracket, moving, 0, 1);
+NEVER_INLINE bool TYPED(newton_step_of_row)(const TYPED(EntmaxColumns) *at,
+                                            const TYPED(NewtonSums) *sums, int pass, REAL enough,
+                                            TYPED(EntmaxNewton) *newton, BITS moving[BLOCK]) {
+    return TYPED(newton_step)(at, sums, pass, enough, newton, moving, 0, 1);
 }
 
-/* w and w^exponent 2^SHIFT of `count` registers at a t, whose difference from a gap is exact where
- * the two are close; 0 off the support. */
-ALWAYS_INLINE void TYPED(powers_at)(const REAL *restrict x, ptrdiff_t apart, TYPED(Register) t,
-                                    TYPED(Register) steepness, TYPED(Register) exponent,
-                                    const int count, TYPED(Register) *u, TYPED(Register) *w,
-                                    TYPED(Register) *q) {
-    const TYPED(Register) none = {0};
-    TYPED(Register) gap[ABREAST];
-    for (int k = 0; k < count; k++) {
-        const TYPED(Register) entry = TYPED(load_register)(x + k * apart);
-        gap[k] = entry * steepness;
-        u[k] = entry + t;
-        w[k] = TYPED(at_least)(u[k] * steepness, 0);
-        q[k] = TYPED(at_least)(w[k], EPSILON * EPSILON);
-    }
-    TYPED(power_of_registers)(q, gap, exponent, count);
-    for (int k = 0; k < count; k++) q[k] = TYPED(choose_above)(u[k], none, q[k], none);
-}
-
-/* Of the registers of a group: P, D, and how far the nearest entry of the support is inside. */
+/* Of a group of columns in registers: sum p and what it loses of its terms, sum p/u, and how far
+ * the last entry of the support is from the largest. */
 typedef struct {
-    TYPED(Register) p, lost, d, nearest;
-} TYPED(NarrowSums);
+    TYPED(Register) p, lost, s, farthest;
+} TYPED(SumsBeside);
 
-ALWAYS_INLINE void TYPED(add_at)(const REAL *restrict x, ptrdiff_t apart, TYPED(Register) t,
-                                 TYPED(Register) steepness, TYPED(Register) exponent,
-                                 const int count, TYPED(NarrowSums) *sums) {
-    TYPED(Register) u[ABREAST], w[ABREAST], s[ABREAST];
-    TYPED(powers_at)(x, apart, t, steepness, exponent, count, u, w, s);
+/* Add to the sums `count` registers of entries, and write their p where `some` is positive. */
+ALWAYS_INLINE void TYPED(add_beside)(const REAL *restrict x, TYPED(Register) anchor,
+                                     TYPED(Register) beyond, TYPED(Register) exponent,
+                                     TYPED(Register) some, const int count, REAL *restrict p,
+                                     TYPED(SumsBeside) *sums) {
+    const TYPED(Register) none = {0};
+    TYPED(Register) u[ABREAST], q[ABREAST], less_1[ABREAST];
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) none = {0}, term = s[k] * w[k], next = sums->p + term;
-        const TYPED(Register) inside = TYPED(choose_above)(u[k], none, -u[k], none - 2);
+        u[k] = (TYPED(load_register)(x + k * BLOCK) + anchor) + beyond;
+        q[k] = TYPED(at_least)(u[k], LEAST_U);
+        less_1[k] = q[k] - 1;
+    }
+    TYPED(power_of_registers)(q, less_1, exponent, count);
+    for (int k = 0; k < count; k++) {
+        const TYPED(Register) gap = TYPED(load_register)(x + k * BLOCK);
+        const TYPED(Register) power = q[k] * TYPED(power_of_2)(ROUNDER, -SHIFT);
+        const TYPED(Register) term = TYPED(choose_above)(u[k], none, power, none);
+        const TYPED(Register) next = sums->p + term;
         sums->lost += term - (next - sums->p);
         sums->p = next;
-        sums->d += term - s[k];
-        sums->nearest = TYPED(larger_of)(inside, sums->nearest);
+        sums->s += term / TYPED(at_least)(u[k], LEAST_U);
+        sums->farthest = TYPED(larger_of)(TYPED(choose_above)(u[k], none, -gap, none),
+                                          sums->farthest);
+        if (p == NULL) continue;
+        const TYPED(Register) before = TYPED(load_register)(p + k * BLOCK);
+        TYPED(store_register)(TYPED(choose_above)(some, none, term, before), p + k * BLOCK);
     }
 }
 
-/* The sums at t and an exponent b - 1 over the columns from `column` on that fit a register. */
-static void TYPED(sums_at)(const REAL *restrict x, ptrdiff_t n, int column, TYPED(Register) t,
-                           TYPED(Register) exponent, TYPED(BracketSums) *restrict sums) {
-    const TYPED(Register) none = {0}, steepness = 1 / t;
-    TYPED(NarrowSums) these = {none, none, none, none - 2};
+/* The sums over the columns from `column` on that fit a register, and p of those wanted, if any
+ * are. */
+static void TYPED(sums_beside)(const REAL *restrict x, ptrdiff_t n, int column,
+                               const TYPED(EntmaxColumns) *restrict at,
+                               const TYPED(EntmaxNewton) *restrict newton, const REAL wanted[BLOCK],
+                               REAL *restrict p, TYPED(NewtonSums) *restrict sums) {
+    const TYPED(Register) none = {0}, exponent = TYPED(load_register)(at->b + column);
+    const TYPED(Register) anchor = TYPED(load_register)(newton->anchor + column);
+    const TYPED(Register) beyond = TYPED(load_register)(newton->beyond + column);
+    const TYPED(Register) some = TYPED(load_register)(wanted + column);
+    TYPED(SumsBeside) these = {none, none, none, none};
     ptrdiff_t i = column;
     for (; i + (ABREAST - 1) * BLOCK < n; i += ABREAST * BLOCK)
-        TYPED(add_at)(x + i, BLOCK, t, steepness, exponent, ABREAST, &these);
-    for (; i < n; i += BLOCK) TYPED(add_at)(x + i, BLOCK, t, steepness, exponent, 1, &these);
+        TYPED(add_beside)(x + i, anchor, beyond, exponent, some, ABREAST, p ? p + i : NULL, &these);
+    for (; i < n; i += BLOCK)
+        TYPED(add_beside)(x + i, anchor, beyond, exponent, some, 1, p ? p + i : NULL, &these);
     TYPED(store_register)(these.p + these.lost, sums->p + column);
-    TYPED(store_register)(these.d, sums->d + column);
-    TYPED(store_register)(-these.nearest, sums->nearest + column);
+    TYPED(store_register)(these.s, sums->s + column);
+    TYPED(store_register)(-these.farthest, sums->last + column);
 }
 
-/* Enclose the root of a row until its bracket is `enough` of itself wide or has no number inside.
- */
-static void TYPED(enclose_row)(const REAL *x, ptrdiff_t n, REAL enough,
-                               const TYPED(EntmaxColumns) *at, TYPED(EntmaxBracket) *bracket) {
-    const TYPED(Register) none = {0}, exponent = none + (at->b[0] - 1);
-    TYPED(BracketSums) sums;
-    BITS moving[BLOCK] = {1};
-    TYPED(start_bracket)(bracket, at, n);
-    for (int pass = 0; pass < 2 * MAX_PASSES; pass++) {
-        for (int j = 0; j < BLOCK; j += TYPED(WIDTH))
-            TYPED(sums_at)(x, n, j, none + bracket->at[0], exponent, &sums);
-        sums.p[0] = TYPED(pair_sum)(sums.p);
-        sums.d[0] = TYPED(pair_sum)(sums.d);
-        for (int j = 1; j < BLOCK; j++)
-            sums.nearest[0] = TYPED(smaller)(sums.nearest[0], sums.nearest[j]);
-        if (!TYPED(narrow_row)(at, &sums, pass, enough, bracket, moving)) break;
+/* Where to begin: for α <= 2 where the search has come to; beyond, where entries of the support of
+ * the highest t would have the root if they were all as large as the mean of them. `longest` is the
+ * most entries that a row can have. */
+static void TYPED(start_newton)(const REAL *restrict x, ptrdiff_t n, bool one_row,
+                                ptrdiff_t longest, const TYPED(EntmaxColumns) *restrict at,
+                                TYPED(EntmaxNewton) *restrict c) {
+    const TYPED(Register) none = {0};
+    const REAL lowest = (REAL)(IS_DOUBLE ? -900 : -100), most = TYPED(log2_of)((REAL)longest);
+    REAL size[BLOCK], sum[BLOCK];
+    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
+        const TYPED(Register) floor = -1 / TYPED(load_register)(at->least + j);
+        TYPED(Register) sizes = none, sums = none;
+        for (ptrdiff_t i = j; i < n; i += BLOCK) {
+            const TYPED(Register) gap = TYPED(load_register)(x + i);
+            sizes += TYPED(choose_above)(gap, floor, none + 1, none);
+            sums += TYPED(choose_above)(gap, floor, gap, none);
+        }
+        TYPED(store_register)(sizes, size + j);
+        TYPED(store_register)(sums, sum + j);
+    }
+    if (one_row) {
+        size[0] = TYPED(pair_sum)(size);
+        sum[0] = TYPED(pair_sum)(sum);
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL high = 1 / at->least[j];
+        const REAL low = TYPED(larger)(-at->beta[j] * most - ENTMAX_ROUNDING, lowest);
+        const REAL own = TYPED(larger)(-at->beta[j] * TYPED(log2_of)(size[j]), lowest);
+        const REAL mean = TYPED(exp2_of)(own) - sum[j] / size[j];
+        c->low[j] = TYPED(smaller)(TYPED(exp2_of)(low), high);
+        c->high[j] = high;
+        c->anchor[j] = at->b[j] < 1 ? TYPED(smaller)(TYPED(larger)(mean, c->low[j]), high)
+                                    : 1 / at->steepness[j];
+        c->beyond[j] = c->shift[j] = 0;
     }
 }
 
-/* The same of the wanted columns of a tile of n entries. */
-static void TYPED(enclose_columns)(const REAL *x, ptrdiff_t n, const BITS wanted[BLOCK],
-                                   REAL enough, const TYPED(EntmaxColumns) *at, Ahead *ahead,
-                                   TYPED(EntmaxBracket) *bracket) {
-    TYPED(BracketSums) sums;
+/* Newton's method for a row, until a step is no longer than `enough` of t; and p, if wanted. */
+static void TYPED(newton_row)(const REAL *x, ptrdiff_t n, REAL enough,
+                              const TYPED(EntmaxColumns) *at, TYPED(EntmaxNewton) *newton,
+                              REAL *p) {
+    TYPED(NewtonSums) sums;
+    REAL all[BLOCK];
+    BITS moving[BLOCK] = {1};
+    TYPED(fill)(all, BLOCK, 1);
+    TYPED(start_newton)(x, n, true, n, at, newton);
+    for (int pass = 0; pass < 2 * MAX_PASSES; pass++) {
+        TYPED(fill)(newton->anchor, BLOCK, newton->anchor[0]);
+        TYPED(fill)(newton->beyond, BLOCK, newton->beyond[0]);
+        for (int j = 0; j < BLOCK; j += TYPED(WIDTH))
+            TYPED(sums_beside)(x, n, j, at, newton, all, p, &sums);
+        sums.p[0] = TYPED(pair_sum)(sums.p);
+        sums.s[0] = TYPED(pair_sum)(sums.s);
+        for (int j = 1; j < BLOCK; j++) sums.last[0] = TYPED(smaller)(sums.last[0], sums.last[j]);
+        if (!TYPED(newton_step_of_row)(at, &sums, pass, enough, newton, moving)) break;
+    }
+    TYPED(fill)(newton->shift, BLOCK, newton->shift[0]);
+}
+
+/* The same for the wanted columns of a tile of n entries. */
+static void TYPED(newton_columns)(const REAL *x, ptrdiff_t n, const BITS wanted[BLOCK], REAL enough,
+                                  const TYPED(EntmaxColumns) *at, Ahead *ahead,
+                                  TYPED(EntmaxNewton) *newton, REAL *p) {
+    TYPED(NewtonSums) sums;
+    REAL some[BLOCK];
     BITS moving[BLOCK];
     memcpy(moving, wanted, sizeof moving);
-    TYPED(start_bracket)(bracket, at, LONGEST_SHORT); /* not n, which hangs on other rows */
+    for (int j = 0; j < BLOCK; j++) some[j] = (REAL)wanted[j];
+    /* not n, which hangs on other rows */
+    TYPED(start_newton)(x, n, false, LONGEST_SHORT, at, newton);
     for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) exponent = TYPED(load_register)(at->b + j) - 1;
         BITS any = 0;
         for (int k = 0; k < TYPED(WIDTH); k++) any |= wanted[j + k];
         for (int pass = 0; any && pass < 2 * MAX_PASSES; pass++) {
             ask_ahead(ahead);
-            TYPED(sums_at)(x, n, j, TYPED(load_register)(bracket->at + j), exponent, &sums);
-            any = TYPED(narrow_columns)(at, &sums, pass, enough, bracket, moving, j);
+            TYPED(sums_beside)(x, n, j, at, newton, some, p, &sums);
+            any = TYPED(newton_step_of_columns)(at, &sums, pass, enough, newton, moving, j);
         }
     }
 }
 
-/* The p of wanted columns, or of a row, from the ends of their brackets, mixed so that they sum to
- * 1. */
-static void TYPED(mix_ends)(const REAL *restrict x, ptrdiff_t n, bool one_row,
-                            const BITS wanted[BLOCK], const TYPED(EntmaxColumns) *restrict at,
-                            const TYPED(EntmaxBracket) *restrict bracket, REAL *restrict p) {
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+/* Take what t is still too large by off the p of wanted columns, or of a row, by their tangents.
+ * The sum is then 1, but for rounding where t would be below LEAST_U: there ties share what is
+ * left. */
+static void TYPED(take_off_shift)(const REAL *restrict x, ptrdiff_t n, bool one_row,
+                                  const BITS wanted[BLOCK],
+                                  const TYPED(EntmaxNewton) *restrict newton, REAL *restrict p) {
     const TYPED(Register) none = {0};
-    REAL t[2][BLOCK], factor[2][BLOCK], on[BLOCK], b[BLOCK];
-    for (int j = 0; j < BLOCK; j++) {
-        const int from = one_row ? 0 : j;
-        const REAL low = bracket->sum_low[from], high = bracket->sum_high[from];
-        const bool both = low > 0 && high > low; /* the lower end is known */
-        const REAL part = (1 - low) / (high - low), share = part < 1 ? part : (REAL)1;
-        const REAL shares[2] = {both ? 1 - share : (REAL)0, both ? share : 1 / high};
-        on[j] = (REAL)wanted[from];
-        b[j] = at->b[from];
-        t[0][j] = bracket->low[from];
-        t[1][j] = bracket->high[from];
-        for (int k = 0; k < 2; k++)
-            factor[k][j] = shares[k] * unscale * TYPED(exp2_of)(b[j] * TYPED(log2_of)(t[k][j]));
-    }
+    REAL shifts[BLOCK], sum_p[BLOCK], factor[BLOCK];
+    bool any_off = false;
+    for (int j = 0; j < BLOCK; j++) shifts[j] = wanted[one_row ? 0 : j] ? newton->shift[j] : 0;
     for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) some = TYPED(load_register)(on + j);
-        const TYPED(Register) exponent = TYPED(load_register)(b + j);
+        const TYPED(Register) anchor = TYPED(load_register)(newton->anchor + j);
+        const TYPED(Register) beyond = TYPED(load_register)(newton->beyond + j);
+        const TYPED(Register) shift = TYPED(load_register)(shifts + j);
+        TYPED(Register) sum = none;
         for (ptrdiff_t i = j; i < n; i += BLOCK) {
-            TYPED(Register) mixed = none, u, w, q;
-            for (int k = 0; k < 2; k++) {
-                const TYPED(Register) own_t = TYPED(load_register)(t[k] + j);
-                TYPED(powers_at)(x + i, 0, own_t, 1 / own_t, exponent, 1, &u, &w, &q);
-                mixed += q * TYPED(load_register)(factor[k] + j);
-            }
-            const TYPED(Register) before = TYPED(load_register)(p + i);
-            TYPED(store_register)(TYPED(choose_above)(some, none, mixed, before), p + i);
+            const TYPED(Register) u = (TYPED(load_register)(x + i) + anchor) + beyond;
+            const TYPED(Register) own = TYPED(load_register)(p + i);
+            const TYPED(Register) move = shift / TYPED(at_least)(u, LEAST_U);
+            const TYPED(Register) moved = TYPED(at_least)(own - own * move, 0);
+            TYPED(store_register)(moved, p + i);
+            sum += moved;
         }
+        TYPED(store_register)(sum, sum_p + j);
     }
+    if (one_row) TYPED(fill)(sum_p, BLOCK, TYPED(pair_sum)(sum_p));
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL u = newton->anchor[j] + newton->beyond[j], own = sum_p[j];
+        const bool is_off = u <= 2 * LEAST_U && own > 0 && wanted[one_row ? 0 : j];
+        factor[j] = is_off ? 1 / own : (REAL)1;
+        any_off |= is_off;
+    }
+    for (ptrdiff_t i = 0; any_off && i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) p[i + j] *= factor[j];
 }
 
 /* From searches that have begun to p: of the columns of a tile of n entries, or of a row of n. */
 static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_row,
                                  TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *restrict p) {
-    TYPED(EntmaxBracket) bracket;
+    TYPED(EntmaxNewton) newton;
     TYPED(EntmaxSums) sums;
     BITS moving[BLOCK], off[BLOCK];
     for (int j = 0; j < BLOCK; j++) moving[j] = off[j] = 1;
@@ -621,10 +634,12 @@ static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_r
     }
     if (!any_off) return;
     if (one_row)
-        TYPED(enclose_row)(x, n, 0, at, &bracket);
+        TYPED(newton_row)(x, n, 0, at, &newton, p);
     else
-        TYPED(enclose_columns)(x, n, off, 0, at, ahead, &bracket);
-    TYPED(mix_ends)(x, n, one_row, off, at, &bracket, p);
+        TYPED(newton_columns)(x, n, off, 0, at, ahead, &newton, p);
+    TYPED(take_off_shift)(x, n, one_row, off, &newton, p);
 }
+
+#undef LEAST_U
 
 #endif
