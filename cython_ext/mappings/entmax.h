@@ -253,7 +253,7 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
         if (above_2)
             TYPED(bound_columns)(tile.p, groups * BLOCK, ahead, columns);
         else
-            TYPED(entmax_start)(tile.p, groups * BLOCK, false, 1, start, 2, false, ahead, columns);
+            TYPED(entmax_start)(tile.p, groups * BLOCK, false, 1, start, 1, false, ahead, columns);
         if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4))
             TYPED(interleave_gaps)(z, n, columns->beta, tile.largest, tile.x);
         if (!above_2)
