@@ -16,14 +16,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
-from experiments.tables import markdown
+from experiments.tables import between, markdown
 from experiments.translation import ROWS, read_data, settings_of
+from pyentmax.analysis import (
+    PerSentence,
+    bootstrap_difference,
+    corpus_attention,
+    merging_scores,
+    positional_confidence,
+    word_clusters,
+)
 from pyentmax.models.transformer import KINDS
 from pyentmax.plotting import (
     plot_alpha_histograms,
@@ -33,10 +45,17 @@ from pyentmax.plotting import (
     save_figure,
 )
 from pyentmax.tasks.translation import heads
+from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")
 POSITIONS = ("encoder -1", "encoder +1", "encoder +0", "decoder -1")
+OFFSETS = range(-3, 4)
+WORDS = ("pieces", "hyphenated", "all")
+"""Clusters whose merging is measured: words of several pieces, those with a hyphen, and all words.
+
+Over all words the score of a word of one piece is the weight on itself, as in the paper's footnote.
+"""
 PAPERS = {  # how a row's title begins → what the papers have
     "JS divergence": "sparse above softmax",
     "JS minus": "all above",
@@ -71,7 +90,61 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     paths = trained(settings, folder)
     pairs = read_data(options, settings["direction"]).dev[: settings["first"]]
     models = heads.measure(paths, pairs, progress=not options.quiet)
-    return heads.numbers(models)
+    result = heads.numbers(models)
+    for one in models:
+        density = {kind: by_layer(x) for kind, x in one.heads.density.items()}
+        more = {"density by layer": density, **specialised(one, pairs)}
+        result["models"][one.label].update(more)
+    return result
+
+
+def by_layer(measure: PerSentence) -> dict[str, Any]:
+    """The mean of each layer's heads, and the last layer minus the first, over sentences."""
+    layers = measure.values.mean(axis=2)
+    first, last = (PerSentence(layers[:, i], measure.counts) for i in (0, -1))
+    mean = PerSentence(layers, measure.counts).mean
+    return {"mean": mean.round(4).tolist(), "last minus first": interval(last, first)}
+
+
+def interval(first: PerSentence, second: PerSentence | None = None) -> list[float]:
+    """A mean, or that minus another, and the bounds of its 95% interval over sentences."""
+    zero = PerSentence(np.zeros_like(first.values), first.counts)
+    return [round(float(x), 4) for x in bootstrap_difference(first, second or zero)]
+
+
+def best_head(measure: PerSentence) -> dict[str, Any]:
+    """The head with most on every other sentence, and what it has on the rest of them."""
+    values, counts = measure
+    means = PerSentence(values[::2], counts[::2]).mean
+    layer, head = np.unravel_index(np.argmax(means), means.shape)
+    rest = PerSentence(values[1::2, layer, head], counts[1::2])
+    return {"head": [int(layer), int(head)], "mean": interval(rest)}
+
+
+def specialised(one: heads.Measured, pairs: Sequence[SentencePair]) -> dict[str, Any]:
+    """The best head of a model at each offset, and at joining the pieces of words."""
+    translator = one.translator
+    pieces = [translator.segmenter.split(pair.source) for pair in pairs]
+    measured: dict[tuple[str, Any], list[tuple[int, Any, int]]] = defaultdict(list)
+    for place, weights in corpus_attention(translator.model, translator.pairs(pairs)):
+        for kind, offset in product(("encoder", "decoder"), OFFSETS):
+            p = weights[kind]
+            if (count := p.shape[-1] - abs(offset)) > 0 and (kind == "encoder" or offset <= 0):
+                confidence = positional_confidence(p, offset)
+                measured[kind, f"{offset:+d}"].append((place, confidence, count))
+        words = word_clusters(pieces[place], smallest=1)
+        several = [word for word in words if len(word) > 1]
+        hyphenated = [word for word in several if any("-" in pieces[place][i] for i in word)]
+        for name, clusters in zip(WORDS, (several, hyphenated, words), strict=True):
+            if clusters:
+                score = merging_scores(weights["encoder"], clusters)
+                measured["merging", name].append((place, score, len(clusters)))
+    found: dict[str, dict[str, Any]] = {"encoder": {}, "decoder": {}, "merging": {}}
+    for (kind, name), entries in measured.items():
+        _, values, counts = zip(*sorted(entries, key=itemgetter(0)), strict=True)
+        best = best_head(PerSentence(np.array(values), np.array(counts, float)))
+        found[kind][name] = {**best, "count": sum(counts)}
+    return {"best heads": found}
 
 
 def trained(settings: Settings, folder: Path) -> list[Path]:
@@ -102,7 +175,31 @@ def report(lines: list[Line]) -> str:
             for title, cells in heads.rows(result).items()
         ]
         parts += [f"{about}:", markdown(["", *result["models"], "papers"], rows)]
+        if all("best heads" in model for model in result["models"].values()):
+            parts.append(markdown(["", *result["models"]], _intervals(result["models"])))
     return "\n\n".join(parts)
+
+
+def _intervals(models: dict[str, Any]) -> list[list[str]]:
+    """Densities by layer and the best heads of each model, with 95% intervals over sentences."""
+    rows = []
+    for kind in KINDS:
+        layers = [model["density by layer"][kind] for model in models.values()]
+        means = [" / ".join(f"{x:.2f}" for x in one["mean"]) for one in layers]
+        rows.append([f"density, {kind}: by layer", *means])
+        gaps = [between(one["last minus first"], "+.3f") for one in layers]
+        rows.append(["last layer minus the first", *gaps])
+    names = dict.fromkeys(
+        (kind, name)
+        for model in models.values()
+        for kind, heads_of_kind in model["best heads"].items()
+        for name in heads_of_kind
+    )
+    for kind, name in names:
+        best = [model["best heads"][kind].get(name) for model in models.values()]
+        cells = [between(one["mean"], ".1%") if one else "–" for one in best]
+        rows.append([f"best head, {kind} {name}", *cells])
+    return rows
 
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:

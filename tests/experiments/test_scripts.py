@@ -27,7 +27,7 @@ SCRIPTS = {
     "peters2019.english": "--setting no-draw-1-3100 --loss 1.5 --seed 0 --updates 2",
     "peters2019.sparsity": "--alpha 1.5 --updates 2 --beam 2 --hidden 8",
     "peters2019.table2": "--row rnn-1-1 rnn-1.5-1.5 --updates 2",
-    "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2",
+    "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2 --switch 1 2 --more 1",
     "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
     "correia2019.heads": "--row transformer-1 transformer-learned-late --updates 2",
     "zhao2019.table5": "--row transformer-1 transformer-top8 --updates 2 --k 1 all --translate 2",
@@ -43,7 +43,10 @@ SCRIPTS = {
     "own.small_table": f"--loss 2 {TABLE1}",
 }
 """Script → options of its smallest run."""
-MODELS = {"correia2019.heads": "correia2019.table1", "zhao2019.table5": "zhao2019.table4"}
+MODELS = {
+    "correia2019.heads": "correia2019.table1",
+    "zhao2019.table5": "zhao2019.table4",
+}
 """Script that measures models → the one that trains them, before it."""
 
 
