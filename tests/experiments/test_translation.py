@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.correia2019.heads import best_head, by_layer, specialised
+from experiments.peters2019.figure4_translation import right_tokens
 from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, supports
-from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.analysis import PerSentence
+from pyentmax.tasks.translation import Subwords, Translator, Words, heads, toy_german
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
@@ -73,3 +76,41 @@ def test_bootstrap_smooths_orders_without_a_match():
     whole = bleu(poor, references).score - bleu(poorer, references).score
     assert found == pytest.approx(whole, rel=1e-6, abs=0)
     assert found > 1
+
+
+def test_best_head_is_chosen_on_one_half_and_measured_on_the_other():
+    values = np.zeros((6, 1, 2))
+    values[::2, 0, 1], values[1::2, 0, 1], values[1::2, 0, 0] = 0.6, 0.2, 0.9
+    found = best_head(PerSentence(values, np.ones(6)))
+    assert found == {"head": [0, 1], "mean": [0.2, 0.2, 0.2]}
+
+
+def test_last_layer_is_compared_with_the_first():
+    values = np.random.default_rng(0).normal([[0.5], [0.9], [0.7]], 0.01, size=(40, 3, 4))
+    found = by_layer(PerSentence(values, np.ones(40)))
+    assert found["mean"] == pytest.approx([0.5, 0.9, 0.7], abs=0.01, rel=0)
+    difference, low, high = found["last minus first"]
+    assert 0.19 < low < difference < high < 0.21
+
+
+def test_specialised_heads_have_confidences_and_merging_scores():
+    pairs = toy_german()[:40]
+    segmenter = Subwords.learn([side for pair in pairs for side in pair], 60)
+    shape = SHAPES["transformer"]
+    rng = np.random.default_rng(0)
+    translator = Translator.untrained("transformer", pairs, segmenter, rng, **shape)
+    found = specialised(heads.Measured("", translator, None, {}, {}), pairs)["best heads"]
+    assert set(found["encoder"]) == {"-3", "-2", "-1", "+0", "+1", "+2", "+3"}
+    assert set(found["decoder"]) == {"-3", "-2", "-1", "+0"}
+    words = [len(pair.source.split()) for pair in pairs]
+    assert found["merging"]["all"]["count"] == sum(words)
+    assert 0 < found["merging"]["pieces"]["count"] < sum(words)
+
+
+def test_right_tokens_are_those_of_the_validation():
+    pairs = toy_german()[:9]
+    rng = np.random.default_rng(0)
+    translator = Translator.untrained("rnn", pairs, Words(), rng, **SHAPES["rnn"])
+    encoded = translator.pairs(pairs)
+    expected = translator.validate(encoded).accuracy
+    assert right_tokens(translator, encoded).mean == pytest.approx(expected, abs=1e-12, rel=0)
