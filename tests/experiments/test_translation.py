@@ -8,7 +8,10 @@ import pytest
 from experiments.correia2019.heads import best_head, by_layer, specialised
 from experiments.peters2019.figure4_translation import right_tokens
 from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, supports
+from experiments.zhao2019.table5 import dense_by_layer, dense_in, weight_outside
 from pyentmax.analysis import PerSentence
+from pyentmax.data import make_batch
+from pyentmax.models.transformer import KINDS
 from pyentmax.tasks.translation import Subwords, Translator, Words, heads, toy_german
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.translator import ARCHITECTURES
@@ -53,6 +56,38 @@ def test_supports_leave_padding_out(architecture):
             counts[kind] += [(layer > 0).sum(-1).ravel() for layer in layers]
     for kind, those in counts.items():
         assert found[kind] == pytest.approx(np.concatenate(those).mean(), rel=1e-6, abs=1e-12)
+
+
+def test_dense_use_of_every_layer_is_that_of_softmax():
+    pairs = toy_german()[:12]
+    shape = {**SHAPES["transformer"], "attention": "topk_softmax:2", "output": "1"}
+    rng = np.random.default_rng(0)
+    translator = Translator.untrained("transformer", pairs, Words(), rng, **shape)
+    for name, x in translator.model.params.items():
+        if "query" in name or "output" in name:
+            x *= 9
+    encoded = translator.pairs(pairs)
+    found = dense_by_layer(translator, encoded)
+    assert list(found) == [f"{k} {n}" for k in KINDS for n in (1, 2)] + ["all"]
+    losses = {k: heads.use_with_k(translator, k, pairs, encoded)["loss"] for k in ("2", "all")}
+    gap = losses["all"] - losses["2"]
+    assert found["all"]["difference"] == pytest.approx(gap, abs=1e-4, rel=0)  # four decimals
+    assert abs(gap) > 0.01
+    for place in found.values():
+        assert place["low"] <= place["difference"] <= place["high"]
+        assert 0 < place["outside"] < 1
+    first = translator.model.attention_weights(*_batch(encoded[:1]))["encoder"][0]
+    with dense_in([("encoder", 0)]):
+        changed = translator.model.attention_weights(*_batch(encoded[:1]))
+    outside = (changed["encoder"][0] * (first == 0)).sum(axis=-1).mean()
+    alone = weight_outside(translator, encoded[:1])[("encoder", 0)]
+    assert alone == pytest.approx(outside, rel=1e-5, abs=0)
+    assert ((changed["encoder"][1] > 0).sum(axis=-1) <= 2).all()
+
+
+def _batch(pairs):
+    batch = make_batch(pairs, np.arange(len(pairs)))
+    return batch.source, batch.source_mask, batch.target_in
 
 
 def test_bootstrap_is_paired_and_repeatable(caplog):
