@@ -1,9 +1,10 @@
 """What does a mapping cost in training and in search? Compared with softmax, on one thread.
 
-The Transformer and the recurrent network of the tables of translation, and the language model at
-two lengths, all with random parameters and the same batches. Each round does an update and, of
-translation, a greedy search of 64 sentences with each mapping, in an order that turns with the
-round. (Heads that were trained are sparser, and cheaper: `--trained RUN` of the language model.)
+The Transformer and the recurrent network of the tables of translation, the language model at two
+lengths, and one layer of self-attention at three, all with random parameters and the same batches.
+Each round does an update and, of translation, a greedy search of 64 sentences with each mapping, in
+an order that turns with the round. (Heads that were trained are sparser, and cheaper: `--trained
+RUN` of the language model.)
 
 What came out (an idle AMD EPYC): of translation training at 1.00 × softmax's speed with
 1.5-entmax and sparsemax, 0.99 with the 8 largest, 0.96 with α learned; search 0.96 to 1.00. Peters
@@ -30,11 +31,19 @@ from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.timing import seconds, updater
 from experiments.translation import MODELS
+from pyentmax.autograd import Tensor
 from pyentmax.data import Segments, TokenBatches
 from pyentmax.decoding import greedy_search
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
+from pyentmax.nn.attention import (
+    init_learned_alpha,
+    init_multi_head_attention,
+    learned_entmax,
+    multi_head_attention,
+)
+from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.language_model import Writer
 
@@ -42,6 +51,7 @@ MAPPINGS = {
     "transformer": ("1", "1.5", "2", "topk_softmax:8", "learned"),
     "rnn": ("1", "1.5", "2"),
     "language-model": ("1", "1.5", "topk_softmax:8", "learned"),
+    "attention": ("1", "1.5", "2", "topk_softmax:8", "learned"),
 }
 VOCABULARY, SENTENCES, STEPS, CHARACTERS = 4000, 64, 16, 69
 
@@ -53,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--rounds", type=int, default=20)
     add("--tokens", type=int, default=1200, help="of a batch of translation, padding included")
     add("--context", nargs="+", type=int, default=[256, 1024], help="of the language model")
+    add("--positions", nargs="+", type=int, default=[256, 1024, 4096], help="of attention")
     add("--trained", type=Path, metavar="RUN", help="parameters of a trained language model")
 
 
@@ -64,6 +75,8 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
             trained = {"trained": args.trained.name} if args.trained else {}
             place = {"path": str(args.trained)} if args.trained else {}
             sizes: list[Settings] = [{"context": n, **trained, **place} for n in args.context]
+        elif name == "attention":
+            sizes = [{"positions": n} for n in args.positions]
         else:
             sizes = [{"tokens": args.tokens}]
         stage += [{"row": name, "rounds": args.rounds, **size} for size in sizes]
@@ -77,6 +90,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         "transformer": _translation,
         "rnn": _translation,
         "language-model": _language_model,
+        "attention": _attention,
     }[settings["row"]](settings, options)
     sides = {name: make(name) for name in MAPPINGS[settings["row"]]}
     names, times = list(sides), []
@@ -153,6 +167,29 @@ def _language_model(settings: Settings, options: Options) -> Any:
         return updater(LanguageModel(changed, params, model.bos, model.eos), 1.0), None
 
     return list(islice(batches, 20)), make
+
+
+def _attention(settings: Settings, options: Options) -> Any:
+    """Texts of 4,096 tokens in all, and self-attention of 4 heads, forwards and backwards."""
+    n, width, heads = settings["positions"], 128, 4
+    rng = np.random.default_rng(0)
+    texts = rng.standard_normal((max(1, 4096 // n), n, width)).astype(np.float32)
+    params = init_multi_head_attention(rng, "self", width)
+    params |= init_learned_alpha("self", (heads, 1))
+
+    def make(mapping: str) -> Any:
+        def update(x: Any) -> None:
+            tensors = {name: Tensor(p, requires_grad=True) for name, p in params.items()}
+            learned = mapping == "learned"
+            chosen = learned_entmax(tensors, "self") if learned else choose_mapping(mapping)
+            x = Tensor(x, requires_grad=True)
+            options: Any = {"heads": heads, "need_weights": False}
+            y, _ = multi_head_attention(tensors, "self", x, x, x, chosen, **options)
+            (y * y).sum().backward()
+
+        return update, None
+
+    return [texts], make
 
 
 def report(lines: list[Line]) -> str:
