@@ -104,10 +104,16 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         if i >= 0:
             times.append([latest[name] for name in names])
     measured = np.array(times)  # (rounds, mappings, 2)
-    ratios = np.median(measured[:, :1] / measured, axis=0)
-    result = {}
-    for name, median, ratio in zip(names, np.median(measured, axis=0), ratios, strict=True):
+    low, ratios, high = np.percentile(measured[:, :1] / measured, [25, 50, 75], axis=0)
+    middle = [
+        [round(float(x), 2) for x in pair] for pair in zip(low[:, 0], high[:, 0], strict=True)
+    ]
+    result: dict[str, Any] = {}
+    for name, median, ratio, half in zip(
+        names, np.median(measured, axis=0), ratios, middle, strict=True
+    ):
         result[name] = {"update_ms": round(1e3 * median[0], 1), "training": round(ratio[0], 3)}
+        result[name]["training_half"] = half  # of the rounds lies between these
         if np.isfinite(median[1]):
             result[name] |= {"search_ms": round(1e3 * median[1], 1), "search": round(ratio[1], 3)}
     return result
@@ -199,11 +205,18 @@ def report(lines: list[Line]) -> str:
         sizes = {k: v for k, v in line["settings"].items() if k not in ("row", "rounds", "path")}
         size = ", ".join(f"{name} {value}" for name, value in sizes.items())
         rows = [
-            [name, *(times.get(x, "–") for x in ("update_ms", "training", "search_ms", "search"))]
+            [
+                name,
+                times.get("update_ms", "–"),
+                times["training"],
+                " to ".join(map(str, times.get("training_half", "–"))),
+                *(times.get(x, "–") for x in ("search_ms", "search")),
+            ]
             for name, times in line["result"].items()
         ]
         title = f"{line['settings']['row']}, {size}"
-        columns = [title, "update (ms)", "training × softmax", "search (ms)", "search × softmax"]
+        columns = [title, "update (ms)", "training × softmax", "half of the rounds"]
+        columns += ["search (ms)", "search × softmax"]
         parts.append(markdown(columns, rows))
     return "\n\n".join(parts)
 
