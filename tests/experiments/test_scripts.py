@@ -30,6 +30,7 @@ SCRIPTS = {
     "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2 --switch 1 2 --more 1",
     "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
     "correia2019.heads": "--row transformer-1 transformer-learned-late --updates 2",
+    "correia2019.figure7": "--row softmax learned-late --updates 2 --windows 4",
     "zhao2019.table5": "--row transformer-1 transformer-top8 --updates 2 --k 1 all --translate 2 "
     "--by-layer",
     "zhao2019.table4": "--row transformer-1 transformer-top8 --updates 2",
@@ -46,6 +47,7 @@ SCRIPTS = {
 """Script → options of its smallest run."""
 MODELS = {
     "correia2019.heads": "correia2019.table1",
+    "correia2019.figure7": "own.language_model",
     "zhao2019.table5": "zhao2019.table4",
 }
 """Script that measures models → the one that trains them, before it."""
