@@ -138,15 +138,17 @@ def weight_outside(translator: Translator, pairs: Sequence[Pair]) -> dict[tuple[
     return {place: total / count for place, (total, count) in sums.items()}
 
 
+def _right_and_bleu(found: dict[str, float]) -> str:
+    bleu = f" / {found['bleu']:.1f}" if "bleu" in found else ""
+    return f"{100 * found['accuracy']:.1f}%{bleu}"
+
+
 def report(lines: list[Line]) -> str:
     """Tokens right and BLEU, a row for each model."""
     parts = []
     for line in lines:
         ks = line["settings"]["k"]
-        rows = [
-            [name, *(f"{100 * x[k]['accuracy']:.1f}% / {x[k].get('bleu', 0):.1f}" for k in ks)]
-            for name, x in line["result"].items()
-        ]
+        rows = [[name, *(_right_and_bleu(x[k]) for k in ks)] for name, x in line["result"].items()]
         parts.append(markdown(["trained with", *(f"k = {k}" for k in ks)], rows))
         if dense := {name: x["dense"] for name, x in line["result"].items() if "dense" in x}:
             rows = [
