@@ -10,7 +10,8 @@ What came out (an idle AMD EPYC): of translation training at 1.00 × softmax's s
 1.5-entmax and sparsemax, 0.99 with the 8 largest, 0.96 with α learned; search 0.96 to 1.00. Peters
 et al.'s Figure 6, Correia et al.'s §4 and Zhao et al.'s Table 4 are about this: the last says that
 sparsemax and α-entmax are far slower, which is not reproduced. Trained language models: 1.5-entmax
-1.30 × at 256 characters and 2.47 × at 1,024, top-8 1.11 and 1.78 ×. Two minutes.
+1.30 × at 256 characters and 2.47 × at 1,024, top-8 1.11 and 1.78 ×. One layer of attention to 4,096
+positions: top-8 9.9 ×, α learned 11.6, 1.5-entmax 12.6, sparsemax 17.5. Two minutes.
 
     python -m experiments.own.speeds
 """
