@@ -99,6 +99,9 @@ ROWS: dict[str, Row] = {
     "1.5": _row("1.5-entmax from the start", "1.5"),
     "1.5-slow": _row("1.5, a tenth of the rate for queries and keys", "1.5", _SLOW),
     "1.5-late": _row("softmax for 1,000 updates, then 1.5", "1.5", **_LATE),
+    "1.5-later": _row(
+        "softmax for 2,000 updates, then 1.5", "1.5", first_attention="1", first_updates=2000
+    ),
     "learned": _row("α per head learned from the start", "learned"),
     "learned-slow": _row("α per head learned, a tenth of the rate", "learned", _SLOW),
     "learned-late": _row("softmax for 1,000 updates, then α learned", "learned", **_LATE),
