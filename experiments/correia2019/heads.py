@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 from operator import itemgetter
@@ -113,19 +112,28 @@ def interval(first: PerSentence, second: PerSentence | None = None) -> list[floa
 
 
 def best_head(measure: PerSentence) -> dict[str, Any]:
-    """The head with most on every other sentence, and what it has on the rest of them."""
+    """The head with most on a random half of the sentences, and what it has on the other half.
+
+    Not every other sentence: Multi30k's captions are shorter and longer by turns.
+    """
     values, counts = measure
-    means = PerSentence(values[::2], counts[::2]).mean
+    order = np.random.default_rng(0).permutation(len(counts))
+    chosen, rest = np.split(order, [len(order) // 2])
+    means = PerSentence(values[chosen], counts[chosen]).mean
     layer, head = np.unravel_index(np.argmax(means), means.shape)
-    rest = PerSentence(values[1::2, layer, head], counts[1::2])
-    return {"head": [int(layer), int(head)], "mean": interval(rest)}
+    mean = interval(PerSentence(values[rest, layer, head], counts[rest]))
+    return {"head": [int(layer), int(head)], "mean": mean}
 
 
 def specialised(one: heads.Measured, pairs: Sequence[SentencePair]) -> dict[str, Any]:
     """The best head of a model at each offset, and at joining the pieces of words."""
     translator = one.translator
     pieces = [translator.segmenter.split(pair.source) for pair in pairs]
-    measured: dict[tuple[str, Any], list[tuple[int, Any, int]]] = defaultdict(list)
+    names = {kind: [f"{n:+d}" for n in OFFSETS] for kind in ("encoder", "decoder")}
+    names["merging"] = list(WORDS)
+    measured: dict[tuple[str, str], list[tuple[int, Any, int]]] = {
+        (kind, name): [] for kind, of_kind in names.items() for name in of_kind
+    }
     for place, weights in corpus_attention(translator.model, translator.pairs(pairs)):
         for kind, offset in product(("encoder", "decoder"), OFFSETS):
             p = weights[kind]
@@ -139,11 +147,12 @@ def specialised(one: heads.Measured, pairs: Sequence[SentencePair]) -> dict[str,
             if clusters:
                 score = merging_scores(weights["encoder"], clusters)
                 measured["merging", name].append((place, score, len(clusters)))
-    found: dict[str, dict[str, Any]] = {"encoder": {}, "decoder": {}, "merging": {}}
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in names}
     for (kind, name), entries in measured.items():
-        _, values, counts = zip(*sorted(entries, key=itemgetter(0)), strict=True)
-        best = best_head(PerSentence(np.array(values), np.array(counts, float)))
-        found[kind][name] = {**best, "count": sum(counts)}
+        if entries:
+            _, values, counts = zip(*sorted(entries, key=itemgetter(0)), strict=True)
+            best = best_head(PerSentence(np.array(values), np.array(counts, float)))
+            found[kind][name] = {**best, "count": sum(counts)}
     return {"best heads": found}
 
 
