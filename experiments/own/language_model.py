@@ -346,7 +346,7 @@ def table(lines: Sequence[Line]) -> str:
 def _means(lines: Sequence[Line], name: str) -> dict[str, dict[str, float]]:
     """One entry of the results that have it, by row, the mean of the seeds."""
     means = {}
-    for (row,), group in grouped(lines, "row").items():
+    for (row,), group in grouped(_longest(lines), "row").items():
         if entries := values(group, name):
             means[row] = {key: float(np.mean([e[key] for e in entries])) for key in entries[0]}
     return means
@@ -365,6 +365,18 @@ PICTURES = {  # rows of each picture of curves
 }
 
 
+def _longest(lines: Sequence[Line]) -> list[Line]:
+    """Of each row, the lines after its most updates."""
+    rows = grouped(lines, "row").values()
+    longest = [max(line["settings"]["updates"] for line in row) for row in rows]
+    return [
+        line
+        for row, updates in zip(rows, longest, strict=True)
+        for line in row
+        if line["settings"]["updates"] == updates
+    ]
+
+
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw bits against updates, by mapping and by positions, and bits against k."""
     files = []
@@ -372,7 +384,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         axes = panels()
         runs_by_row = {}
         for row in rows:
-            group = [line for line in lines if line["settings"]["row"] == row]
+            group = [line for line in _longest(lines) if line["settings"]["row"] == row]
             bits = [c["bits"] for c in values(group, "curve") if "bits" in c]
             if bits:
                 update = values(group, "curve")[0]["update"]
