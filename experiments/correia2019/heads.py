@@ -183,21 +183,34 @@ def report(lines: list[Line]) -> str:
             ]
             for title, cells in heads.rows(result).items()
         ]
+        for kind in KINDS:
+            density = [np.array(model["density"][kind]) for model in result["models"].values()]
+            layers = [" / ".join(f"{x:.2f}" for x in one.mean(axis=1)) for one in density]
+            rows.append([f"density, {kind}: by layer", *layers, "figure only"])
+            gaps = [between(_last_minus_first(one), "+.2f") for one in density]
+            rows.append(["last minus first layer (95% over heads)", *gaps, "above 0"])
         parts += [f"{about}:", markdown(["", *result["models"], "papers"], rows)]
         if all("best heads" in model for model in result["models"].values()):
             parts.append(markdown(["", *result["models"]], _intervals(result["models"])))
     return "\n\n".join(parts)
 
 
+def _last_minus_first(heads_by_layer: np.ndarray) -> list[float]:
+    """The mean over the last layer's heads minus that over the first's, with bootstrap bounds."""
+    first, last = heads_by_layer[[0, -1]]
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(heads, (1000, heads.size)).mean(axis=1) for heads in (last, first)]
+    low, high = np.percentile(drawn[0] - drawn[1], [2.5, 97.5])
+    return [float(last.mean() - first.mean()), float(low), float(high)]
+
+
 def _intervals(models: dict[str, Any]) -> list[list[str]]:
-    """Densities by layer and the best heads of each model, with 95% intervals over sentences."""
+    """Last layers and best heads of each model, with 95% intervals over sentences."""
     rows = []
     for kind in KINDS:
         layers = [model["density by layer"][kind] for model in models.values()]
-        means = [" / ".join(f"{x:.2f}" for x in one["mean"]) for one in layers]
-        rows.append([f"density, {kind}: by layer", *means])
         gaps = [between(one["last minus first"], "+.3f") for one in layers]
-        rows.append(["last layer minus the first", *gaps])
+        rows.append([f"density, {kind}: last minus first layer", *gaps])
     names = dict.fromkeys(
         (kind, name)
         for model in models.values()
