@@ -73,3 +73,15 @@ def values(lines: Iterable[Line], *path: str) -> list[Any]:
         if value is not None:
             entries.append(value)
     return entries
+
+
+def between(bounds: Sequence[float], form: str) -> str:
+    """A mean with the bounds of its interval.
+
+    Examples
+    --------
+    >>> between([0.5, 0.4, 0.6], ".0%")
+    '50% (40% to 60%)'
+    """
+    mean, low, high = (f"{x:{form}}" for x in bounds)
+    return f"{mean} ({low} to {high})"

@@ -35,9 +35,10 @@ from pyentmax.data import Pair, bucketed_batches, make_batch
 from pyentmax.decoding import forced_decoding
 from pyentmax.models.transformer import KINDS, Transformer
 from pyentmax.system.files import replacing
-from pyentmax.tasks.translation import Subwords, Translator, train_translator
+from pyentmax.tasks.translation import Translator, train_translator
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import Multi30k, read_multi30k
+from pyentmax.tasks.translation.segmentation import learn_subwords
 from pyentmax.training import TrainingConfig, Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
@@ -75,6 +76,8 @@ class Row(NamedTuple):
     what: str
     model: dict[str, Any]
     training: dict[str, Any] = {}
+    pieces: dict[str, Any] = {}  # how sub-words are learned, if otherwise
+    beside: str = ""  # the row that it is compared with; softmax of its architecture if not named
 
 
 def transformer(what: str, attention: str, training: Any = None, **model: Any) -> Row:
@@ -85,12 +88,17 @@ def transformer(what: str, attention: str, training: Any = None, **model: Any) -
 PYTORCH_START = {"start": "uniform", "embedding_std": 1.0}
 
 
-def recurrent(attention: str, output: str, start: Any = PYTORCH_START) -> Row:
+def recurrent(
+    attention: str, output: str, start: Any = PYTORCH_START, change: str = "", **changes: Any
+) -> Row:
     """A recurrent network; it starts as PyTorch's layers do, unless another start is given."""
-    what = f"attention {attention}, loss {output}"
-    return Row("rnn", what, {"attention": attention, "output": output, **start})
+    what = f"attention {attention}, loss {output}{change}"
+    return Row("rnn", what, {"attention": attention, "output": output, **start}, **changes)
 
 
+# Peters et al.: Adam as it is, halved when the validation loss has risen; no mean of models.
+PAPER_RATE = {"rate": 1e-3, "schedule": "halve", "warmup": None, "betas": [0.9, 0.999]}
+PAPER_RATE |= {"clip": 5.0, "average": 1, "average_every": None}
 SWITCH = {"first_attention": "1", "first_updates": 400}
 LATE = {"first_attention": "1", "first_updates": 1200}
 ANNEAL = {"first_attention": "1", "first_updates": 200, "anneal_updates": 600}
@@ -140,9 +148,20 @@ ROWS: dict[str, Row] = {
     **{f"rnn-1.5-{alpha}": recurrent("1.5", alpha) for alpha in ALPHAS},
     "rnn-1-1": recurrent("1", "1"),
     "rnn-2-2": recurrent("2", "2"),
+    "rnn-bisection": recurrent("bisection:1.5", "bisection:1.5"),  # for training time (Figure 6)
     # Glorot's start, with the deviation of embeddings that suits each: 1, or 1/√hidden.
     "rnn-1-1-glorot": recurrent("1", "1", {"embedding_std": 1.0}),
     "rnn-1.5-1.5-glorot": recurrent("1.5", "1.5", {}),
+    **{
+        f"rnn-1.5-1.5-{name}": recurrent(
+            "1.5", "1.5", change=f", {what}", beside="rnn-1.5-1.5", **changes
+        )
+        for name, what, changes in (
+            ("bpe", "byte-pair encoding", {"pieces": {"algorithm": "bpe"}}),
+            ("separate", "4,000 sub-words a side", {"pieces": {"separate": True}}),
+            ("halve", "the paper's rate", {"training": PAPER_RATE}),
+        )
+    },
 }
 """Name → row. Of a recurrent network the first number is the attention's α, then the loss's."""
 
@@ -152,12 +171,14 @@ def settings_of(
 ) -> Settings:
     """The settings of a row."""
     row = ROWS[name]
+    pieces = {"pieces": row.pieces} if row.pieces else {}
     return {
         "row": name,
         "seed": seed,
         "updates": UPDATES[row.architecture] if updates is None else updates,
         "direction": "en-de" if reverse else "de-en",
         "subwords": SUBWORDS,
+        **pieces,
         "tokens": 1200,
         "architecture": row.architecture,
         "model": {**MODELS[row.architecture], **row.model},
@@ -178,7 +199,7 @@ def add_options(
 
 
 def runs(args: argparse.Namespace) -> list[list[Settings]]:
-    """All rows, then the difference in BLEU of each from softmax of the same seed."""
+    """All rows, then the difference in BLEU of each from its `compared_with` of the same seed."""
     reverse = args.direction == "en-de"
     models = [
         settings_of(row, seed, args.updates, reverse=reverse)
@@ -186,9 +207,9 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
         for row in args.row
     ]
     differences = [
-        {"row": one["row"], "minus": dense, **{k: one[k] for k in ("seed", "updates", "direction")}}
+        {"row": one["row"], "minus": other, **{k: one[k] for k in ("seed", "updates", "direction")}}
         for one in models
-        if (dense := softmax_row(one["row"])) != one["row"] and dense in args.row
+        if (other := compared_with(one["row"])) != one["row"] and other in args.row
     ]
     return [models, differences]
 
@@ -214,9 +235,10 @@ def experiment(
     return replace(table, **changes)
 
 
-def softmax_row(name: str) -> str:
-    """The row of softmax of the same architecture."""
-    return {"transformer": "transformer-1", "rnn": "rnn-1-1"}[ROWS[name].architecture]
+def compared_with(name: str) -> str:
+    """The row that a row names, or that of softmax of the same architecture."""
+    dense = {"transformer": "transformer-1", "rnn": "rnn-1-1"}
+    return ROWS[name].beside or dense[ROWS[name].architecture]
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -255,7 +277,7 @@ def _translations(folder: Path, settings: Settings) -> Path:
 def train(settings: Settings, folder: Path, options: Options) -> tuple[Translator, Multi30k, Any]:
     """Train or resume a model; returns it, the sentences and what the training found."""
     data = read_data(options, settings["direction"])
-    sentences = [side for pair in data.train for side in pair]
+    learned = {"seed": settings["seed"], "normalization": "nmt_nfkc", **settings.get("pieces", {})}
     notes = Notes(folder)
     translator, history = train_translator(
         settings["architecture"],
@@ -263,7 +285,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         data.dev,
         TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
         run_options(folder, options),
-        segmenter=Subwords.learn(sentences, settings["subwords"], settings["seed"], "nmt_nfkc"),
+        **learn_subwords(data.train, settings["subwords"], **learned),
         tokens=settings["tokens"],
         on_validation=partial(_note, notes, data),
         device=options.device,
@@ -340,7 +362,7 @@ def _transformer_supports(model: Transformer, batch: Any) -> dict[str, np.ndarra
 
 # --- differences in BLEU --------------------------------------------------------------------------
 def _difference(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
-    """BLEU of a row minus that of softmax, with a 95% interval by paired bootstrap."""
+    """BLEU of a row minus that of another, with a 95% interval by paired bootstrap."""
     reverse = settings["direction"] == "en-de"
     translated = []
     for row in (settings["row"], settings["minus"]):
@@ -419,7 +441,7 @@ def label(name: str, direction: str) -> str:
 def table(models: Sequence[Line], differences: Sequence[Line] = ()) -> str:
     """A line for each row, direction and length, seeds averaged."""
     columns = (
-        "row, what, seeds, updates, dev token accuracy, BLEU `val`, minus softmax (95%), "
+        "row, what, seeds, updates, dev token accuracy, BLEU `val`, minus softmax or row (95%), "
         "attended encoder / decoder / context, possible tokens"
     ).split(", ")
     names = ("row", "direction", "updates")
@@ -432,6 +454,8 @@ def table(models: Sequence[Line], differences: Sequence[Line] = ()) -> str:
             f"{d['difference']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})"
             for d in differences_of_row
         ]
+        if difference and ROWS[name].beside:
+            difference.append(ROWS[name].beside)
         seen = {part: _seen(group, part) for part in (*PARTS, "output")}
         rows.append(
             [

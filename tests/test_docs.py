@@ -47,7 +47,7 @@ def is_test(place: str) -> bool:
 def is_section(number: str, link: str) -> bool:
     """Whether the notebook has a section of that number; Sphinx checks the rest of the link."""
     path = EQUATIONS.parent / link.partition("#")[0]
-    heading = re.compile(rf'"#+ {re.escape(number)} ')  # as it stands in the notebook's JSON
+    heading = re.compile(rf'"#+ {re.escape(number)}[ :]')  # as it stands in the notebook's JSON
     return path.is_file() and bool(heading.search(path.read_text(encoding="utf-8")))
 
 

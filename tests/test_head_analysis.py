@@ -90,6 +90,13 @@ def test_words_are_cut_where_a_piece_begins_one():
     assert word_clusters([]) == []
 
 
+def test_hyphens_join_the_words_beside_them():
+    pieces = ["▁well", "▁@", "-", "@", "▁know", "n", "▁dog", "▁@-@"]
+    assert word_clusters(pieces) == [(0, 1, 2, 3, 4, 5), (6, 7)]
+    assert word_clusters(pieces, hyphens=()) == [(1, 2, 3), (4, 5)]
+    assert word_clusters(["▁@-@", "▁dog", "▁cat"], smallest=1) == [(0, 1), (2,)]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -64,6 +64,17 @@ def test_fewer_bisection_passes_give_fewer_bits() -> None:
         assert 2.0 ** (-passes - 10) <= error <= 2.0**-passes
 
 
+@pytest.mark.parametrize("halvings", [10, 20, 40])
+def test_bisection_adversary_needs_ever_more_passes(halvings: int) -> None:
+    """The third score misses the threshold by 2^-halvings (Condat 2016; notebook 3)."""
+    x = np.array([0, -0.3, -0.65 - 2.0**-halvings])
+    assert sort_sparsemax(x).size == 2
+    assert newton_sparsemax(x).size == 2
+    assert newton_sparsemax(x).passes <= 3
+    assert bisection(x, 2, halvings // 2).size == 3
+    assert bisection(x, 2, halvings + 1).size == 2
+
+
 def test_tsallis_exp_limits() -> None:
     t = np.array([-np.inf, -5.0, -0.5, 0.0, 0.5])
     for got in tsallis_exp(t, np.array([0.0])):

@@ -7,7 +7,8 @@ What came out (1,600 and 3,200 updates, German to English): densities vary more 
 sparse heads disagree more than softmax's in all nine layers, as in the paper. After 3,200 updates α
 turns around in the encoder, whose heads fall into two groups, as in its Figures 2 and 3. Not held:
 no head looks at the previous token (best 10 to 24%, paper 94%) or joins sub-words (20 to 29%, paper
-80 to 90%) after so little training. Two minutes for four models.
+80 to 90%) after so little training; nor are the last layers denser (§6). Two minutes for four
+models.
 
     python -m experiments.correia2019.heads --out runs/correia2019/table1 --data FOLDER
 """
@@ -16,14 +17,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
-from experiments.tables import markdown
+from experiments.tables import between, markdown
 from experiments.translation import ROWS, read_data, settings_of
+from pyentmax.analysis import (
+    PerSentence,
+    bootstrap_difference,
+    corpus_attention,
+    merging_scores,
+    positional_confidence,
+    word_clusters,
+)
 from pyentmax.models.transformer import KINDS
 from pyentmax.plotting import (
     plot_alpha_histograms,
@@ -33,10 +45,17 @@ from pyentmax.plotting import (
     save_figure,
 )
 from pyentmax.tasks.translation import heads
+from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")
 POSITIONS = ("encoder -1", "encoder +1", "encoder +0", "decoder -1")
+OFFSETS = range(-3, 4)
+WORDS = ("pieces", "hyphenated", "all")
+"""Clusters whose merging is measured: words of several pieces, those with a hyphen, and all words.
+
+Over all words the score of a word of one piece is the weight on itself, as in the paper's footnote.
+"""
 PAPERS = {  # how a row's title begins → what the papers have
     "JS divergence": "sparse above softmax",
     "JS minus": "all above",
@@ -71,7 +90,71 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     paths = trained(settings, folder)
     pairs = read_data(options, settings["direction"]).dev[: settings["first"]]
     models = heads.measure(paths, pairs, progress=not options.quiet)
-    return heads.numbers(models)
+    result = heads.numbers(models)
+    for one in models:
+        density = {kind: by_layer(x) for kind, x in one.heads.density.items()}
+        more = {"density by layer": density, **specialised(one, pairs)}
+        result["models"][one.label].update(more)
+    return result
+
+
+def by_layer(measure: PerSentence) -> dict[str, Any]:
+    """The mean of each layer's heads, and the last layer minus the first, over sentences."""
+    layers = measure.values.mean(axis=2)
+    first, last = (PerSentence(layers[:, i], measure.counts) for i in (0, -1))
+    mean = PerSentence(layers, measure.counts).mean
+    return {"mean": mean.round(4).tolist(), "last minus first": interval(last, first)}
+
+
+def interval(first: PerSentence, second: PerSentence | None = None) -> list[float]:
+    """A mean, or that minus another, and the bounds of its 95% interval over sentences."""
+    zero = PerSentence(np.zeros_like(first.values), first.counts)
+    return [round(float(x), 4) for x in bootstrap_difference(first, second or zero)]
+
+
+def best_head(measure: PerSentence) -> dict[str, Any]:
+    """The head with most on a random half of the sentences, and what it has on the other half.
+
+    Not every other sentence: Multi30k's captions are shorter and longer by turns.
+    """
+    values, counts = measure
+    order = np.random.default_rng(0).permutation(len(counts))
+    chosen, rest = np.split(order, [len(order) // 2])
+    means = PerSentence(values[chosen], counts[chosen]).mean
+    layer, head = np.unravel_index(np.argmax(means), means.shape)
+    mean = interval(PerSentence(values[rest, layer, head], counts[rest]))
+    return {"head": [int(layer), int(head)], "mean": mean}
+
+
+def specialised(one: heads.Measured, pairs: Sequence[SentencePair]) -> dict[str, Any]:
+    """The best head of a model at each offset, and at joining the pieces of words."""
+    translator = one.translator
+    pieces = [translator.segmenter.split(pair.source) for pair in pairs]
+    names = {kind: [f"{n:+d}" for n in OFFSETS] for kind in ("encoder", "decoder")}
+    names["merging"] = list(WORDS)
+    measured: dict[tuple[str, str], list[tuple[int, Any, int]]] = {
+        (kind, name): [] for kind, of_kind in names.items() for name in of_kind
+    }
+    for place, weights in corpus_attention(translator.model, translator.pairs(pairs)):
+        for kind, offset in product(("encoder", "decoder"), OFFSETS):
+            p = weights[kind]
+            if (count := p.shape[-1] - abs(offset)) > 0 and (kind == "encoder" or offset <= 0):
+                confidence = positional_confidence(p, offset)
+                measured[kind, f"{offset:+d}"].append((place, confidence, count))
+        words = word_clusters(pieces[place], smallest=1)
+        several = [word for word in words if len(word) > 1]
+        hyphenated = [word for word in several if any("-" in pieces[place][i] for i in word)]
+        for name, clusters in zip(WORDS, (several, hyphenated, words), strict=True):
+            if clusters:
+                score = merging_scores(weights["encoder"], clusters)
+                measured["merging", name].append((place, score, len(clusters)))
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in names}
+    for (kind, name), entries in measured.items():
+        if entries:
+            _, values, counts = zip(*sorted(entries, key=itemgetter(0)), strict=True)
+            best = best_head(PerSentence(np.array(values), np.array(counts, float)))
+            found[kind][name] = {**best, "count": sum(counts)}
+    return {"best heads": found}
 
 
 def trained(settings: Settings, folder: Path) -> list[Path]:
@@ -101,8 +184,45 @@ def report(lines: list[Line]) -> str:
             ]
             for title, cells in heads.rows(result).items()
         ]
+        for kind in KINDS:
+            density = [np.array(model["density"][kind]) for model in result["models"].values()]
+            layers = [" / ".join(f"{x:.2f}" for x in one.mean(axis=1)) for one in density]
+            rows.append([f"density, {kind}: by layer", *layers, "figure only"])
+            gaps = [between(_last_minus_first(one), "+.2f") for one in density]
+            rows.append(["last minus first layer (95% over heads)", *gaps, "above 0"])
         parts += [f"{about}:", markdown(["", *result["models"], "papers"], rows)]
+        if all("best heads" in model for model in result["models"].values()):
+            parts.append(markdown(["", *result["models"]], _intervals(result["models"])))
     return "\n\n".join(parts)
+
+
+def _last_minus_first(heads_by_layer: np.ndarray) -> list[float]:
+    """The mean over the last layer's heads minus that over the first's, with bootstrap bounds."""
+    first, last = heads_by_layer[[0, -1]]
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(heads, (1000, heads.size)).mean(axis=1) for heads in (last, first)]
+    low, high = np.percentile(drawn[0] - drawn[1], [2.5, 97.5])
+    return [float(last.mean() - first.mean()), float(low), float(high)]
+
+
+def _intervals(models: dict[str, Any]) -> list[list[str]]:
+    """Last layers and best heads of each model, with 95% intervals over sentences."""
+    rows = []
+    for kind in KINDS:
+        layers = [model["density by layer"][kind] for model in models.values()]
+        gaps = [between(one["last minus first"], "+.3f") for one in layers]
+        rows.append([f"density, {kind}: last minus first layer", *gaps])
+    names = dict.fromkeys(
+        (kind, name)
+        for model in models.values()
+        for kind, heads_of_kind in model["best heads"].items()
+        for name in heads_of_kind
+    )
+    for kind, name in names:
+        best = [model["best heads"][kind].get(name) for model in models.values()]
+        cells = [between(one["mean"], ".1%") if one else "–" for one in best]
+        rows.append([f"best head, {kind} {name}", *cells])
+    return rows
 
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:

@@ -6,8 +6,9 @@ language. Bisection is plain NumPy. With PYENTMAX_BACKEND=reference so are the o
 algorithms are compared in one language; one folder can hold both.
 
 What came out (English, high, one seed): 52, 54 and 87 CPU seconds with compiled kernels, and 94.5,
-95.0 and 95.4%: the exact algorithm costs what softmax does, bisection 1.7 times as much. A minute a
-model on one core.
+95.0 and 95.4%: the exact algorithm costs what softmax does, bisection 1.7 times as much (1.4 in the
+paper, on a GPU). A minute a model on one core. The paper's task, translation, was not run: rows
+rnn-1-1, rnn-1.5-1.5 and rnn-bisection of `table2.py`, ten minutes each.
 
     python -m experiments.peters2019.figure6 --data FOLDER
 """

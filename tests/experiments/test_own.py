@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.own.captions import measured
-from experiments.own.language_model import bits_of, read_with
+from experiments.own.language_model import bits_of, memory_rows, read_with
 from experiments.peters2019.inflection import levenshtein
 from pyentmax.tasks.captions import Captioner, draw_data
 from pyentmax.tasks.captions.scenes import GRID
@@ -33,6 +33,21 @@ def test_k_of_all_keys_is_softmax():
     )
     assert every == pytest.approx(softmax, abs=1e-6, rel=0)
     assert abs(one - softmax) > 1e-6
+
+
+def test_memories_are_compared_piece_by_piece():
+    pieces = np.random.default_rng(0).normal(2, 0.5, (2, 40))
+
+    def line(row, seed, bits):
+        settings = {"row": row, "seed": seed, "updates": 4}
+        return {"settings": settings, "result": {"pieces": list(bits)}}
+
+    lines = [line("memory", seed, pieces[seed]) for seed in (0, 1)]
+    lines += [line("memory-top8", seed, pieces[seed] + 0.1) for seed in (1, 0)]
+    softmax, top8 = memory_rows(lines)
+    assert softmax[-1] == "–"
+    assert top8[-1] == "+0.100 (+0.100 to +0.100); +0.100, +0.100"
+    assert memory_rows(lines[2:])[0][-1] == "–", "nothing to compare with"
 
 
 def test_bits_are_the_loss_of_softmax():

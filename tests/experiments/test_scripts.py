@@ -26,24 +26,30 @@ SCRIPTS = {
     "peters2019.figure6": "--mapping 1 bisection:1.5 --updates 2 --validations 1 --hidden 8",
     "peters2019.english": "--setting no-draw-1-3100 --loss 1.5 --seed 0 --updates 2",
     "peters2019.sparsity": "--alpha 1.5 --updates 2 --beam 2 --hidden 8",
-    "peters2019.table2": "--row rnn-1-1 rnn-1.5-1.5 --updates 2",
-    "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2",
+    "peters2019.table2": "--row rnn-1.5-1.5 rnn-1.5-1.5-bpe rnn-1.5-1.5-separate --updates 2",
+    "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2 --switch 1 2 --more 1",
     "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
     "correia2019.heads": "--row transformer-1 transformer-learned-late --updates 2",
-    "zhao2019.table5": "--row transformer-1 transformer-top8 --updates 2 --k 1 all --translate 2",
+    "correia2019.figure7": "--row softmax learned-late --updates 2 --windows 4",
+    "zhao2019.table5": "--row transformer-1 transformer-top8 --updates 2 --k 1 all --translate 2 "
+    "--by-layer",
     "zhao2019.table4": "--row transformer-1 transformer-top8 --updates 2",
     "own.starts": "--row transformer-1 transformer-1.5-switch --updates 2",
-    "own.language_model": "--row softmax never learned-late --updates 2",
+    "own.language_model": "--row softmax never learned-late memory --updates 2",
     "own.captions": "--row softmax top4 --updates 2 --images 20",
     "own.pytorch": "--updates 2",
-    "own.speeds": "--rounds 1 --tokens 100 --context 16",
+    "own.speeds": "--rounds 1 --tokens 100 --context 16 --positions 16",
     "own.implementations": "--package scipy",
     "own.clients": "--client xarray",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
 """Script → options of its smallest run."""
-MODELS = {"correia2019.heads": "correia2019.table1", "zhao2019.table5": "zhao2019.table4"}
+MODELS = {
+    "correia2019.heads": "correia2019.table1",
+    "correia2019.figure7": "own.language_model",
+    "zhao2019.table5": "zhao2019.table4",
+}
 """Script that measures models → the one that trains them, before it."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import mpmath
 import numpy as np
 import pytest
@@ -144,6 +146,15 @@ def test_entmax_products_at_special_alpha(alpha: float) -> None:
         np.testing.assert_allclose(product(p, v, alpha), expected, rtol=1e-12, atol=1e-15)
 
 
+def test_sparsemax_jacobian_depends_on_the_support_alone() -> None:
+    sure, even = np.array([0.99, 0.01, 0.0]), np.array([0.5, 0.5, 0.0])
+    jacobian = pyentmax.sparsemax_jacobian
+    np.testing.assert_array_equal(jacobian(sure), jacobian(even))
+    for alpha in (1, 1.5):  # less movement where the choice is nearly sure
+        there, here = (pyentmax.entmax_jacobian(p, alpha)[0, 0] for p in (sure, even))
+        assert there < here / 2
+
+
 # --- in a parameter -------------------------------------------------------------------------------
 
 # Where mappings are smooth in their parameter but for rare kinks.
@@ -238,6 +249,14 @@ def test_grad_alpha_against_differences(alpha: float) -> None:
     steady = same.all(axis=-1)
     assert steady.sum() >= 15
     np.testing.assert_allclose(slope[steady], numeric[steady], rtol=0, atol=1e-6)
+
+
+def test_rising_alpha_brings_no_entry_back() -> None:
+    z = np.random.default_rng(7).standard_normal((20, 12))
+    supports = [pyentmax.entmax(z, alpha) > 0 for alpha in np.linspace(1.05, 6, 60)]
+    for before, after in pairwise(supports):
+        assert (after <= before).all()
+    assert supports[-1].sum() < supports[0].sum() / 2
 
 
 def test_grad_alpha_with_alpha_per_row() -> None:

@@ -16,10 +16,11 @@ PAIRS = toy_german()[:100]
 SMALL = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
 
 
-def translator(architecture="transformer", segmenter=None, **changes):
+def translator(architecture="transformer", segmenter=None, target_segmenter=None, **changes):
     shape = {"rnn": {"hidden": 8}, "transformer": SMALL}[architecture] | changes
     rng = np.random.default_rng(0)
-    return Translator.untrained(architecture, PAIRS, segmenter or Words(), rng, **shape)
+    segmenters = (segmenter or Words(), rng, target_segmenter)
+    return Translator.untrained(architecture, PAIRS, *segmenters, **shape)
 
 
 def subwords():
@@ -54,11 +55,14 @@ def test_model_comes_back_from_file_or_folder(saved):
             np.testing.assert_array_equal(loaded.model.params[name], x)
 
 
-def test_subwords_come_back_with_their_model(tmp_path):
-    model = translator(segmenter=subwords())
+@pytest.mark.parametrize("separate", [False, True])
+def test_subwords_come_back_with_their_model(tmp_path, separate):
+    model = translator(segmenter=subwords(), target_segmenter=Words() if separate else None)
     model.save(tmp_path / "best.npz")
     loaded = Translator.load(tmp_path)
-    assert loaded.segmenter.state() == model.segmenter.state()
+    assert loaded.segmenter_states() == model.segmenter_states()
+    assert (loaded.target_segmenter is loaded.segmenter) == (not separate)
+    assert loaded.pairs(PAIRS[:1])[0][1].tolist() == model.pairs(PAIRS[:1])[0][1].tolist()
     assert loaded.segmenter.split(PAIRS[0].source) == model.segmenter.split(PAIRS[0].source)
 
 

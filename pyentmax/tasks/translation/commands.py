@@ -46,7 +46,8 @@ def add_commands(commands: Commands) -> None:
             help=help,
             description="Train a model of translation with the settings of a TOML file. [data] has "
             "train and dev, unless the options give them; subwords, a number or a sentencepiece "
-            "model (words without it); tokens or batch_size. [model] and [training] hold the "
+            "model (words without it), and of learned ones algorithm (unigram or bpe) and separate "
+            "(a vocabulary for each side); tokens or batch_size. [model] and [training] hold the "
             f"fields of {config} and TrainingConfig. Writes DIR/best.npz, the model with the most "
             "tokens right on dev, and DIR/last.npz, from which --resume continues.",
         )
@@ -115,8 +116,8 @@ def _train(args: argparse.Namespace) -> None:
         dev,
         training,
         options,
-        segmenter=experiment.segmenter(train),
         device=args.device,
+        **experiment.segmenters(train),
         **experiment.batches(),
         **experiment.model,
     )
@@ -147,7 +148,7 @@ def _translate(args: argparse.Namespace) -> None:
             raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
     _note_unknown(sources, translator.source)
     if forced:
-        _note_unknown([translator.segmenter.split(args.force)], translator.target)
+        _note_unknown([translator.target_segmenter.split(args.force)], translator.target)
         decoding = translator.force(sentences[0], args.force)
         reports.show(translator, sentences[0], sources[0], decoding, args.pictures, "1")
         return

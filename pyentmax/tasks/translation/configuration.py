@@ -5,7 +5,9 @@
                                        # "toy-german" or "planted-questions"
     dev = ["dev.de", "dev.en"]
     subwords = 4000                    # or a sentencepiece model's file; words without it
+    algorithm = "bpe"                  # that learns them; by default "unigram"
     normalization = "nfkc"             # of learned sub-words; by default they keep all characters
+    separate = true                    # as many for each side, instead of one joint vocabulary
     tokens = 2048                      # per batch, padding included; or batch_size, pairs
 
     [model]                            # fields of TransformerConfig or RNNSeq2SeqConfig
@@ -36,7 +38,13 @@ from pyentmax.tasks.translation.parallel import (
     toy_german,
 )
 from pyentmax.tasks.translation.planted import planted_questions
-from pyentmax.tasks.translation.segmentation import NORMALIZATIONS, Segmenter, Subwords, Words
+from pyentmax.tasks.translation.segmentation import (
+    ALGORITHMS,
+    NORMALIZATIONS,
+    Subwords,
+    Words,
+    learn_subwords,
+)
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -51,7 +59,9 @@ class DataConfig:
     train: str | list[str]
     dev: str | list[str]
     subwords: int | str | None = None
+    algorithm: str | None = None
     normalization: str | None = None
+    separate: bool | None = None
     tokens: int | None = None
     batch_size: int | None = None
     longest: int | None = None  #: words of the longest sentence that is trained on
@@ -67,13 +77,16 @@ class DataConfig:
         for name in ("subwords", "tokens", "batch_size", "longest"):
             if isinstance(number := getattr(self, name), int) and number < 1:
                 raise ValueError(f"{name}: expected a number above 0, got {number!r}")
-        if self.normalization is not None and not (
-            self.normalization in NORMALIZATIONS and isinstance(self.subwords, int)
+        for name, known, choices in (
+            ("algorithm", ALGORITHMS, f"one of {', '.join(ALGORITHMS)}"),
+            ("normalization", NORMALIZATIONS, f"one of {', '.join(NORMALIZATIONS)}"),
+            ("separate", (True, False), "true or false"),
         ):
-            raise ValueError(
-                f"normalization: expected one of {', '.join(NORMALIZATIONS)}, next to a number of "
-                f"subwords, got {self.normalization!r}"
-            )
+            value = getattr(self, name)
+            if value is not None and not (value in known and isinstance(self.subwords, int)):
+                raise ValueError(
+                    f"{name}: expected {choices}, next to a number of subwords, got {value!r}"
+                )
         if self.tokens and self.batch_size:
             raise ValueError("expected tokens or batch_size, got both")
 
@@ -114,16 +127,17 @@ class Experiment:
         size = self.data.batch_size
         return {"batch_size": size} if size else {"tokens": self.data.tokens or 2048}
 
-    def segmenter(self, train: Sequence[SentencePair]) -> Segmenter:
-        """Words, or the sub-words that the configuration asks for."""
+    def segmenters(self, train: Sequence[SentencePair]) -> dict[str, Any]:
+        """Words, or the sub-words that are asked for, as `train_translator` takes them."""
         subwords = self.data.subwords
         if subwords is None:
-            return Words()
+            return {"segmenter": Words()}
         if isinstance(subwords, str):
-            return Subwords.read(self.folder / subwords)
-        sentences = [side for pair in train for side in pair]
-        seed, normalization = self.training.get("seed", 0), self.data.normalization or "identity"
-        return Subwords.learn(sentences, subwords, seed, normalization)
+            return {"segmenter": Subwords.read(self.folder / subwords)}
+        names = ("algorithm", "normalization", "separate")
+        given = {name: getattr(self.data, name) for name in names}
+        options = {name: value for name, value in given.items() if value is not None}
+        return learn_subwords(train, subwords, seed=self.training.get("seed", 0), **options)
 
     def _read(self, given: str | list[str], part: int) -> list[SentencePair]:
         names = [given] if isinstance(given, str) else given

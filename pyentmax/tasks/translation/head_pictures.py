@@ -107,9 +107,10 @@ class _Shown:
 
     def __init__(self, one: Measured, pair: SentencePair) -> None:
         translator, self.one = one.translator, one
-        split, name = translator.segmenter.split, translator.token
+        name = translator.token
         self.weights = next(corpus_attention(translator.model, translator.pairs([pair]))).weights
-        source, target = split(pair.source), split(pair.target)
+        source = translator.segmenter.split(pair.source)
+        target = translator.target_segmenter.split(pair.target)
         read = [name(translator.model.bos), *target]
         self.labels = {
             "encoder": (source, source),

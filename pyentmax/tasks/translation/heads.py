@@ -158,7 +158,7 @@ def use_with_k(
     choice = "softmax" if k == "all" else f"topk_softmax:{k}"
     config = replace(model.config, inference_attention=choice)
     other = type(model)(config, model.params, model.bos, model.eos)
-    used = Translator(other, translator.source, translator.target, translator.segmenter)
+    used = translator.with_model(other)
     validation = used.validate(encoded)
     found = {"loss": validation.loss, "accuracy": validation.accuracy}
     if translated:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.data import SPECIALS, DataError, Vocabulary
+from pyentmax.tasks.translation.parallel import SentencePair
 
 NORMALIZATIONS = ("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 """Sentencepiece's names of what is done to characters, from nothing to compatibility and case."""
+ALGORITHMS = ("unigram", "bpe")
+"""A unigram model of sub-words (Kudo 2018), or byte-pair encoding (Sennrich et al. 2016)."""
 
 
 class Words:
@@ -41,7 +44,7 @@ class Words:
 
 
 class Subwords:
-    """Sub-words of a sentencepiece model, the same for source and target.
+    """Sub-words of a sentencepiece model.
 
     Parameters
     ----------
@@ -80,9 +83,14 @@ class Subwords:
 
     @classmethod
     def learn(
-        cls, sentences: Iterable[str], size: int, seed: int = 0, normalization: str = "identity"
+        cls,
+        sentences: Iterable[str],
+        size: int,
+        seed: int = 0,
+        normalization: str = "identity",
+        algorithm: str = "unigram",
     ) -> Subwords:
-        """A joint model of all these sentences with a vocabulary of some size (Kudo 2018).
+        """A model of all these sentences with a vocabulary of some size, by one of `ALGORITHMS`.
 
         The model keeps its ``normalization``, one of `NORMALIZATIONS`: with another than the
         default, sentences come back normalised, such as "m2" for "m²". Sentences with "▅", which
@@ -111,6 +119,7 @@ class Subwords:
                 vocab_size=size,
                 character_coverage=1.0,
                 normalization_rule_name=normalization,
+                model_type=algorithm,
                 max_sentence_length=max(map(len, encoded), default=1),  # longer ones are left out
                 pad_id=0,
                 bos_id=1,
@@ -151,6 +160,28 @@ class Subwords:
 
 Segmenter = Words | Subwords
 """A way to cut sentences into tokens; its ``state`` is written to a file."""
+
+
+def segmenter_of(state: bytes) -> Segmenter:
+    """The segmenter with this state."""
+    return Subwords(state) if state else Words()
+
+
+def learn_subwords(
+    pairs: Sequence[SentencePair], size: int, *, separate: bool = False, **options: Any
+) -> dict[str, Any]:
+    """Joint sub-words of both sides, or as many for each, as arguments of `train_translator`.
+
+    Further options are those of `Subwords.learn`.
+    """
+    if separate:
+        sources, targets = zip(*pairs, strict=True)
+        return {
+            "segmenter": Subwords.learn(sources, size, **options),
+            "target_segmenter": Subwords.learn(targets, size, **options),
+        }
+    sentences = [side for pair in pairs for side in pair]
+    return {"segmenter": Subwords.learn(sentences, size, **options)}
 
 
 def _sentencepiece() -> Any:

@@ -25,7 +25,7 @@ from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.tasks.sequences import SequenceModel, batches_of
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, Words
+from pyentmax.tasks.translation.segmentation import Segmenter, Words, segmenter_of
 from pyentmax.training import (
     History,
     RunOptions,
@@ -41,7 +41,7 @@ ARCHITECTURES: dict[str, tuple[Any, Any]] = {
 }
 """Name → the class of the model and that of its configuration."""
 
-_SEGMENTER = "segmenter.state"
+_SEGMENTER, _TARGET_SEGMENTER = "segmenter.state", "target_segmenter.state"
 
 
 class Translator(SequenceModel):
@@ -53,6 +53,8 @@ class Translator(SequenceModel):
     source, target : Vocabulary
     segmenter : Segmenter
         Cuts sentences into tokens.
+    target_segmenter : Segmenter, optional
+        Cuts those of the target, if they are cut in another way.
 
     Examples
     --------
@@ -68,10 +70,16 @@ class Translator(SequenceModel):
     separator, noun = " ", "translation"
 
     def __init__(
-        self, model: Any, source: Vocabulary, target: Vocabulary, segmenter: Segmenter
+        self,
+        model: Any,
+        source: Vocabulary,
+        target: Vocabulary,
+        segmenter: Segmenter,
+        target_segmenter: Segmenter | None = None,
     ) -> None:
         super().__init__(model, source, target)
         self.segmenter = segmenter
+        self.target_segmenter = target_segmenter or segmenter
 
     @classmethod
     def untrained(
@@ -80,6 +88,7 @@ class Translator(SequenceModel):
         pairs: Sequence[SentencePair],
         segmenter: Segmenter,
         rng: np.random.Generator,
+        target_segmenter: Segmenter | None = None,
         **config: Any,
     ) -> Self:
         """A model with random parameters, and vocabularies of what occurs in the pairs.
@@ -90,15 +99,20 @@ class Translator(SequenceModel):
         segmenter : Segmenter
         rng : numpy.random.Generator
             Draws the parameters.
+        target_segmenter : Segmenter, optional
         **config
             Fields of the architecture's configuration but for the two sizes.
         """
         source = segmenter.vocabulary(pair.source for pair in pairs)
-        target = segmenter.vocabulary(pair.target for pair in pairs)
+        target = (target_segmenter or segmenter).vocabulary(pair.target for pair in pairs)
         network, shape = _architecture(architecture)
         sizes = {"source_size": len(source), "target_size": len(target)}
         model = network.initialize(shape(**sizes, **config), rng, bos=BOS, eos=EOS)
-        return cls(model, source, target, segmenter)
+        return cls(model, source, target, segmenter, target_segmenter)
+
+    def with_model(self, model: Any) -> Self:
+        """Another model with the same vocabularies."""
+        return type(self)(model, self.source, self.target, self.segmenter, self.target_segmenter)
 
     @property
     def architecture(self) -> str:
@@ -112,15 +126,11 @@ class Translator(SequenceModel):
 
         A DataError quotes a source without any token: sub-words leave some characters out.
         """
-        split = self.segmenter.split
-        return [
-            (self.source_ids(source), self.target.encode(split(target), unknown="<unk>"))
-            for source, target in pairs
-        ]
+        return [(self.source_ids(source), self.target_ids(target)) for source, target in pairs]
 
     def sentence(self, tokens: Iterable[int]) -> str:
         """The sentence that some target tokens make."""
-        return self.segmenter.join(self.target.decode(tokens))
+        return self.target_segmenter.join(self.target.decode(tokens))
 
     def source_ids(self, sentence: str) -> np.ndarray:
         """The ids of a source sentence, which must not be empty."""
@@ -128,6 +138,10 @@ class Translator(SequenceModel):
         if not tokens:
             raise DataError(f"sentence {sentence!r}: expected a word or a sub-word, got none")
         return self.source.encode(tokens, unknown="<unk>")
+
+    def target_ids(self, sentence: str) -> np.ndarray:
+        """The ids of a target sentence."""
+        return self.target.encode(self.target_segmenter.split(sentence), unknown="<unk>")
 
     # --- decoding ---------------------------------------------------------------------------------
     def translate(self, sentence: str, **options: Any) -> SearchResult:
@@ -153,8 +167,7 @@ class Translator(SequenceModel):
 
     def force(self, sentence: str, translation: str) -> ForcedDecoding:
         """What the model finds possible at each step of a given translation."""
-        target = self.target.encode(self.segmenter.split(translation), unknown="<unk>")
-        return self.force_tokens(self.source_ids(sentence), target)
+        return self.force_tokens(self.source_ids(sentence), self.target_ids(translation))
 
     def translate_all(
         self,
@@ -238,23 +251,30 @@ class Translator(SequenceModel):
         """Architecture, configuration and vocabularies, in a form that JSON can hold."""
         return {"architecture": self.architecture, **super().description()}
 
+    def segmenter_states(self) -> dict[str, bytes]:
+        """What the segmenter has learned, or each of the two, by its name in a file."""
+        states = {_SEGMENTER: self.segmenter.state()}
+        if self.target_segmenter is not self.segmenter:
+            states[_TARGET_SEGMENTER] = self.target_segmenter.state()
+        return states
+
     def arrays(self) -> dict[str, Any]:
-        """The parameters, and what the segmenter has learned."""
-        state = np.frombuffer(self.segmenter.state(), dtype=np.uint8)
-        return super().arrays() | {_SEGMENTER: state}
+        """The parameters, and what the segmenters have learned."""
+        learned = {n: np.frombuffer(x, np.uint8) for n, x in self.segmenter_states().items()}
+        return super().arrays() | learned
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these arrays and this description."""
-        state = arrays.pop(_SEGMENTER).tobytes()
+        states = [arrays.pop(n) for n in (_SEGMENTER, _TARGET_SEGMENTER) if n in arrays]
         network, shape = _architecture(description["architecture"])
         source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
         model = network(shape(**description["config"]), arrays, BOS, EOS)
-        return cls(model, source, target, Subwords(state) if state else Words())
+        return cls(model, source, target, *(segmenter_of(x.tobytes()) for x in states))
 
     def shared(self) -> dict[str, Any]:
         """What has to be the same in models whose probabilities are averaged."""
-        return super().shared() | {"way to cut sentences": self.segmenter.state()}
+        return super().shared() | {"way to cut sentences": self.segmenter_states()}
 
 
 def train_translator(
@@ -265,6 +285,7 @@ def train_translator(
     options: RunOptions | None = None,
     *,
     segmenter: Segmenter | None = None,
+    target_segmenter: Segmenter | None = None,
     tokens: int = 2048,
     batch_size: int | None = None,
     device: str = "cpu",
@@ -283,8 +304,8 @@ def train_translator(
         Its seed fixes the initial parameters too.
     options : RunOptions, optional
         Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
-    segmenter : Segmenter, optional
-        By default words.
+    segmenter, target_segmenter : Segmenter, optional
+        By default words, and the same for both sides.
     tokens, batch_size : int
         Tokens per batch, padding included; or pairs per batch, if ``batch_size`` is given.
     device : {"cpu", "cuda"}
@@ -300,13 +321,15 @@ def train_translator(
         If the device cannot be used; the message says what is missing.
     """
     rng = np.random.default_rng(config.seed)
-    translator = Translator.untrained(architecture, pairs, segmenter or Words(), rng, **model)
+    segmenters = (segmenter or Words(), rng, target_segmenter)
+    translator = Translator.untrained(architecture, pairs, *segmenters, **model)
     encoded, held_out = translator.pairs(pairs), translator.pairs(dev)
     batches: Any
     if batch_size is None:
         batches, size = TokenBatches(encoded, tokens), {"tokens": tokens}
     else:
         batches, size = BucketedPairs(encoded, batch_size), {"batch_size": batch_size}
+    states = translator.segmenter_states().values()
     history = translator.fit(
         batches,
         config,
@@ -315,7 +338,7 @@ def train_translator(
         data={
             "train": fingerprint(pairs),
             "dev": fingerprint(dev),
-            "segmenter": fingerprint(translator.segmenter.state().hex()),
+            "segmenter": fingerprint("".join(state.hex() for state in states)),
             **size,
         },
         device=device,

@@ -78,6 +78,16 @@ def test_long_pairs_are_left_out_of_training(read):
             ("tokens = 300", entries, "normalization: expected one of identity, .* got 'nfd'")
             for entries in ('subwords = 90\nnormalization = "nfd"', 'normalization = "nfd"')
         ),
+        (
+            "tokens = 300",
+            'subwords = 90\nalgorithm = "BPE"',
+            "algorithm: expected one of unigram, bpe, next to a number of subwords, got 'BPE'",
+        ),
+        (
+            "tokens = 300",
+            'subwords = "joint.model"\nseparate = true',
+            "separate: expected true or false, next to a number of subwords, got True",
+        ),
         ('dev = "dev.tsv"', "", r"\[data\] .*missing.*'dev'"),
         ('dev = "dev.tsv"', 'dev = ["a"]', r"\[data\] dev: expected two files"),
         ("width = 8", "hidden = 8", r"\[model\]: expected width, .*; got 'hidden'"),

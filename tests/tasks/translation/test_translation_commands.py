@@ -127,6 +127,12 @@ def test_subwords_from_a_number_or_a_file(folder, capsys):
     (folder / "joint.model").write_bytes(b"broken")
     assert run(*command, folder / "third") == 2
     assert "joint.model: expected a sentencepiece model" in capsys.readouterr().err
+    options = 'subwords = 90\nalgorithm = "bpe"\nseparate = true'
+    path.write_text(text.replace("[data]", f"[data]\n{options}"), "utf-8")
+    assert run(*command, folder / "separate") == 0
+    translator = Translator.load(folder / "separate")
+    assert len(translator.source) == len(translator.target) == 90
+    assert translator.source != translator.target
 
 
 def test_translations_stand_alone_on_standard_output(model, capsys, monkeypatch):

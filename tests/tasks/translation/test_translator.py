@@ -12,6 +12,7 @@ from pyentmax.tasks.translation import (
     toy_german,
     train_translator,
 )
+from pyentmax.tasks.translation.segmentation import learn_subwords
 from pyentmax.training import TrainingConfig
 
 PAIRS = toy_german()[:200]
@@ -45,6 +46,29 @@ def test_subwords_spell_every_sentence(subwords):
 def test_same_sentences_give_same_subwords(subwords):
     again = Subwords.learn((side for pair in toy_german()[:500] for side in pair), 120)
     assert again.vocabulary() == subwords.vocabulary()
+
+
+def test_byte_pair_encoding_merges_by_rank():
+    sentences = ["low low low low low lower lower newest newest newest widest"] * 2
+    learned = Subwords.learn(sentences, 30, algorithm="bpe")
+    pieces = learned.vocabulary().tokens[4:]
+    # The pairs that occur most often are merged first: l+o (7 times in a line), then lo+w.
+    assert pieces[:2] == ("lo", "low")
+    assert learned.join(learned.split(sentences[0])) == sentences[0]
+
+
+def test_separate_subwords_cut_each_side_in_its_own_way():
+    learned = learn_subwords(toy_german()[:500], 90, separate=True)
+    assert sorted(learned) == ["segmenter", "target_segmenter"]
+    rng, shape = np.random.default_rng(0), SHAPES["transformer"]
+    model = Translator.untrained("transformer", PAIRS, rng=rng, **learned, **shape)
+    assert len(model.source) == len(model.target) == 90
+    assert "▁hund" not in model.target
+    assert "▁dog" not in model.source
+    for pair, (source, target) in zip(PAIRS, model.pairs(PAIRS), strict=True):
+        assert 3 not in [*source, *target], "no <unk>"
+        assert model.sentence(target) == pair.target
+        assert model.segmenter.join(model.source.decode(source)) == pair.source
 
 
 def test_subwords_keep_characters_unless_normalized():
