@@ -33,7 +33,7 @@ from pyentmax.thresholds import (
     project_capped_simplex,
     prune_chunks,
     radix_select,
-    secant_p_max,
+    newton_p_last,
     sort_entmax15,
     sort_sparsemax,
     tsallis_exp,
@@ -281,18 +281,18 @@ def test_kernel_searches_stay_within_bounds(d: int, dtype: type) -> None:
         assert halley_norm(beta * x, 1 + beta).passes <= 8 + bound
     y = x - x.max(axis=-1, keepdims=True)
     for beta in (1.5, 3.0, 50.0, 1e4):
-        passes = secant_p_max(y, np.array([beta], dtype)).passes
+        passes = newton_p_last(y, np.array([beta], dtype)).passes
         assert passes <= 2 * np.log2(d / (2 * np.finfo(dtype).eps)) + 2
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("beta", [1.5, 3, 49, 1e4])
-def test_secants_agree_with_bisection(beta: float, dtype: type) -> None:
+def test_newton_in_the_last_p_agrees_with_bisection(beta: float, dtype: type) -> None:
     for scale in (1e-3, 0.1, 1):
         y = np.concatenate([rows(7, 40), np.zeros((1, 40))]).astype(dtype) * dtype(scale / beta)
         y = y - y.max(axis=-1, keepdims=True)
         y[:, 5] = -np.inf
-        p, p_max, _ = secant_p_max(y, np.array([beta], dtype))
+        p, p_max, _ = newton_p_last(y, np.array([beta], dtype))
         bisected = bisect_p_max(y, np.array([beta], dtype))
         epsilon = np.finfo(dtype).eps
         assert p.dtype == p_max.dtype == dtype
@@ -303,7 +303,7 @@ def test_secants_agree_with_bisection(beta: float, dtype: type) -> None:
         room = 16 * epsilon * beta * p_max.astype(float) ** beta
         assert (np.abs(p.astype(float) ** beta - bisected.p.astype(float) ** beta) <= room).all()
         if beta < 2:
-            assert secant_p_max(y[0], np.array([beta], dtype)).passes < bisected.passes
+            assert newton_p_last(y[0], np.array([beta], dtype)).passes < bisected.passes
 
 
 def bounded_rows(scale: float) -> tuple[np.ndarray, np.ndarray]:

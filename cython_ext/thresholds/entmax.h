@@ -1,6 +1,6 @@
 /* The threshold of α-entmax, and p, for any α > 1: a template. The NumPy twins are `halley_norm` in
- * pyentmax/thresholds/halley.py for α <= 2 and `secant_p_max` in pyentmax/thresholds/secant.py
- * beyond.
+ * pyentmax/thresholds/halley.py for α <= 2 and `newton_p_last` in
+ * pyentmax/thresholds/newton_steep.py beyond.
  *
  * With β = α - 1 and b = 1/β, scores are kept as gaps x = β (z - max z) <= 0 and the threshold as
  * t = -tau, so that
@@ -368,7 +368,7 @@ static double TYPED(finish_row)(const REAL *restrict x, ptrdiff_t n,
     return total;
 }
 
-/* The least u of an entry of the support: so small a one may be summed as p/u. */
+/* The least u of an entry of the support: so small a one may be summed as p/u. Closer ones tie. */
 #define LEAST_U ((REAL)(IS_DOUBLE ? 0x1p-900 : 0x1p-100))
 
 /* One step of some columns from the sums at t; those whose next one a tangent of each p replaces,
@@ -389,7 +389,8 @@ ALWAYS_INLINE bool TYPED(newton_step)(const TYPED(EntmaxColumns) *restrict at,
     for (int j = first; j < first + columns; j++) {
         const REAL beta = at->beta[j], p = sums->p[j], s = sums->s[j], over = p - 1;
         const REAL t = c->anchor[j] + c->beyond[j], kink = -sums->last[j];
-        const REAL u = (c->anchor[j] - kink) + c->beyond[j], shift = over / s, part = shift / u;
+        const REAL u = TYPED(larger)((c->anchor[j] - kink) + c->beyond[j], LEAST_U);
+        const REAL shift = over / s, part = shift / u;
         const BITS steep = at->b[j] < 1, fits = (part < 1) | !steep, is_low = p < 1;
         const REAL base = fits ? 1 - part : p, exponent = fits ? beta : -beta * p / (t * s);
         const REAL log_ratio = exponent * TYPED(log2_of)(base);

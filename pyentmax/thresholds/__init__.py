@@ -36,7 +36,7 @@ with the same variable names:
     cython_ext/thresholds/search.h            prune_chunks
     cython_ext/mappings/sparsemax.h           newton_sparsemax
     cython_ext/mappings/entmax15.h            newton_entmax15
-    cython_ext/thresholds/entmax.h            halley_norm, secant_p_max
+    cython_ext/thresholds/entmax.h            halley_norm, newton_p_last
     cython_ext/thresholds/entmax_start.h      halley_norm
     cython_ext/mappings/normmax.h             newton
     cython_ext/thresholds/water_filling.h     newton_water_fill
@@ -63,7 +63,7 @@ from pyentmax.thresholds.newton import (
 )
 from pyentmax.thresholds.proof import Doubt, doubtful
 from pyentmax.thresholds.pruning import condat, michelot, prune_chunks
-from pyentmax.thresholds.secant import secant_p_max
+from pyentmax.thresholds.newton_steep import newton_p_last
 from pyentmax.thresholds.selection import Selection, bisect_kth_largest, kth_largest, radix_select
 from pyentmax.thresholds.sorting import (
     partial_sort_entmax15,
@@ -111,7 +111,7 @@ __all__ = [
     "prune_chunks",
     "radix_select",
     "remainder",
-    "secant_p_max",
+    "newton_p_last",
     "sort_entmax15",
     "sort_sparsemax",
     "tsallis_base",

@@ -98,6 +98,16 @@ def test_an_entry_that_a_rounded_threshold_barely_reaches(alpha, dtype):
     check("entmax", z, alpha)
 
 
+@every_dtype
+@pytest.mark.parametrize("alpha", [2.5, 51, 1001])
+@pytest.mark.parametrize("n", [64, 1000, *slow(20_000)])
+def test_gaps_too_small_for_any_threshold_tie(n, alpha, dtype):
+    falling = np.arange(n)
+    z = np.stack([-(0.5**falling), -(0.25**falling), -np.geomspace(1e-44, 1, n)]).astype(dtype)
+    for row in z:  # long rows are solved alone, short ones in a tile
+        check("entmax", np.stack([row] * 3), float(alpha))
+
+
 @pytest.mark.slow
 @every_dtype
 @pytest.mark.parametrize("alpha", [1.1, 1.33, 1.75])
