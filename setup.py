@@ -55,8 +55,9 @@ GCC_FLAGS = [
     "-fno-loop-unroll-and-jam",
     "-fno-loop-interchange",
 ]
-# On x86-64 few machines run the baseline, those without AVX2: there a call may take 1.3 times as
-# long (products of Jacobians: 2 to 3), for half of the time to compile and two thirds of the code.
+# On x86-64 few machines run the baseline, those without AVX2: there a call takes up to 1.5 times as
+# long (products of Jacobians: 1.8 to 3.5), for half of the time to compile and two thirds of the
+# code.
 RARE_FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 # No debugging symbols, which some Pythons request: they would name the folder of the build.
 LINK_FLAGS = ["-Wl,-S"]

@@ -61,9 +61,9 @@ from pyentmax.thresholds.newton import (
     newton_threshold,
     remainder,
 )
+from pyentmax.thresholds.newton_steep import newton_p_last
 from pyentmax.thresholds.proof import Doubt, doubtful
 from pyentmax.thresholds.pruning import condat, michelot, prune_chunks
-from pyentmax.thresholds.newton_steep import newton_p_last
 from pyentmax.thresholds.selection import Selection, bisect_kth_largest, kth_largest, radix_select
 from pyentmax.thresholds.sorting import (
     partial_sort_entmax15,
