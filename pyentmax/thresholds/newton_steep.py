@@ -11,12 +11,12 @@ from pyentmax.thresholds.threshold import MAX_PASSES, row_sums
 
 
 def newton_p_last(y: Any, beta: Any) -> MaxProbability:
-    """The result of `bisect_p_max`, by Newton's method in the smallest probability, as in the kernel.
+    """The result of `bisect_p_max`, by Newton's method in the smallest p, as in the CPU kernel.
 
     With x = βy and t = −τ, p_i = (x_i + t)^{1/β}. Σ p_i is neither convex nor concave in t, but
     convex in v, the p of the last entry of the support, as long as none enters or leaves: so
-    Newton's steps end at or above the root, v (1 − (Σ p − 1)/(u Σ p/u)) with u = v^β. A step below 0
-    tells that the last entry is no part of the support. Then t jumps to what the slope of
+    Newton's steps end at or above the root, v (1 − (Σ p − 1)/(u Σ p/u)) with u = v^β. A step below
+    0 tells that the last entry is no part of the support. Then t jumps to what the slope of
     log Σ p in log t aims at, or every third time halfway down to a known bound, but not above where
     that entry enters. t is kept as an anchor, the place where an entry enters, and what is beyond
     it, which has all digits where one ulp of t would be a large part of p. Most rows take three to
