@@ -60,11 +60,18 @@ def records(name: str) -> list[dict[str, Any]]:
 def figure4(folder: Path) -> None:
     """Accuracy against the α of the attention and of the output, on both tasks of the paper."""
     axes = panels(2, share_y=False)
-    tasks = {"translation, tokens": "figure4_translation", "inflection, words": "figure4"}
-    for ax, (task, name) in zip(axes, tasks.items(), strict=True):
+    tasks = {
+        "translation, tokens": ("figure4_translation", 400),
+        "inflection, words": ("figure4", 1200),
+    }
+    for ax, (task, (name, updates)) in zip(axes, tasks.items(), strict=True):
         points_of: dict[str, Any] = {"attention": defaultdict(list), "output": defaultdict(list)}
         for line in records(f"{name}.jsonl"):
             settings, result = line["settings"], line["result"]
+            if (
+                settings["updates"] != updates
+            ):  # a longer training, or one that went on from another
+                continue
             inflection = {"output": settings.get("loss"), "attention": settings.get("attention")}
             model = settings.get("model", inflection)
             accuracy = (
