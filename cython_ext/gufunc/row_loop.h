@@ -1,10 +1,9 @@
 /* The loop over operands that all kernels of rows share: a template.
  *
  * A kind of kernels says by letters what it takes and gives, one for each operand in the order of
- * its signature, results behind '>':
- *
- *     r   a row; behind an input, m is its mask     i d w   a number of each row: int64, double,
- * REAL b   a truth value                             t   a row to work in, which is not an operand
+ * its signature, results behind '>': r is a row, and behind an input, m its mask; i, d and w are a
+ * number of each row, as int64, double and REAL, and b is a truth value. t is a row to work in,
+ * which is not an operand.
  *
  * Some rows at a time are taken: contiguous, with -inf where they are masked, and the numbers as
  * doubles. Then the kind's function runs on them, and what it wrote is handed out.

@@ -77,11 +77,6 @@ static inline ptrdiff_t scratch_size(ptrdiff_t n) {
     return (n <= LONGEST_SHORT ? BLOCK * n : 0) + whole_lanes(n) + PAIR + maxima_of(n);
 }
 
-/* scratch_size of the row of up to n that needs most: short rows may need more than longer ones. */
-static inline ptrdiff_t largest_scratch_size(ptrdiff_t n) {
-    return (n <= LONGEST_SHORT ? 0 : BLOCK * LONGEST_SHORT) + scratch_size(n);
-}
-
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */
 static inline ptrdiff_t half_of(ptrdiff_t n) {
     return (n / 2 + LEAF - 1) / LEAF * LEAF;
