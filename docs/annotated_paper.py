@@ -68,9 +68,7 @@ def figure4(folder: Path) -> None:
         points_of: dict[str, Any] = {"attention": defaultdict(list), "output": defaultdict(list)}
         for line in records(f"{name}.jsonl"):
             settings, result = line["settings"], line["result"]
-            if (
-                settings["updates"] != updates
-            ):  # a longer training, or one that went on from another
+            if settings["updates"] != updates:  # longer, or it went on from another
                 continue
             inflection = {"output": settings.get("loss"), "attention": settings.get("attention")}
             model = settings.get("model", inflection)
