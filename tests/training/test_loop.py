@@ -418,9 +418,22 @@ def test_one_run_at_a_time_in_a_folder(tmp_path):
 
 
 # --- failures -------------------------------------------------------------------------------------
+class Contradiction:
+    """The same source, first with one target and then with another."""
+
+    unit, count = BATCHES.unit, BATCHES.count
+
+    def epoch(self, rng):
+        for target in (4, 5):
+            yield from BucketedPairs([([6], [target])] * 2, 2).epoch(rng)
+
+
 def test_training_that_diverges_is_reported_once(tmp_path):
-    with pytest.raises(FloatingPointError, match="a smaller rate than 1e"):
-        run(new_model(), tmp_path, config(rate=1e30))
+    # Adam's first step moves all but the output's weights by the rate, so that the biases
+    # of 4 and 5 are 6e38 apart, and with them the second loss: too large for float32 in any order.
+    training = config(rate=3e38, rate_factors={"output.weight": 1e-38})
+    with pytest.raises(FloatingPointError, match="training loss is .* a smaller rate than 3e"):
+        run(new_model(), tmp_path, training, batches=Contradiction())
     assert not (tmp_path / "last.npz").exists()
 
 
