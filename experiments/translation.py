@@ -159,7 +159,7 @@ ROWS: dict[str, Row] = {
         for name, what, changes in (
             ("bpe", "byte-pair encoding", {"pieces": {"algorithm": "bpe"}}),
             ("separate", "4,000 sub-words a side", {"pieces": {"separate": True}}),
-            ("halve", "the paper's rate", {"training": PAPER_RATE}),
+            ("halve", "the paper's optimiser", {"training": PAPER_RATE}),
         )
     },
 }

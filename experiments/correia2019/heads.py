@@ -5,10 +5,10 @@ Measures the Transformers that `correia2019/table1.py` and `zhao2019/table4.py` 
 
 What came out (1,600 and 3,200 updates, German to English): densities vary more with α learned, and
 sparse heads disagree more than softmax's in all nine layers, as in the paper. After 3,200 updates α
-turns around in the encoder, whose heads fall into two groups, as in its Figures 2 and 3. Not held:
-no head looks at the previous token (best 10 to 24%, paper 94%) or joins sub-words (20 to 29%, paper
-80 to 90%) after so little training, 36 and 33% of softmax's after 12,800 updates; nor are the last
-layers denser (§6). Two minutes for four models.
+turns around in the encoder, as in its Figure 2. Not held: two modes of α in the encoder (Figure 3):
+α at the end is nearly α at the start; no head attends to the previous token (best 10 to 24%, paper
+94%) or joins sub-words (20 to 29%, paper 80 to 90%) after so little training, 36 and 33% of
+softmax's after 12,800 updates; nor are the last layers denser (§6). Two minutes for four models.
 
     python -m experiments.correia2019.heads --out runs/correia2019/table1 --data FOLDER
 """

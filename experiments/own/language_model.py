@@ -8,8 +8,8 @@ What came out (held-out text, bits per character): softmax 2.795 ± 0.007, top-8
 as softmax 2.785 ± 0.010, 1.5-entmax after such a half 2.772 with 6 of 128 positions attended.
 Relative positions are worth far more than any mapping (2.416). Table 3's own model, top-8 with
 relative positions and memory, is 0.108 bits (95%: 0.104 to 0.114, three seeds) behind softmax after
-400 updates, 0.060 (0.054 to 0.066) after 2,000, one seed. Models are best read with about the k
-that they were trained with: the rise and fall of Zhao et al.'s Figure 3. Five minutes a model on
+400 updates, 0.060 (0.054 to 0.066) after 2,000, one seed. Models without memory are best read with
+about the k that they were trained with, top-8 with memory with all weights. Five minutes a model on
 one core.
 
     python -m experiments.own.language_model --data FOLDER --row softmax top8 --seed 0 1 2
