@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,8 +82,24 @@ class TimeLimit:
             faulthandler.cancel_dump_traceback_later()
 
 
+class Outcomes:
+    """Leaves a file for `tools/skipped_tests.py`: what was skipped, and why, and what passed."""
+
+    def __init__(self, folder: str) -> None:
+        self._file = Path(folder) / f"{os.getpid()}.json"
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write the file; of a report on a skip, the third entry says why."""
+        stats = terminalreporter.stats
+        skipped = {report.nodeid: report.longrepr[2] for report in stats.get("skipped", ())}
+        passed = [report.nodeid for report in stats.get("passed", ())]
+        self._file.write_text(json.dumps({"skipped": skipped, "passed": passed}), encoding="utf-8")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register hooks for the whole run; those of this file see the folder of the tests only."""
+    if (folder := os.environ.get("PYENTMAX_TEST_OUTCOMES")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes(folder), "outcomes")
     config.pluginmanager.register(WithoutAdapters(), "without-adapters")
     config.pluginmanager.register(TimeLimit(), "time-limit")
 
