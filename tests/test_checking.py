@@ -73,6 +73,7 @@ def test_right_jacobians_pass_and_wrong_ones_fail(mapped: tuple[Any, ...], dtype
         if np.abs(wrong - right).max() > 0.005 * np.abs(right).max():
             report = check_jacobian(forward, z, lambda _, wrong=wrong: wrong)
             assert report.verdict == "failed", what
+            assert not report
 
 
 @pytest.mark.parametrize("size", [1e-4, 1.0])

@@ -12,12 +12,11 @@ from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import is_masked
 from pyentmax.calls.numbers import is_number
 from pyentmax.checking._differences import EPSILON, Array, derivatives
+from pyentmax.checking._libraries import SPACINGS, dtype_name
 from pyentmax.checking._report import CheckReport, compare
 
 ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries
 N_DIRECTIONS = 16
-# Of floats at 1, by the names of dtypes shorter than float64, PyTorch's too.
-SPACINGS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # Of the gap between two products, relative to Σ|u∘Jv|. A sum that cancels costs digits: of 3 scores
 # in float32 up to 700 ε were measured.
 DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
@@ -279,9 +278,7 @@ def _from_caller(z: Any) -> tuple[Callable[[Array], Any], Array]:
 
 def _spacing(array: Any) -> float:
     """The spacing of floats at 1 in the dtype of an array, at least that of float64."""
-    dtype = getattr(array, "dtype", None)
-    name = getattr(dtype, "name", str(dtype).rpartition(".")[2])  # torch.float32 has no name
-    return SPACINGS.get(name, EPSILON)
+    return SPACINGS.get(dtype_name(array), EPSILON)
 
 
 def _to_host(array: Any, name: str, *, keep_dtype: bool = False) -> Array:

@@ -1,8 +1,4 @@
-"""A function of any library's arrays, called with float64 on the host, beside what it should give.
-
-The library is recognised by what the function returns, or takes, among those that the caller has
-imported: nothing is imported here.
-"""
+"""A function of any library's arrays, called with float64 on the host, and what it should give."""
 
 from __future__ import annotations
 
@@ -11,89 +7,25 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
-from typing import Any, NamedTuple
+from functools import cached_property, partial, wraps
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from pyentmax.calls.record import Mapping
 from pyentmax.checking._differences import Array
+from pyentmax.checking._libraries import (
+    LIBRARIES,
+    SMALLEST,
+    SPACINGS,
+    Function,
+    Library,
+    dtype_name,
+    library_of,
+)
 
-Function = Callable[..., Any]
-# Of each float type, the spacing at 1 and the smallest normal number.
-SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
-
-
-class Library(NamedTuple):
-    """How to convert to and from a library's arrays, and its vector-Jacobian product if any."""
-
-    array: Callable[[Array, str], Any]
-    numbers: Callable[[Any], Array]
-    vjp: Callable[[Function, Any, Array], Any] | None = None
-
-
-def _numpy() -> Library:
-    return Library(lambda x, dtype: np.array(x, dtype), lambda p: np.array(p).astype(np.float64))
-
-
-def _torch() -> Library:
-    torch: Any = sys.modules["torch"]
-
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
-        p = fn(z.requires_grad_())
-        return torch.autograd.grad(p, z, torch.tensor(v, dtype=p.dtype, device=p.device))[0]
-
-    return Library(
-        lambda x, dtype: torch.tensor(x, dtype=getattr(torch, dtype)),
-        lambda p: p.detach().cpu().double().numpy(),
-        vjp,
-    )
-
-
-def _jax() -> Library:
-    jax: Any = sys.modules["jax"]
-
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
-        p, product = jax.vjp(fn, z)
-        return product(jax.numpy.asarray(v, p.dtype))[0]
-
-    return Library(jax.numpy.array, lambda p: np.asarray(p).astype(np.float64), vjp)
-
-
-def _tensorflow() -> Library:
-    tf: Any = sys.modules["tensorflow"]
-
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            p = fn(z)
-        return tape.gradient(p, z, output_gradients=tf.constant(v, p.dtype))
-
-    return Library(tf.constant, lambda p: p.numpy().astype(np.float64), vjp)
-
-
-def _cupy() -> Library:
-    cupy: Any = sys.modules["cupy"]
-    return Library(cupy.array, lambda p: p.get().astype(np.float64))
-
-
-LIBRARIES = {
-    "numpy": _numpy, "torch": _torch, "jax": _jax, "tensorflow": _tensorflow, "cupy": _cupy,
-}  # fmt: skip
-"""Name of the module → `Library`; NumPy first, since others' functions may take its arrays."""
-
-
-def library_of(array: Any) -> str:
-    """The name of the library that an array belongs to; NumPy's if it is not a known one."""
-    name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
-    return name if name in LIBRARIES else "numpy"
-
-
-def dtype_name(array: Any) -> str:
-    """The name of an array's dtype, such as ``"float32"``, in any library."""
-    dtype = getattr(array, "dtype", None)
-    return str(getattr(dtype, "name", str(dtype).rpartition(".")[2]))
+LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches
 
 
 class CallError(Exception):
@@ -145,10 +77,10 @@ def claims_of(
     first: Exception | None = None
     for library in (name for name in LIBRARIES if name in sys.modules):
         for axis_name in axis_names:
-            for rank in (1, 2):
-                claim = Claim(fn, record, parameters, passed, library, axis_name, rank, vjp)
+            for rank, length in product((1, 2), LENGTHS):
+                claim = Claim(fn, record, parameters, passed, library, axis_name, rank, length, vjp)
                 try:
-                    library = library_of(claim.raw(claim.array(np.array([0.0, 0.5]))))
+                    library = library_of(claim.call_native(claim.array(claim.probe)))
                 except Exception as error:  # libraries have errors of their own
                     first = first or error
                     continue
@@ -176,6 +108,7 @@ class Claim:
     library: str
     axis_name: str | None
     rank: int  # of the array that one row is passed as
+    length: int  # of rows in batches
     own_vjp: Function | None
     dtype: str = "float32"
     results: dict[Any, Array] = field(default_factory=dict, init=False)
@@ -199,15 +132,27 @@ class Claim:
         """Scores as the library's array, a single row as fn wants it."""
         return self.functions.array(z[None] if z.ndim < self.rank else z, self.dtype)
 
-    def raw(self, z: Any, axis: int = -1) -> Any:
+    @property
+    def probe(self) -> Array:
+        """Ordinary scores, of a length that fn takes."""
+        return np.arange(self.length) / 2
+
+    def takes(self, length: int) -> bool:
+        """Whether fn takes rows of that length."""
+        try:
+            return self(np.arange(length) / 2).size == length
+        except CallError:
+            return False
+
+    def call_native(self, z: Any, axis: int = -1) -> Any:
         """What fn returns for an array of its library."""
         return self.fn(z, **self.passed, **({self.axis_name: axis} if self.axis_name else {}))
 
     def is_possible(self) -> bool:
         """Whether the library has the float type, and fn takes it."""
         try:
-            z = self.array(np.array([0.0, 0.5]))
-            self.raw(z)
+            z = self.array(self.probe)
+            self.call_native(z)
         except Exception:  # libraries have errors of their own
             return False
         return dtype_name(z) == self.dtype
@@ -220,29 +165,34 @@ class Claim:
         """The scores after the call, and what fn gave, both arrays of its library."""
         with _blaming(z):
             array = self.array(z)
-            return array, self.raw(array)
+            return array, self.call_native(array)
 
     @once
     def __call__(self, z: Array, axis: int = -1) -> Array:
         """What fn gives."""
         with _blaming(z):
             array = self.array(z)
-            p = self.functions.numbers(self.raw(array, axis))
+            p = self.functions.numbers(self.call_native(array, axis))
             if p.shape != tuple(array.shape):
                 raise ValueError(f"expected the shape {tuple(array.shape)}, got {p.shape}")
             return p.reshape(z.shape)
 
-    def vjp(self, z: Array, v: Array) -> Array | None:
+    def vjp(self, z: Array, v: Array, axis: int = -1) -> Array | None:
         """Jᵀv by the function handed in, or by the library's own; None if there is neither."""
         with _blaming(z):
             array = self.array(z)
             if self.own_vjp is not None:
-                product = self.own_vjp(self.raw(array), self.array(v))
+                names = {"axis", "dim"} & (_names(self.own_vjp) or set()) if axis != -1 else set()
+                if axis != -1 and not names:
+                    return None
+                p, more = self.call_native(array, axis), dict.fromkeys(names, axis)
+                gradient = self.own_vjp(p, self.array(v), **more)
             elif self.functions.vjp is not None:
-                product = self.functions.vjp(self.raw, array, v.reshape(array.shape))
+                along = partial(self.call_native, axis=axis)
+                gradient = self.functions.vjp(along, array, v.reshape(array.shape))
             else:
                 return None
-            return self.functions.numbers(product).reshape(z.shape)
+            return self.functions.numbers(gradient).reshape(z.shape)
 
     # --- what is right ----------------------------------------------------------------------------
 
@@ -271,8 +221,10 @@ class Claim:
         on = p > 0
         reach = max(1.0, float(np.ptp(y[on]))) if on.any() else 1.0
         move = 8 * self.epsilon * reach
-        equal = y == y[:, None]
-        moved = self.exact(np.concatenate([y + 2 * move * equal, y - 2 * move * equal]))
-        own = np.abs(np.diagonal((moved - self.exact(y)).reshape(2, len(z), -1), 0, 1, 2)).max(0)
         first_order = move * np.sum(np.abs(self.jacobian(z)), axis=-1)
-        return np.maximum(4 * self.epsilon * p + first_order + own, SMALLEST[self.dtype])
+        if z.size <= LENGTHS[-1]:  # no entry of longer rows that are tried is near the threshold
+            equal = y == y[:, None]
+            moved = self.exact(np.concatenate([y + 2 * move * equal, y - 2 * move * equal]))
+            own = (moved - self.exact(y)).reshape(2, len(z), -1)
+            first_order += np.abs(np.diagonal(own, 0, 1, 2)).max(0)
+        return np.maximum(4 * self.epsilon * p + first_order, SMALLEST[self.dtype])

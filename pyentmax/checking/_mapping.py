@@ -53,7 +53,7 @@ class PropertyResult:
         z, observed, expected, units, v = self.finding
         off = f"{units:.2g} × the contract"
         if self.verdict == "passed":
-            return off
+            return observed if isinstance(observed, str) else off
         at = ""
         if isinstance(expected, np.ndarray) and expected.size > 5 and observed.size:
             error = np.abs(observed - expected)
@@ -95,6 +95,9 @@ class MappingReport:
     def passed(self) -> bool:
         """Whether no property fails."""
         return not self.failures
+
+    def __bool__(self) -> bool:
+        return self.passed
 
     def raise_if_failed(self) -> MappingReport:
         """Raise AssertionError with the table if a property fails; else return the report."""

@@ -8,14 +8,17 @@ infinity an error, a NaN or a wrong shape. A property yields nothing if it does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.checking._checks import check_vjp
-from pyentmax.checking._claims import Claim, dtype_name
+from pyentmax.checking._claims import LENGTHS, CallError, Claim
 from pyentmax.checking._differences import Array
+from pyentmax.checking._libraries import dtype_name
 from pyentmax.fenchel_young import fenchel_young_loss
 
 
@@ -41,6 +44,8 @@ class Finding(NamedTuple):
 
 
 Property = Callable[[Claim], Iterator[Finding]]
+SHAPES = ((2, 2), (1, 2), (2, 1), (1, 1))  # of batches
+NEARLY_EQUAL = 1200  # scores of the longest row, so close that all are in the support
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -52,7 +57,8 @@ def _all_rows() -> list[Array]:
     for d in (2, 3, 5, 40):
         for scale in (1 / 8, 1.0, 8.0):
             rows += [scale * np.round(rng.standard_normal(d), 2) for _ in range(2)]
-    return [*rows, *(np.round(rng.standard_normal(d), 4) for d in (40, 100, 100))]
+    rows += [np.round(rng.standard_normal(d), 4) for d in (40, 100, 100)]
+    return [*rows, np.round(rng.standard_normal(NEARLY_EQUAL) * 1e-4, 6)]
 
 
 def _rows(claim: Claim, rows: Iterable[Any] | None = None, longest: int = 100) -> Iterator[Array]:
@@ -61,6 +67,11 @@ def _rows(claim: Claim, rows: Iterable[Any] | None = None, longest: int = 100) -
         z = claim.rounded(row)
         ties = len(np.unique(z)) < z.size
         if z.size > longest or (ties and not claim.record.permutation_equivariant):
+            continue
+        k = claim.parameters.get("k", z.size)
+        if k < z.size and np.diff(np.partition(z, (-k - 1, -k))[-k - 1 : z.size - k + 1]) == 0:
+            continue  # whether such ties stay is a property of its own
+        if not claim.takes(z.size):
             continue
         try:
             claim.exact(z)
@@ -83,8 +94,15 @@ def _units(error: Any, allowed: Any) -> float:
 # --- the properties -------------------------------------------------------------------------------
 def exact_values(claim: Claim) -> Iterator[Finding]:
     """Each probability is the library's own in double precision."""
-    for z in _rows(claim):
+    for z in _rows(claim, longest=NEARLY_EQUAL):
         yield _compare(claim, z)
+
+
+def row_lengths(claim: Claim) -> Iterator[Finding]:
+    """Rows of 1, 2, 3, 5, 40 and 100 scores are taken, by a top-k mapping those of at least k."""
+    for length in (1, *LENGTHS):
+        if length >= claim.parameters.get("k", 0):
+            yield Finding(np.arange(length) / 2, claim(np.arange(length) / 2), "probabilities", 0.0)
 
 
 def sum_of_a_row(claim: Claim) -> Iterator[Finding]:
@@ -111,13 +129,24 @@ def ties(claim: Claim) -> Iterator[Finding]:
             yield Finding(z, p, mean, _units(p - mean, claim.allowed(z)))
 
 
+def ties_at_the_kth_score(claim: Claim) -> Iterator[Finding]:
+    """Scores that tie with the k-th largest all stay in a top-k softmax, k in a top-k sparsemax."""
+    k = claim.parameters.get("k", 0)
+    for z in (np.append(np.ones(k + n), 0.0) for n in (1, 3)) if k else ():
+        if claim.takes(z.size):
+            kept, expected = (np.count_nonzero(p > 0) for p in (claim(z), claim.exact(z)))
+            texts = [f"{n} of {z.size - 1} tied scores stay, k = {k}" for n in (kept, expected)]
+            yield Finding(z, texts[0], texts[1], 0.0 if kept == expected else np.inf)
+
+
 def permutations(claim: Claim) -> Iterator[Finding]:
     """If the scores change places, so do their probabilities."""
     rng = np.random.default_rng(0)
     for z in _rows(claim, longest=40) if claim.record.permutation_equivariant else ():
         order = np.roll(np.arange(z.size), 1) if z.size < 5 else rng.permutation(z.size)
         p, expected = claim(z[order]), claim(z)[order]
-        yield Finding(z[order], p, expected, _units(p - expected, claim.allowed(z[order])))
+        allowed = claim.allowed(z[order]) + claim.epsilon  # a bisection may leave ε for a 0
+        yield Finding(z[order], p, expected, _units(p - expected, allowed))
 
 
 def shifts(claim: Claim) -> Iterator[Finding]:
@@ -160,7 +189,7 @@ def masked_entries(claim: Claim) -> Iterator[Finding]:
 
 def masked_rows(claim: Claim) -> Iterator[Finding]:
     """A row of −∞ gives zeros, or NaN where zeros are not the convention."""
-    for d in (1, 2, 5):
+    for d in {claim.length, *((1, 2, 5) if claim.takes(1) else ())}:
         z = np.full(d, -np.inf)
         p = claim(z)
         good = (p == 0).all() or np.isnan(p).all()
@@ -175,37 +204,63 @@ def single_entries(claim: Claim) -> Iterator[Finding]:
 
 def batches(claim: Claim) -> Iterator[Finding]:
     """A row gives the same in a batch as alone, whatever the other rows hold."""
-    rows = [[0.0, 0.5, 1.0], [1.0, 1.5, -0.25], [3.0, -8.0, 2.5], [0.25, -0.5, 9.0]]
-    good = [*_rows(claim, rows)]
-    for n in (2, 4) if good else ():
-        for other in (9.0, 1e3, np.nan, -np.inf):
-            z = np.stack([*good[:n], np.full(3, other)])
-            p, alone = claim(z)[: len(good[:n])], np.stack([claim(row) for row in good[:n]])
+    good = _batch(claim, (4,))
+    for n in (2, 4):
+        for other in (9.0, 1e3, np.nan, -np.inf) if good.size else ():
+            z = np.concatenate([good[:n], np.full((1, claim.length), other)])
+            p, alone = claim(z)[:n], np.stack([claim(row) for row in good[:n]])
             allowed = np.stack([claim.allowed(row) for row in good[:n]])
             yield Finding(z, p, alone, _units(p - alone, allowed))
 
 
+def three_dimensions(claim: Claim) -> Iterator[Finding]:
+    """Rows may be in an array of three dimensions, if fn takes such arrays at all."""
+    for shape in SHAPES if _takes_three(claim) else ():
+        yield _compare_rows(claim, _batch(claim, shape))
+
+
 def axes(claim: Claim) -> Iterator[Finding]:
     """Rows may lie along every axis."""
-    rng = np.random.default_rng(0)
-    for shape in ((2, 2), (3, 3, 4)) if claim.axis_name else ():
-        z = claim.rounded(np.round(rng.standard_normal(shape), 2))
+    n = claim.length
+    for shape in ((n, n), (n, n, n + 1)) if claim.axis_name else ():
+        z = claim.rounded(np.round(np.random.default_rng(0).standard_normal(shape), 2))
         for axis in range(-len(shape), len(shape)):
-            if [*_rows(claim, [np.zeros(shape[axis]) + np.arange(shape[axis])])]:
-                p, exact = claim(z, axis), claim.exact(z, axis)
-                allowed = np.apply_along_axis(claim.allowed, axis, z)
-                yield Finding(z, p, exact, _units(p - exact, allowed))
+            if [*_rows(claim, [np.arange(shape[axis])])]:
+                yield _compare_rows(claim, z, axis)
+
+
+def _batch(claim: Claim, shape: tuple[int, ...], smooth: bool = False) -> Array:
+    """Different rows in an array; none if the mapping takes no rows of that length."""
+    rng, needed = np.random.default_rng(0), int(np.prod(shape))
+    drawn = (np.round(rng.standard_normal(claim.length), 2) for _ in range(20 * needed))
+    rows = _rows(claim, drawn)
+    kept = [*islice((z for z in rows if not smooth or _is_smooth(claim, z)), needed)]
+    return np.reshape(kept, (*shape, -1)) if len(kept) == needed else np.zeros((0, 0))
+
+
+def _takes_three(claim: Claim) -> bool:
+    for z in (_batch(claim, shape) for shape in SHAPES):
+        with suppress(CallError):
+            return claim(z).size > 0
+    return False
+
+
+def _compare_rows(claim: Claim, z: Array, axis: int = -1) -> Finding:
+    """An array of rows against the library's own answer."""
+    p, exact = claim(z, axis), claim.exact(z, axis)
+    allowed = np.apply_along_axis(claim.allowed, axis, z)
+    return Finding(z, p, exact, _units(p - exact, allowed))
 
 
 def empty_batches(claim: Claim) -> Iterator[Finding]:
     """A batch of no rows gives one of no rows."""
-    z = np.zeros((0, 3))
+    z = np.zeros((0, claim.length))
     yield Finding(z, claim(z), z, 0.0)
 
 
 def float_type_and_shape(claim: Claim) -> Iterator[Finding]:
     """The result has the float type and the shape of the scores."""
-    for z in _rows(claim, [[0.5], [0.0, 0.5]]):
+    for z in _rows(claim, [[0.5], claim.probe]):
         array, p = claim.call(z)
         observed, expected = ((dtype_name(x), tuple(np.shape(x))) for x in (p, array))
         yield Finding(z, observed, expected, 0.0 if observed == expected else np.inf)
@@ -216,10 +271,11 @@ def half_types(claim: Claim) -> Iterator[Finding]:
     yield from float_type_and_shape(claim)
     rng = np.random.default_rng(0)
     large = [16 + np.round(rng.standard_normal(d), 2) for d in (2, 3, 5, 40)]
-    for rows in (None, large):
+    for rows in (None, [[16.0, 16.0, 16.875], *large]):
         for z in _rows(claim, rows, longest=40):
             total, exact = np.sum(claim(z)), np.sum(claim.exact(z))
-            allowed = 4 * claim.epsilon * np.sqrt(z.size) * max(1, exact)
+            # A quarter of what values may be off by: otherwise sums of 1.25 would pass.
+            allowed = claim.epsilon * np.sqrt(z.size) * max(1, exact)
             found = _compare(claim, z)
             units = max(found.units, _units(total - exact, allowed))
             yield found._replace(units=units)
@@ -227,7 +283,7 @@ def half_types(claim: Claim) -> Iterator[Finding]:
 
 def scores_left_as_they_were(claim: Claim) -> Iterator[Finding]:
     """The function does not write into its scores."""
-    for z in _rows(claim, [[0.5], [0.5, 1.0], [0.5, 1.0, 0.0]]):
+    for z in _rows(claim, [[0.5], [0.5, 1.0], claim.probe]):
         after = claim.functions.numbers(claim.call(z)[0]).reshape(z.shape)
         yield Finding(z, after, z, 0.0 if (after == z).all() else np.inf)
 
@@ -235,22 +291,34 @@ def scores_left_as_they_were(claim: Claim) -> Iterator[Finding]:
 # --- derivatives ----------------------------------------------------------------------------------
 def _smooth_rows(claim: Claim) -> Iterator[Array]:
     """Short rows at which the Jacobian has no jump nearby, and is not 0."""
-    for z in [*_rows(claim, longest=5)][1::2]:
-        steps = 1e-3 * np.eye(z.size)
-        here = claim.jacobian(z)
-        change = claim.jacobian(np.concatenate([z + steps, z - steps])) - here
-        if np.max(np.abs(change)) <= 0.01 * np.max(np.abs(here)) and here.any():
-            yield z
+    rows = [*_rows(claim, longest=max(claim.length, 5))]
+    return (z for z in rows[1::2] if _is_smooth(claim, z))
 
 
-def _compare_products(claim: Claim, z: Array) -> Iterator[Finding]:
-    """Jᵀv against the library's own, if there is a way to get it."""
-    jacobian, reach = claim.jacobian(z), max(1, np.ptp(z[claim.exact(z) > 0]))
-    for v in (np.eye(z.size)[0], np.resize([1.0, -0.5, 2.0], z.size)):
-        product, exact = claim.vjp(z, v), v @ jacobian
+def _is_smooth(claim: Claim, z: Array) -> bool:
+    steps = 1e-3 * np.eye(z.size)
+    here = claim.jacobian(z)
+    change = claim.jacobian(np.concatenate([z + steps, z - steps])) - here
+    return bool(np.max(np.abs(change)) <= 0.01 * np.max(np.abs(here)) and here.any())
+
+
+def _compare_products(
+    claim: Claim, z: Array, v: Array | None = None, axis: int = -1
+) -> Iterator[Finding]:
+    """Jᵀv of rows along an axis against the library's own, if there is a way to get it."""
+    d = z.shape[axis]
+    for one in (np.eye(d)[0], np.resize([1.0, -0.5, 2.0], d)) if v is None else (v,):
+        product = claim.vjp(z, one, axis)
         if product is not None:
-            allowed = claim.epsilon * max(1, 16 * reach * np.max(np.abs(v) @ np.abs(jacobian)))
-            yield Finding(z, product, exact, _units(product - exact, allowed), v)
+            rows, vectors = (np.moveaxis(x, axis, -1).reshape(-1, 1, d) for x in (z, one))
+            jacobians, p = claim.jacobian(rows[:, 0]), claim.exact(rows[:, 0])
+            reach = max(
+                1, np.max([np.ptp(row[on]) for row, on in zip(rows[:, 0], p > 0, strict=True)])
+            )
+            exact, size = (vectors @ jacobians, np.abs(vectors) @ np.abs(jacobians))
+            exact = np.moveaxis(exact.reshape(np.moveaxis(z, axis, -1).shape), -1, axis)
+            allowed = claim.epsilon * max(1, 16 * reach * np.max(size))
+            yield Finding(z, product, exact, _units(product - exact, allowed), one)
 
 
 def derivative(claim: Claim) -> Iterator[Finding]:
@@ -259,15 +327,26 @@ def derivative(claim: Claim) -> Iterator[Finding]:
         yield from _compare_products(claim, z)
 
 
+def derivative_in_arrays(claim: Claim) -> Iterator[Finding]:
+    """Jᵀv of a row is the same in a batch as alone, along every axis."""
+    shapes = [(2,), (3,), *(SHAPES if _takes_three(claim) else ())]
+    for z in (_batch(claim, shape, smooth=True) for shape in shapes):
+        v = np.resize([1.0, -0.5, 2.0, 0.25, -2.0], z.shape)
+        for axis in range(-1, -1 - z.ndim * bool(claim.axis_name) or -2, -1) if z.size else ():
+            yield from _compare_products(
+                claim, np.moveaxis(z, -1, axis), np.moveaxis(v, -1, axis), axis
+            )
+
+
 def derivative_and_differences(claim: Claim) -> Iterator[Finding]:
     """The vector-Jacobian product is the derivative of the function itself."""
-    z = next((z for z in _smooth_rows(claim) if z.size == 3), np.zeros(0))
+    z = next((z for z in _smooth_rows(claim) if z.size == claim.length), np.zeros(0))
     if not z.size or claim.vjp(z, z) is None:
         return
     report = check_vjp(claim, z, lambda _, v: claim.vjp(z, v), epsilon=claim.epsilon)
     if report.verdict != "unresolved":
-        units = report.largest_error / (report.tolerance + report.estimate)
-        units = np.inf if report.verdict == "failed" else units
+        allowed = report.tolerance + report.estimate or claim.epsilon  # of a constant, 0
+        units = np.inf if report.verdict == "failed" else report.largest_error / allowed
         yield Finding(z, report.analytic_entries, report.numeric_entries, units)
 
 
@@ -279,10 +358,12 @@ def derivative_at_masked_entries(claim: Claim) -> Iterator[Finding]:
 
 
 PROPERTIES: tuple[Property, ...] = (
+    row_lengths,
     exact_values,
     sum_of_a_row,
     no_negative_values,
     ties,
+    ties_at_the_kth_score,
     permutations,
     shifts,
     optimality,
@@ -291,12 +372,14 @@ PROPERTIES: tuple[Property, ...] = (
     masked_rows,
     single_entries,
     batches,
+    three_dimensions,
     axes,
     empty_batches,
     float_type_and_shape,
     half_types,
     scores_left_as_they_were,
     derivative,
+    derivative_in_arrays,
     derivative_and_differences,
     derivative_at_masked_entries,
 )

@@ -74,6 +74,9 @@ class CheckReport:
         """Whether the derivative is right as far as differences can tell."""
         return self.verdict == "passed"
 
+    def __bool__(self) -> bool:
+        return self.passed
+
     @property
     def differences(self) -> Array:
         """analytic − numeric, for all entries."""

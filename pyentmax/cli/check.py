@@ -8,7 +8,7 @@ import pkgutil
 import sys
 
 from pyentmax import MAPPINGS, check_mapping
-from pyentmax.checking._claims import SPACINGS
+from pyentmax.checking._libraries import SPACINGS
 from pyentmax.tasks.command_line import Commands
 
 PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
@@ -49,6 +49,15 @@ def _check(args: argparse.Namespace) -> None:
         fn = pkgutil.resolve_name(args.function)
     except AttributeError as error:
         raise ValueError(f"{args.function}: {error}") from error
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
+        if missing.partition(".")[0] == module.partition(".")[0]:
+            raise
+        backend = "; or set KERAS_BACKEND to torch, jax or numpy" if "keras" in module else ""
+        raise ValueError(
+            f"{module} needs {missing}, which is not installed: python -m pip install "
+            f"{missing.partition('.')[0]}{backend}"
+        ) from error
     parameters = {name: getattr(args, name) for name in PARAMETERS}
     given = {name: value for name, value in parameters.items() if value is not None}
     try:

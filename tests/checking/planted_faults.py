@@ -132,7 +132,8 @@ FIRST = [
         ("ties broken by order", "sparsemax", "falling = -np.sort(-y",
          "y = y - np.arange(z.shape[-1], dtype=z.dtype) / 1000; falling = -np.sort(-y", "ties"),
         ("ties broken by order", "topk_softmax", "z >= least",
-         "np.argsort(np.argsort(-z, axis=-1, kind='stable'), axis=-1) < k", "ties"),
+         "np.argsort(np.argsort(-z, axis=-1, kind='stable'), axis=-1) < k",
+         "ties at the kth score"),
     )
 ]  # fmt: skip
 OTHERS = [

@@ -26,6 +26,19 @@ def test_wrong_implementation_in_this_folder_has_code_1(
     assert "✗ exact values" in capsys.readouterr().out
 
 
+def test_missing_backend_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keras_like.py").write_text("import no_such_backend.ops\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "keras_like:f", "--as", "sparsemax"]) == 2
+    message = (
+        "keras_like needs no_such_backend, which is not installed: python -m pip install "
+        "no_such_backend; or set KERAS_BACKEND to torch, jax or numpy"
+    )
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

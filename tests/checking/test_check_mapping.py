@@ -17,7 +17,13 @@ from pyentmax import MAPPINGS, MappingReport, check_mapping
 from pyentmax.mappings.regularized import separable_mapping
 
 EXAMPLES = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
-DERIVATIVES = {"derivative", "derivative and differences", "derivative at masked entries"}
+DERIVATIVES = {
+    "derivative",
+    "derivative in arrays",
+    "derivative and differences",
+    "derivative at masked entries",
+}
+TOP_K = "ties at the kth score"
 
 
 def check(source: str, mapping: str) -> MappingReport:
@@ -43,7 +49,7 @@ def test_planted_fault_is_named(fault: Fault) -> None:
     assert failure.finding is not None
     assert failure.finding.units > 4
     if fault in FIRST:
-        assert failure.finding.z.size <= 3, "the smallest input"
+        assert failure.finding.z.size <= 4, "the smallest input"
 
 
 @pytest.mark.parametrize("name", sample(MAPPINGS, 20))
@@ -64,7 +70,7 @@ def _vjp_of(record: Any, parameters: tuple[Any, ...], p: Any, v: Any) -> Any:
 @pytest.mark.slow
 def test_scipy_softmax_passes() -> None:
     report = check_mapping(scipy.special.softmax, "softmax").raise_if_failed()
-    assert not_applicable(report) == DERIVATIVES
+    assert not_applicable(report) == {TOP_K, *DERIVATIVES}
 
 
 @pytest.mark.slow
@@ -73,6 +79,94 @@ def test_users_own_mapping_is_checked_by_its_record() -> None:
     check_mapping(cubic.forward, cubic, dtypes=["float64"]).raise_if_failed()
     report = check_mapping(pyentmax.sparsemax, cubic, dtypes=["float64"])
     assert "exact values" in report.failures
+
+
+# --- faults that hid -----------------------------------------------------------------------------
+
+
+def test_constant_function_is_reported() -> None:
+    report = check_mapping(
+        lambda z: z * 0 + 1 / z.shape[-1], "softmax", vjp=lambda p, v: np.zeros_like(v)
+    )
+    assert {"exact values", "derivative"} <= {*report.failures}
+
+
+@pytest.mark.parametrize("k", [3, 8])
+def test_function_that_needs_k_scores_is_checked(k: int) -> None:
+    def topk(z: Any) -> Any:
+        if z.shape[-1] < k:
+            raise IndexError("too few scores")
+        return pyentmax.topk_softmax(z, k)
+
+    report = check_mapping(topk, "topk_softmax", k=k).raise_if_failed()
+    assert str(report.results[5]).endswith("tied scores stay, k = " + str(k))
+
+
+def test_function_without_short_rows_is_told_so() -> None:
+    def long_rows(z: Any) -> Any:
+        if z.shape[-1] < 5:
+            raise IndexError("too few scores")
+        return pyentmax.softmax(z)
+
+    assert [*check_mapping(long_rows, "softmax").failures] == ["row lengths"]
+
+
+def mixed_over_batch(p: Any, v: Any) -> Any:
+    return p * (v - np.sum(p * v) / max(1, p.size // p.shape[-1]))
+
+
+def always_along_last_axis(p: Any, v: Any, axis: int = -1) -> Any:
+    return pyentmax.softmax_vjp(p, v)
+
+
+@pytest.mark.parametrize("vjp", [mixed_over_batch, always_along_last_axis])
+def test_derivative_that_is_wrong_in_arrays_fails(vjp: Any) -> None:
+    report = check_mapping(pyentmax.softmax, "softmax", vjp=vjp)
+    assert [*report.failures] == ["derivative in arrays"]
+
+
+def test_axis_lost_in_three_dimensions_fails() -> None:
+    def squeezed(z: Any) -> Any:
+        p = np.exp(z - z.max(-1, keepdims=True))
+        total = p.sum(-1)
+        return p / total.squeeze()[..., None].astype(z.dtype) if z.size else p
+
+    report = check_mapping(squeezed, "softmax", dtypes=["float32"])
+    assert "three dimensions" in report.failures
+    assert "batches" not in report.failures
+
+
+def test_half_type_without_shift_fails() -> None:
+    def unshifted(z: Any) -> Any:
+        falling = -np.sort(-z, axis=-1)
+        excess = (np.cumsum(falling, axis=-1, dtype=z.dtype) - 1).astype(z.dtype)
+        rank = np.arange(1, z.shape[-1] + 1, dtype=z.dtype)
+        size = np.sum(rank * falling > excess, axis=-1, keepdims=True)
+        tau = np.take_along_axis(excess, size - 1, axis=-1) / size.astype(z.dtype)
+        return np.maximum(z - tau, 0)
+
+    assert "half types" in check_mapping(unshifted, "sparsemax", dtypes=["float16"]).failures
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+def test_largest_128_scores_are_not_enough(name: str) -> None:
+    def largest(z: Any) -> Any:
+        low = np.sort(z, axis=-1)[..., -128:][..., :1]
+        return MAPPINGS[name].forward(np.where(z < low, -np.inf, z))
+
+    failure = check_mapping(largest, name, dtypes=["float32"]).failures["exact values"]
+    assert failure.finding is not None
+    assert failure.finding.z.size > 1000
+
+
+@pytest.mark.parametrize(
+    ("claim", "function", "stay"),
+    [("topk_sparsemax", "topk_softmax", 3), ("topk_softmax", "topk_sparsemax", 2)],
+)
+def test_report_says_whether_ties_stay(claim: str, function: str, stay: int) -> None:
+    report = check_mapping(lambda z: MAPPINGS[function].forward(z, 2), claim, k=2)
+    text = str(report.failures["ties at the kth score"])
+    assert f"gives {stay} of 3 tied scores stay, k = 2, expected {5 - stay} of 3" in text
 
 
 # --- how a function is called ---------------------------------------------------------------------
@@ -101,7 +195,7 @@ def test_matrices_only_functions_are_checked() -> None:
         return pyentmax.sparsemax(z)
 
     report = check_mapping(rows_only, "sparsemax").raise_if_failed()
-    assert not_applicable(report) == {"axes", *DERIVATIVES}
+    assert not_applicable(report) == {"axes", "three dimensions", TOP_K, *DERIVATIVES}
 
 
 def test_error_of_function_is_a_failure_with_its_scores() -> None:
@@ -142,6 +236,8 @@ def test_wrong_arguments_are_named(
 
 def test_report_prints_raises_and_draws() -> None:
     report = check_mapping(lambda z: pyentmax.softmax(2 * z), "softmax")
+    assert not report
+    assert check_mapping(pyentmax.softmax, "softmax", dtypes=["float32"])
     with pytest.raises(AssertionError, match=r"✗ exact values +\[0, 0.5\] gives \[0.268941, "):
         report.raise_if_failed()
     assert str(report).count("\n") == len(report.results)
