@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.own.captioning import Captioner, Pictures, draw_data, train_captioner
+from experiments.own.captioning.grid_transformer import GridTransformer
+from experiments.own.captioning.scenes import GRID
 from experiments.runner import Experiment, Line, Options, Settings, finished, run_options, speed
 from experiments.tables import markdown
 from pyentmax.calls.devices import to_host
-from pyentmax.models.grid_transformer import GridTransformer
 from pyentmax.plotting import save_figure
-from pyentmax.tasks.captions import Captioner, Pictures, draw_data, train_captioner
-from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.training import TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}

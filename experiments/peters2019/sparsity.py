@@ -6,7 +6,7 @@ What came out (English, medium, seed 0, 1,000 words): from α = 1.25 to 2 of the
 words with one sequence rises from 1 to 39%, that with an exact beam of 5 from 6 to 75%; α of the
 attention changes the positions attended (11.05 to 1.8), and hardly the output. The paper's shares,
 66 and 79% in the medium setting, are of larger models. A minute a model on one core.
-`python -m pyentmax analyse` measures and draws the same for any model.
+`sparsity_report.py` measures and draws the same for any model.
 
     python -m experiments.peters2019.sparsity --data FOLDER
 """
@@ -18,11 +18,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.peters2019 import figure4
+from experiments.peters2019 import figure4, sparsity_report
 from experiments.peters2019.inflection import small_run
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import grouped, markdown, mean, values
-from pyentmax.tasks.inflection import sparsity
 
 BEAMS = (1, 5, 10)
 
@@ -36,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model, and measure the best of its validations."""
     inflector, dev, run = small_run(settings, folder, options, keep="best")
-    statistics = sparsity.measure(inflector, dev, beam=settings["beam"])
+    statistics = sparsity_report.measure(inflector, dev, beam=settings["beam"])
     supports = statistics.supports
     return {
         "accuracy": run["accuracy"],

@@ -21,9 +21,8 @@ from pyentmax.cli.check import add_check
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.analyse import add_analyse
-from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands, Parser, printable
-from pyentmax.tasks.inflection.commands import SparsityAnalysis
+from pyentmax.tasks.inflection.commands import InflectionAnalysis
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.language_model.commands import add_commands as add_language_model
 from pyentmax.tasks.translation.commands import HeadAnalysis
@@ -87,9 +86,9 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"pyentmax {__version__}")
     commands = Commands(parser)
-    for add_commands in (add_inflection, add_translation, add_captions, add_language_model):
+    for add_commands in (add_inflection, add_translation, add_language_model):
         add_commands(commands)
-    add_analyse(commands, [SparsityAnalysis(), HeadAnalysis()])
+    add_analyse(commands, [InflectionAnalysis(), HeadAnalysis()])
     add_check(commands)
     commands.add(
         "reproduce", run=_reproduce, help="where the papers' experiments are", computes=False

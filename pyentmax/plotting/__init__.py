@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention, forced decoding, sparsity, heads, training, mappings.
+"""Pictures: hypothesis trees, attention, forced decoding, heads, training, mappings.
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -24,7 +24,6 @@ from pyentmax.plotting.heads import (
     plot_positional_confidence,
 )
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
-from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 from pyentmax.plotting.training import plot_training_curve
 from pyentmax.plotting.tree import plot_hypothesis_tree
 
@@ -36,7 +35,6 @@ __all__ = [
     "plot_attention_panels",
     "plot_choice_of_k",
     "plot_density_histograms",
-    "plot_exactness_by_beam",
     "plot_forced_decoding",
     "plot_head_densities",
     "plot_head_diversity",
@@ -44,8 +42,6 @@ __all__ = [
     "plot_hypothesis_tree",
     "plot_mapping_curves",
     "plot_positional_confidence",
-    "plot_reliability",
-    "plot_support_sizes",
     "plot_training_curve",
     "save_figure",
 ]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.own.captioning import Captioner, draw_data
+from experiments.own.captioning.scenes import GRID
 from experiments.own.captions import measured
 from experiments.own.language_model import bits_of, memory_rows, read_with
 from experiments.peters2019.inflection import levenshtein
-from pyentmax.tasks.captions import Captioner, draw_data
-from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.tasks.language_model import Writer
 
 SHAPE = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}

@@ -125,8 +125,7 @@ def test_value_after_two_hyphens_is_not_an_option():
         (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
         (["train", "language-model", "--train", "nowhere"], "nowhere: No such file or directory"),
         (["train", "language-model"], "--train: expected a file"),
-        (["train", "captions", "--device", "cuda"], "device 'cuda' needs CuPy"),
-        (["train", "captions", "--images", "2"], "count: expected at least 3 images"),
+        (["demo", "--device", "cuda"], "device 'cuda' needs CuPy"),
         (["demo", "--seed", "-1"], "seed: expected a number from 0 up, got -1"),
     ],
 )

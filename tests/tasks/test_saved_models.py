@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyentmax.tasks.captions import Captioner
 from pyentmax.tasks.inflection import Example, Inflector
 from pyentmax.tasks.language_model import Writer
 from pyentmax.tasks.translation import Subwords, Translator, Words, toy_german
@@ -31,7 +30,6 @@ MODELS = {
     "inflection": lambda: Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8),
     "rnn": lambda: translator("rnn"),
     "transformer": lambda: translator(attention="learned"),
-    "captions": lambda: Captioner.untrained(np.random.default_rng(0), **SMALL),
     "language model": lambda: Writer.untrained(
         "to be or not", np.random.default_rng(0), 8, **SMALL
     ),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence, Set
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyentmax.analysis import (
+    calibration,
+    exactness_statistics,
+    listed_predictions,
+    support_sizes,
+    word_accuracy,
+)
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
 from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands, Parser
-from pyentmax.tasks.inflection import sparsity
 from pyentmax.tasks.inflection.conll2018 import SPLITS, conll2018_files, conll2018_languages
 from pyentmax.tasks.inflection.demo import run_demo
 from pyentmax.tasks.inflection.examples import (
@@ -210,7 +216,7 @@ def note_unknown(known: Set[str], examples: Sequence[Example], what: str) -> Non
         )
 
 
-class SparsityAnalysis(Analysis):
+class InflectionAnalysis(Analysis):
     """`analyse` of inflection models: how accurate, sparse, exact and calibrated."""
 
     kind = Inflector.kind
@@ -226,15 +232,48 @@ class SparsityAnalysis(Analysis):
         """Add what only inflection has."""
         add = parser.add_argument_group("inflection").add_argument
         add("--multilingual", action="store_true", help="mark examples with their file's language")
-        add("--beam", type=int, default=10, help="width of the search, the widest in the table")
-        add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
+        add("--beam", type=int, default=10, help="width of the search")
 
     def measure(self, args: argparse.Namespace) -> tuple[str, Callable[[Path], list[Path]]]:
-        """The report on the models."""
+        """The statistics of the models."""
         inflector = Inflector.load_ensemble(args.models)
         examples = first_words(read_marked(args.examples, args.multilingual), args.first)
         note_unknown({*inflector.source.tokens, *inflector.target.tokens}, examples, "examples")
-        report = sparsity.measure(
-            inflector, examples, beam=args.beam, budget=args.budget, progress=not args.quiet
-        )
-        return sparsity.describe(report), partial(sparsity.write, report)
+        statistics = _statistics(inflector, examples, args.beam, progress=not args.quiet)
+        width = max(map(len, statistics))
+        text = "\n".join(f"  {name:{width}}  {value:>10.4g}" for name, value in statistics.items())
+
+        def write(out: Path) -> list[Path]:
+            out.mkdir(parents=True, exist_ok=True)
+            path = out / "statistics.json"
+            path.write_text(json.dumps(statistics, indent=1) + "\n", "utf-8")
+            return [path]
+
+        return text, write
+
+
+def _statistics(
+    inflector: Inflector, examples: Sequence[Example], beam: int, *, progress: bool
+) -> dict[str, float]:
+    results = inflector.predict(examples, beam=beam, progress=progress)
+    references = [example.form for example in examples]
+    forms = [inflector.form(result.best.tokens) for result in results]
+    exactness = exactness_statistics(results)
+    supports = support_sizes(said for _, said in inflector.force_all(examples, progress=progress))
+    claims, right = listed_predictions(results, references, inflector.form)
+    errors = (
+        {"calibration error of listed strings": calibration(claims, right).error} if claims else {}
+    )
+    return {
+        "examples": exactness.count,
+        f"share right, beam {beam}": word_accuracy(forms, references),
+        "share with one possible sequence": exactness.single,
+        f"share for which beam {beam} is exact": exactness.exact,
+        "strings listed, mean": exactness.mean_hypotheses,
+        "their total probability, mean": exactness.mean_mass,
+        "source positions, mean": float(supports.source_lengths.mean()),
+        "source positions attended, mean": supports.mean_attention,
+        "tokens of the vocabulary": supports.vocabulary,
+        "tokens possible next, mean": supports.mean_output,
+        **errors,
+    }

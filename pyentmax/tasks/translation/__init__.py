@@ -7,7 +7,6 @@ from pyentmax.tasks.translation.parallel import (
     read_table,
     toy_german,
 )
-from pyentmax.tasks.translation.planted import planted_questions
 from pyentmax.tasks.translation.segmentation import Subwords, Words
 from pyentmax.tasks.translation.translator import Translator, train_translator
 
@@ -17,7 +16,6 @@ __all__ = [
     "Subwords",
     "Translator",
     "Words",
-    "planted_questions",
     "read_experiment",
     "read_parallel",
     "read_table",

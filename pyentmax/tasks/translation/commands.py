@@ -185,7 +185,7 @@ class HeadAnalysis(Analysis):
         "Of Transformers that translate, put side by side, what their heads do (Correia et al. "
         "2019, §5): densities, diversity, positional heads, heads that join the pieces of words, "
         "heads that look for a mark, learned α. DATA is a file of source TAB target, two files of "
-        "parallel text, a bundled corpus (toy-german, planted-questions), or a folder with "
+        "parallel text, the bundled corpus toy-german, or a folder with "
         "Multi30k, whose dev pairs are read. Name the softmax model first."
     )
 

@@ -1,8 +1,7 @@
 """Files that say what to train on, which model and how: TOML, one table for each.
 
     [data]
-    train = ["train.de", "train.en"]   # or one file, source TAB target; or a bundled corpus,
-                                       # "toy-german" or "planted-questions"
+    train = ["train.de", "train.en"]   # or one file, source TAB target; or "toy-german", bundled
     dev = ["dev.de", "dev.en"]
     subwords = 4000                    # or a sentencepiece model's file; words without it
     algorithm = "bpe"                  # that learns them; by default "unigram"
@@ -37,7 +36,6 @@ from pyentmax.tasks.translation.parallel import (
     read_table,
     toy_german,
 )
-from pyentmax.tasks.translation.planted import planted_questions
 from pyentmax.tasks.translation.segmentation import (
     ALGORITHMS,
     NORMALIZATIONS,
@@ -48,7 +46,7 @@ from pyentmax.tasks.translation.segmentation import (
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
-BUNDLED: dict[str, Any] = {"toy-german": toy_german, "planted-questions": planted_questions}
+BUNDLED: dict[str, Any] = {"toy-german": toy_german}
 BUNDLED_DEV = 200  # pairs at the end of a bundled corpus that are not trained on
 
 

@@ -1,5 +1,6 @@
 """The commands of inflection: what they print and write."""
 
+import json
 import re
 
 import pytest
@@ -94,14 +95,14 @@ def test_force_prints_and_draws(run, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_analyse_measures_and_draws(run, files, capsys, tmp_path):
+def test_analyse_prints_and_writes(run, files, capsys, tmp_path):
     arguments = ["analyse", str(run), str(run), "--examples", str(files), "--beam", "3"]
     assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
     text = capsys.readouterr().out
     assert re.search(r"examples +20\n", text)
-    assert len(re.findall("beam . is exact", text)) == 3
-    written = list((tmp_path / "a").iterdir())
-    assert sorted(p.suffix for p in written) == [".json", ".png", ".png", ".png"]
+    share = re.search(r"beam 3 is exact +(\S+)\n", text)[1]
+    numbers = json.loads((tmp_path / "a" / "statistics.json").read_text("utf-8"))
+    assert share == f"{numbers['share for which beam 3 is exact']:.4g}"
     assert main([*arguments, "--first", "4", "--quiet"]) == 0
     assert re.search(r"examples +4\n", capsys.readouterr().out)
 

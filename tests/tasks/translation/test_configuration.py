@@ -105,7 +105,7 @@ def test_wrong_entry_is_named(read, old, new, message):
 @pytest.mark.parametrize(
     "name",
     ["toy-rnn", "toy-transformer", "peters2019-rnn", "correia2019-transformer"]
-    + ["explicit2019-transformer", "multi30k-rnn", "multi30k-transformer", "planted-transformer"],
+    + ["explicit2019-transformer", "multi30k-rnn", "multi30k-transformer"],
 )
 def test_bundled_configuration_can_be_trained_with(name):
     architecture = name.rpartition("-")[2]

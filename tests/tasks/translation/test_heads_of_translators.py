@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
+from experiments.correia2019 import planted
 from pyentmax.analysis import PerSentence
 from pyentmax.cli import main
-from pyentmax.tasks.translation import Translator, Words, heads, planted_questions, toy_german
+from pyentmax.tasks.translation import Translator, Words, heads, toy_german
 from pyentmax.tasks.translation.commands import read_pairs
 from pyentmax.training import save_checkpoint
 
@@ -20,13 +21,14 @@ SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
 def untrained_translator(attention, architecture="transformer", **shape):
     shape = {"attention": attention, **(shape or SHAPE)}
     rng = np.random.default_rng(0)
-    return Translator.untrained(architecture, planted_questions(200), Words(), rng, **shape)
+    return Translator.untrained(architecture, planted.planted_questions(200), Words(), rng, **shape)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Untrained models, one for each attention, in folders as of runs."""
+    """Untrained models, one for each attention, in folders as of runs; and planted questions."""
     folder = tmp_path_factory.mktemp("models")
+    planted.write(folder)
     for name, attention in (("dense", "1"), ("top", "topk_softmax:2"), ("own", "learned")):
         (folder / name).mkdir()
         untrained_translator(attention).save(folder / name / "best.npz")
@@ -43,7 +45,7 @@ def run(*words):
 def test_analyse_prints_models_side_by_side(models, capsys):
     names = [models / name for name in ("dense", "own", "top")]
     options = ("--limit", 40, "--k", 1, "all", "--quiet")
-    assert run("analyse", *names, "planted-questions", *options) == 0
+    assert run("analyse", *names, models / "planted-dev.tsv", *options) == 0
     text = capsys.readouterr().out
     assert "|  | softmax | α learned | top 2 |" in text
     assert re.search(r"density, encoder.*\| 1\.00 \(1\.00 to 1\.00\) \|", text)
@@ -56,7 +58,7 @@ def test_analyse_writes_numbers_and_pictures(models, tmp_path, capsys):
     out = tmp_path / "out"
     names = [models / name for name in ("dense", "own", "top")]
     options = ("--limit", 40, "--k", 1, "all", "--out", out, "--quiet")
-    assert run("analyse", *names, "planted-questions", *options) == 0
+    assert run("analyse", *names, models / "planted-dev.tsv", *options) == 0
     assert "heads.json" in capsys.readouterr().out
     found = json.loads((out / "heads.json").read_text("utf-8"))
     assert found["sentences"] == 40
@@ -98,7 +100,7 @@ def test_data_may_be_reversed(tmp_path):
 
 
 def test_equal_attentions_are_labelled_by_folder(models, tmp_path):
-    pairs = planted_questions()[:4]
+    pairs = planted.planted_questions()[:4]
     folders = [
         shutil.copytree(models / "dense", tmp_path / name) for name in ("dense", "dense-late")
     ]
@@ -124,7 +126,7 @@ def test_contrast_compares_sentences_of_one_length():
 
 # --- choice of k ----------------------------------------------------------------------------------
 def test_k_in_use_replaces_the_heads_mapping():
-    pairs = planted_questions(40)
+    pairs = planted.planted_questions(40)
     for attention, same in (("1", "all"), ("topk_softmax:2", "2")):
         translator = untrained_translator(attention)
         encoded = translator.pairs(pairs)
@@ -167,15 +169,3 @@ def test_top_k_attention_equals_listing_a4_unscaled(k):
     np.testing.assert_array_equal(scaled > 0, weights > 0)
     if k > 1:
         assert scaled.max() < weights.max()
-
-
-@pytest.mark.slow
-def test_a_head_looks_for_the_planted_mark(tmp_path, capsys):
-    """The best head puts nine tenths of the planted words' weight on the mark."""
-    out = tmp_path / "run"
-    assert (
-        run("train", "transformer", "--config", "planted-transformer", "--out", out, "--quiet") == 0
-    )
-    found = heads.measure([out], read_pairs([type(out)("planted-questions")]))[0]
-    assert found.heads.marked.counts.sum() > 50
-    assert found.heads.marked.mean.max() >= 0.9

@@ -6,7 +6,6 @@ from pyentmax.data import DataError
 from pyentmax.tasks.translation import SentencePair, read_parallel, read_table, toy_german
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import read_multi30k
-from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
 
 
 def files(tmp_path, source, target):
@@ -62,27 +61,6 @@ def test_bad_line_of_table_is_named(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_table(path)
-
-
-# --- planted questions ----------------------------------------------------------------------------
-def test_mark_decides_what_planted_words_mean():
-    pairs = planted_questions()
-    assert len({pair.source for pair in pairs}) == len(pairs) == 2400
-    translations = dict(pairs)
-    questions = [pair for pair in pairs if pair.source.endswith(MARK)]
-    assert 0.4 < len(questions) / len(pairs) < 0.6
-    both = 0
-    for pair in questions:
-        words = pair.source.split()
-        assert words.count(MARK) == 1
-        asked = {INTERROGATIVES[word][0] for word in words if word in INTERROGATIVES}
-        assert asked <= set(pair.target.split())
-        statement = translations.get(pair.source.replace(MARK, "."))
-        if statement and asked:
-            both += 1
-            assert statement != pair.target.replace(MARK, ".")
-            assert not asked & set(statement.split())
-    assert both > 20
 
 
 # --- Multi30k -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Captions: images that the library draws, models that say what they show, and where they look."""
 
-from pyentmax.tasks.captions.captioner import Captioned, Captioner, train_captioner
-from pyentmax.tasks.captions.scenes import (
+from experiments.own.captioning.captioner import Captioned, Captioner, train_captioner
+from experiments.own.captioning.scenes import (
     CaptionData,
     Pictures,
     Scene,

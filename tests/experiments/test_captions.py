@@ -1,13 +1,11 @@
-"""Captions: what images show, what a model says of them, and the commands."""
+"""Captions: what images show, and what a model says of them."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pyentmax.cli import main
-from pyentmax.data import EOS
-from pyentmax.tasks.captions import (
+from experiments.own.captioning import (
     Captioner,
     Scene,
     cells_of,
@@ -16,7 +14,8 @@ from pyentmax.tasks.captions import (
     draw_scenes,
     train_captioner,
 )
-from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
+from experiments.own.captioning.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
+from pyentmax.data import EOS
 from pyentmax.training import RunOptions, TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
@@ -89,14 +88,3 @@ def test_a_resumed_training_gives_the_same_numbers(tmp_path):
     assert history.update == [2, 4, 6]
     for name, x in whole.model.params.items():
         np.testing.assert_array_equal(resumed.model.params[name], x)
-
-
-# --- commands -----------------------------------------------------------------------------------
-def test_train_and_resume(tmp_path, capsys):
-    command = ["train", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
-    command += ["--updates", "2", "--width", "8", "--heads", "2", "--layers", "1"]
-    assert main(command) == 0
-    assert "2 updates in" in capsys.readouterr().out
-    assert main(command) == 2
-    assert main([*command, "--resume"]) == 0
-    assert main([*command, "--resume", "--attention", "2"]) == 2

@@ -3,11 +3,14 @@
 These are the statistics of Peters et al. (2019): the share of sources for which one sequence has
 all the probability, the share for which beam search is exact (§4.1), and the support sizes of
 attention and output (Table 3). In addition, the report says what exact search proves where beam
-search proves nothing, and how well the listed probabilities are calibrated.
+search proves nothing, and how well the listed probabilities are calibrated. Of the models of a run:
+
+    python -m experiments.peters2019.sparsity_report MODEL --examples FILE --out DIR
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.peters2019.sparsity_plots import (
+    plot_exactness_by_beam,
+    plot_reliability,
+    plot_support_sizes,
+)
 from pyentmax.analysis import (
     Calibration,
     ExactnessStatistics,
@@ -27,8 +35,9 @@ from pyentmax.analysis import (
     support_sizes,
     word_accuracy,
 )
-from pyentmax.tasks.inflection.examples import Example
-from pyentmax.tasks.inflection.inflector import Inflector
+from pyentmax.tasks.inflection import Example, Inflector
+from pyentmax.tasks.inflection.commands import read_marked
+from pyentmax.tasks.inflection.examples import first_words
 from pyentmax.tasks.reports import save
 
 PAPER_BEAM = 5
@@ -136,8 +145,6 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
 
     The pictures are of exactness by beam, support sizes and, if a string ended, calibration.
     """
-    from pyentmax.plotting import plot_exactness_by_beam, plot_reliability, plot_support_sizes
-
     supports = report.supports
     searched = {"sources": report.undecided, "proved": report.proved, "missed": report.missed}
     numbers = {
@@ -169,3 +176,27 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
     if found := {labels[name]: one for name, one in report.calibration.items() if one is not None}:
         pictures["calibration"] = plot_reliability(found)
     return [path, *save(pictures, out)]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the report on models, whose probabilities are averaged; write it to a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("models", nargs="+", type=Path, metavar="MODEL")
+    add("--examples", nargs="+", type=Path, metavar="DATA", required=True)
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add("--first", type=int, metavar="N", help="number of examples; all if not given")
+    add("--beam", type=int, default=10, help="width of the search, the widest in the table")
+    add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
+    add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
+    args = parser.parse_args(argv)
+    examples = first_words(read_marked(args.examples, args.multilingual), args.first)
+    inflector = Inflector.load_ensemble(args.models)
+    report = measure(inflector, examples, beam=args.beam, budget=args.budget)
+    print(describe(report))
+    if args.out is not None:
+        print(*(f"written: {path}" for path in write(report, args.out)), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,15 +9,23 @@ In spoken German, *was*, *wer*, *wen* and *wo* ask in a question and mean *somet
 Word order is the same, so only the mark at the end tells, at any distance. A model has to carry the
 mark to these words, and a head of the encoder that does so is an interrogation head (Correia et al.
 2019, Figure 9). Of the 28,000 training sentences of Multi30k four end in a question mark, too few
-for such a head; hence this corpus.
+for such a head; hence this corpus. To write it with a configuration of a small Transformer:
+
+    python -m experiments.correia2019.planted DIR
 """
 
 from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 
 from pyentmax.tasks.translation.parallel import SentencePair
 
+CONFIG = Path(__file__).with_name("planted-transformer.toml")
+HELD_OUT = 200  # pairs at the end
 MARK = "?"
 INTERROGATIVES = {
     "wer": ("who", "someone"),
@@ -78,3 +86,17 @@ def _sentence(rng: np.random.Generator, question: bool) -> tuple[str, str]:
 
 def _draw_entry(rng: np.random.Generator, words: dict[str, str]) -> tuple[str, str]:
     return list(words.items())[rng.integers(len(words))]
+
+
+def write(folder: Path) -> None:
+    """Write the corpus as two tables, and next to them the configuration that names them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = planted_questions()
+    for name, part in (("train", pairs[:-HELD_OUT]), ("dev", pairs[-HELD_OUT:])):
+        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in part)
+        (folder / f"planted-{name}.tsv").write_text(text, "utf-8")
+    shutil.copy(CONFIG, folder)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.calls.devices import to_host
-from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
-from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
-from pyentmax.models.transformer import Transformer
-from pyentmax.tasks.captions.scenes import (
+from experiments.own.captioning.grid_transformer import GridTransformer, GridTransformerConfig
+from experiments.own.captioning.scenes import (
     COLOURS,
     FEATURES,
     GRID,
@@ -25,6 +22,9 @@ from pyentmax.tasks.captions.scenes import (
     Scene,
     cells_of,
 )
+from pyentmax.calls.devices import to_host
+from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
+from pyentmax.models.transformer import Transformer
 from pyentmax.tasks.model_files import SavedModel
 from pyentmax.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
@@ -52,7 +52,7 @@ class Captioner(SavedModel):
 
     Examples
     --------
-    >>> from pyentmax.tasks.captions.scenes import draw_images, draw_scenes
+    >>> from experiments.own.captioning.scenes import draw_images, draw_scenes
     >>> rng = np.random.default_rng(0)
     >>> captioner = Captioner.untrained(rng, width=8, layers=1, heads=2, inner=8)
     >>> [found] = captioner.caption(draw_images(draw_scenes(1, rng)))

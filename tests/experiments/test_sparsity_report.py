@@ -7,8 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from pyentmax.analysis import exactness_statistics
-from pyentmax.tasks.inflection import Example, Inflector, sparsity, train_inflector
+from experiments.peters2019 import sparsity_report
+from experiments.peters2019.sparsity_plots import (
+    plot_exactness_by_beam,
+    plot_reliability,
+    plot_support_sizes,
+)
+from pyentmax.analysis import SupportSizes, calibration, exactness_statistics
+from pyentmax.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.training import RunOptions, TrainingConfig
 
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]
@@ -25,7 +31,7 @@ def inflector():
 
 
 def test_report_and_its_file_agree_with_searches(inflector, tmp_path):
-    report = sparsity.measure(inflector, VERBS, beam=4, batch_size=2)
+    report = sparsity_report.measure(inflector, VERBS, beam=4, batch_size=2)
     assert list(report.by_beam) == [1, 2, 3, 4]
     assert 0 < report.by_beam[4] < 1
     for k, share in report.by_beam.items():
@@ -39,7 +45,7 @@ def test_report_and_its_file_agree_with_searches(inflector, tmp_path):
     # A target position for each character and the end.
     assert len(report.supports.output) == sum(len(e.form) + 1 for e in VERBS)
     assert set(report.supports.source_lengths) == {6}
-    numbers = json.loads(sparsity.write(report, tmp_path / "deep" / "out")[0].read_text())
+    numbers = json.loads(sparsity_report.write(report, tmp_path / "deep" / "out")[0].read_text())
     assert numbers["accuracy"] == report.accuracy
     assert {int(k): share for k, share in numbers["exact_by_beam"].items()} == report.by_beam
     for name in ("attention", "output"):
@@ -47,11 +53,11 @@ def test_report_and_its_file_agree_with_searches(inflector, tmp_path):
         assert np.dot(counts, range(len(counts))) == getattr(report.supports, name).sum()
     bins = numbers["calibration"]["best"]["bins"]
     assert [one["count"] for one in bins] == [one.count for one in best.bins]
-    assert f"{best.error:.2%}" in sparsity.describe(report)
+    assert f"{best.error:.2%}" in sparsity_report.describe(report)
 
 
 def test_exact_search_decides_what_the_beam_left_open(inflector):
-    report = sparsity.measure(inflector, VERBS, beam=2, batch_size=2)
+    report = sparsity_report.measure(inflector, VERBS, beam=2, batch_size=2)
     beam = inflector.predict(VERBS, beam=2)
     exact = inflector.predict(VERBS, search="exact")
     left = [i for i, result in enumerate(beam) if not result.exact]
@@ -60,19 +66,54 @@ def test_exact_search_decides_what_the_beam_left_open(inflector):
     assert report.proved == sum(exact[i].proved > 0 for i in left) == report.undecided
     assert report.missed == sum(exact[i].best.tokens != beam[i].best.tokens for i in left)
     # A wider beam is asked only about what a beam of 5 leaves open.
-    wide = sparsity.measure(inflector, VERBS, beam=8)
+    wide = sparsity_report.measure(inflector, VERBS, beam=8)
     narrow = inflector.predict(VERBS, beam=5)
     assert wide.undecided == sum(not result.exact for result in narrow)
     # One expansion never gets to the end of a string.
-    assert sparsity.measure(inflector, VERBS, beam=2, budget=1).proved == 0
+    assert sparsity_report.measure(inflector, VERBS, beam=2, budget=1).proved == 0
 
 
 def test_strings_that_never_end_predict_nothing(tmp_path):
     untrained = Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8, output="2")
     untrained.model.params["output.bias"][untrained.model.eos] = -100
-    report = sparsity.measure(untrained, VERBS[:1], beam=2)
-    assert "no string ended" in sparsity.describe(report)
-    numbers = json.loads(sparsity.write(report, tmp_path)[0].read_text())
+    report = sparsity_report.measure(untrained, VERBS[:1], beam=2)
+    assert "no string ended" in sparsity_report.describe(report)
+    numbers = json.loads(sparsity_report.write(report, tmp_path)[0].read_text())
     assert numbers["calibration"] == {"best": None, "listed": None}
     with pytest.raises(ValueError, match="examples: expected at least one"):
-        sparsity.measure(untrained, [])
+        sparsity_report.measure(untrained, [])
+
+
+# --- pictures -----------------------------------------------------------------------------------
+def test_exactness_by_beam_with_single_share():
+    ax = plot_exactness_by_beam({2: 0.75, 1: 0.5}, single=0.25)
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(1, 0.5), (2, 0.75)])
+    assert set(ax.lines[1].get_ydata()) == {0.25}
+    assert len(plot_exactness_by_beam({1: 0.5}).lines) == 1
+
+
+def test_support_sizes_are_shares_with_last_bar_open():
+    sizes = SupportSizes(
+        np.array([1, 2, 2, 9]), np.array([1, 1, 1, 7]), np.array([9] * 4), vocabulary=30
+    )
+    ax = plot_support_sizes(sizes, max_size=4)
+    attention, output = ([bar.get_height() for bar in bars] for bars in ax.containers)
+    np.testing.assert_array_equal(attention, [0.25, 0.5, 0, 0.25])
+    np.testing.assert_array_equal(output, [0.75, 0, 0, 0.25])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3", "4+"]
+    whole = plot_support_sizes(sizes)
+    assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
+
+
+def test_reliability_has_a_point_for_each_bin():
+    result = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
+    ax = plot_reliability({"best": result, "all": result})
+    points = [c for c in ax.collections if len(c.get_offsets()) == 3]
+    np.testing.assert_allclose(
+        points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)], rtol=1e-15
+    )
+    assert np.argmax(points[0].get_sizes()) == 2
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["best, ECE 47.5%", "all, ECE 47.5%"]
+    with pytest.raises(ValueError, match="one or two calibrations, got 3"):
+        plot_reliability(dict.fromkeys("abc", result))
