@@ -439,9 +439,9 @@ def written(stamp: str, measured: Measured) -> str:
     """The page."""
     first, *others = verdict(measured)
     lines = [
-        "# CUDA kernels beside a copy, PyTorch and the peers",
+        "# CUDA kernels compared with a copy, PyTorch and the peers",
         "",
-        f"{datetime.date.today()}; {stamp}. Made by `benchmarks/gpu.py` from `gpu.csv` beside it.",
+        f"{datetime.date.today()}; {stamp}. Made by `benchmarks/gpu.py` from `gpu.csv` next to it.",
         f"{first}; ✗ marks those that do not.",
         "",
         "| table | column | target | met | nearest to failing, or farthest off |",

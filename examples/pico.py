@@ -27,7 +27,7 @@ def loss_and_gradients(w, numbers, before, after):
     """The 1.5-entmax loss of the next numbers, its gradients, the attention, and the choice."""
     m, x = w["E"][numbers], w["E"][before]  # (batch, LENGTH, N) each
     q, k, v = x @ w["Q"], m @ w["K"], m @ w["V"]
-    p = entmax15(q @ k.swapaxes(1, 2) / N**0.5)  # the numbers that each position looks at
+    p = entmax15(q @ k.swapaxes(1, 2) / N**0.5)  # the numbers that each position attends to
     h = x + p @ v
     r = np.maximum(h @ w["A"], 0)
     y = h + r @ w["B"]

@@ -1,4 +1,4 @@
-"""scikit-learn: a pipeline whose classifier rules classes out, beside LogisticRegression.
+"""scikit-learn: a pipeline whose classifier rules classes out, next to LogisticRegression.
 
     pip install 'pyentmax[sklearn]' matplotlib
     python examples/sklearn_pipeline.py          # some ten seconds; saves sklearn_pipeline.png

@@ -36,7 +36,7 @@ class SelfAttention(nn.Module):
         self.to_all = nn.Linear(WIDTH, 3 * WIDTH)
         self.weights_of = pt.AlphaEntmax(HEADS, a=torch.zeros(HEADS))  # all begin at α = 1.5
         self.out = nn.Linear(WIDTH, WIDTH)
-        self.weights = torch.empty(0)  # of the last call, to look at
+        self.weights = torch.empty(0)  # of the last call, for inspection
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = self.to_all(x).unflatten(-1, (3, HEADS, -1)).movedim(-3, 0)

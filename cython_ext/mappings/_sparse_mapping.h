@@ -17,8 +17,8 @@
 #include "thresholds/search.h"
 
 /* The Mapping NAME and its logarithm. Of the mapping: `solve`, a Solver; `lacks`, what t lacks by
- * the moments there; NAME_entry; NAME_step, a StepOfColumns; and NAME_settle, which may mend what
- * the steps leave. */
+ * the moments there; NAME_entry; NAME_step, a StepOfColumns; and NAME_settle, which may correct
+ * what the steps leave. */
 #define SPARSE_MAPPING(name, scale, squared, solve, lacks) \
     static void TYPED(name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
                                   Ahead *ahead, REAL *restrict scratch) { \

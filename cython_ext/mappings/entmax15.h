@@ -113,7 +113,7 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
     return moving != 0;
 }
 
-/* The steps leave nothing to mend. */
+/* The steps leave nothing to correct. */
 ALWAYS_INLINE void TYPED(entmax15_settle)(const REAL *x, ptrdiff_t n, TYPED(SparseColumns) *c) {
     (void)x, (void)n, (void)c;
 }

@@ -90,7 +90,7 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
         TYPED(log2_of_row)(p + start, n - start < LEAF ? n - start : LEAF, out + start);
 
     const REAL lowest = out[k];
-    double weight = 1, mean = 0, along = v[k] - v[k]; /* a NaN if v_k is no number */
+    double weight = 1, mean = 0, along = v[k] - v[k]; /* a NaN if v_k is infinite or a NaN */
     bool beyond = false;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] == 0 || i == k) continue;

@@ -388,7 +388,7 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
              more_sum[LANES] = {0};
         BITS outside[LANES] = {0}, more_outside[LANES] = {0};
         for (ptrdiff_t i = start; i < end; i++) {
-            if (i & 1) ask_lines_ahead(&mine, 1); /* more often than memory delivers is no use */
+            if (i & 1) ask_lines_ahead(&mine, 1); /* asking more often gains nothing */
             for (int j = 0; j < LANES; j++) {
                 REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
                 outside[j] += TYPED(is_negative)(u);

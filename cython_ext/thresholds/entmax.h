@@ -7,9 +7,9 @@
  *
  *     p_i = [x_i + t]+^b = t^b w_i^b,   w_i = [1 + x_i/t]+,   sum_i p_i = 1,   d^-β <= t <= 1,
  *
- * the lower bound because no entry has more than the largest, t^b. All there is to know of a row at
- * a t are, with g = w - 1, P = sum w^b, D = sum g w^(b-1) and E = sum g^2 w^(b-2), of which one
- * power of each entry, its q = w^(b-2), tells the terms. 1/t is called the steepness.
+ * the lower bound because no entry has more than the largest, t^b. At a t everything follows from
+ * three sums of the row, with g = w - 1: P = sum w^b, D = sum g w^(b-1) and E = sum g^2 w^(b-2),
+ * whose terms need one power of each entry, q = w^(b-2). 1/t is called the steepness.
  *
  * Up to α = 2, N = t P^β, the norm of the x + t of order b, is convex in t and close to a straight
  * line. With h = (N - 1)/N, a = t N'/N = sum w^(b-1)/P = 1 - D/P and
@@ -556,7 +556,7 @@ static void TYPED(newton_columns)(const REAL *x, ptrdiff_t n, const BITS wanted[
     BITS moving[BLOCK];
     memcpy(moving, wanted, sizeof moving);
     for (int j = 0; j < BLOCK; j++) some[j] = (REAL)wanted[j];
-    /* not n, which hangs on other rows */
+    /* not n, which depends on other rows */
     TYPED(start_newton)(x, n, false, LONGEST_SHORT, at, newton);
     for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
         BITS any = 0;

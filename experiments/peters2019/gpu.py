@@ -426,7 +426,7 @@ def batches(
 
 
 def check_mappings(device: str) -> None:
-    """Mappings, products with their Jacobians and losses beside those of `pyentmax.torch`."""
+    """Mappings, products with their Jacobians and losses next to those of `pyentmax.torch`."""
     import pyentmax.torch as pt
 
     z = 3 * torch.randn(512, 800, device=device)
@@ -510,7 +510,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--note", type=int, default=500, help="updates between two losses")
     add("--beam", type=int, default=5)
     add("--device", default="cuda")
-    add("--check", action="store_true", help="mappings beside pyentmax.torch, first")
+    add("--check", action="store_true", help="mappings compared with pyentmax.torch, first")
     args = parser.parse_args(arguments)
     {"prepare": prepare, "train": train, "measure": measure}[args.what](args)
     return 0

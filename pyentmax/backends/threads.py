@@ -1,12 +1,12 @@
 """How many threads share a call, and where they come from.
 
-The rows of a call do not know each other, and NumPy lets go of the interpreter while a kernel runs.
+The rows of a call are independent, and NumPy lets go of the interpreter while a kernel runs.
 So a big input is cut into pieces along its batch, and threads take one piece after the other, the
 caller's own among them: each row meets the same code as on one thread, and gets the same bits.
 
-Whether that pays is a matter of time, and how long a row takes hangs on the kernel, the scores and
-the machine. So the caller's thread does the first eighth alone and looks at the clock: other
-threads come in if there is enough left for each.
+Whether that pays is a matter of time, and how long a row takes depends on the kernel, the scores
+and the machine. So the caller's thread does the first eighth alone and times it: other threads
+come in if there is enough left for each.
 
 The threads end with the call: to start one takes some tens of microseconds longer than to wake one
 that waits, and no thread and no lock is left that a forked child could miss. OpenMP is out of the
@@ -37,7 +37,7 @@ P = TypeVar("P")
 # What has to be left for each thread, the caller's own too: handing work over and waiting for the
 # last piece take 50 to 400 µs, the more the busier the machine.
 SECONDS_PER_WORKER = 7.5e-4
-# Entries for which that is possible: with fewer, nobody looks at the clock.
+# Entries for which that is possible: with fewer, nothing is timed.
 ENTRIES_PER_WORKER = 1 << 19
 
 _TRIAL = 8  # the part of a call on which time is taken is one of so many

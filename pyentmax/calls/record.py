@@ -29,7 +29,7 @@ class Mapping:
     parameter_vjp_takes_scores : bool
         the scores z follow the parameters in `parameter_vjp`, since p does not tell all
     vjps : as `vjp` -> (Jᵀ v, what `parameter_vjp` gives)
-        both for less than one after the other; None where there is no such function
+        both, at less cost than one after the other; None where there is no such function
     conjugate : ``conjugate(z, p, *params)`` -> Ω*(z), shape batch, of rows whose largest z is 0
         None where p·z − Ω(p) loses no digits
     log : as `forward` -> log p

@@ -57,7 +57,7 @@ __all__ = [
 
 
 def textbook(z: Any, alpha: float = 1.5) -> np.ndarray:
-    """p = [(α−1) z − τ]₊^{1/(α−1)}, α > 0 but 1, for one vector (Peters et al. 2019, Alg. 1).
+    """p = [(α−1) z − τ]₊^{1/(α−1)}, α > 0, α ≠ 1, for one vector (Peters et al. 2019, Alg. 1).
 
     With x = (α−1) z and its value x* at the largest score, the largest p is 1 at τ = x* − 1, so
     that Σp ≥ 1, and 1/d at τ = x* − d^{1−α}, so that Σp ≤ 1: halve that bracket, and renormalise

@@ -58,7 +58,7 @@ __all__ = [
 
 
 def textbook(z: float, alpha: float = 1.5) -> float:
-    """p with (p^{α−1} − (1 − p)^{α−1})/(α−1) = z, α > 0 but 1, for one score: halve [0, 1].
+    """p with (p^{α−1} − (1 − p)^{α−1})/(α−1) = z, α > 0, α ≠ 1, for one score: halve [0, 1].
 
     The left side rises with p, for α > 1 from −1/(α−1) to 1/(α−1).
 

@@ -43,8 +43,8 @@ def register(
 
     Called again it changes the setting of all models that have this implementation. Padding,
     windows, grouped heads, dropout, position biases, softcaps, sinks and ``output_attentions=True``
-    are honoured. A model whose layers do not look their attention up by its name gets an error when
-    it asks for a mask.
+    are supported. A model whose layers do not look their attention up by its name gets an error
+    when it asks for a mask.
 
     Examples
     --------
