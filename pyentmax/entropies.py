@@ -17,6 +17,7 @@ from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 
 
+@np.errstate(under="ignore")
 def shannon_entropy(p: Any, axis: Any = -1) -> Any:
     """Shannon's entropy −Σ p log p in nats, with 0 log 0 = 0. Ω of softmax is its negative.
 
@@ -40,6 +41,7 @@ def shannon_entropy(p: Any, axis: Any = -1) -> Any:
     return _sum(-p * _log(p), axis, dtype)
 
 
+@np.errstate(under="ignore")
 def gini_entropy(p: Any, axis: Any = -1) -> Any:
     """Gini's entropy ½ Σ p (1 − p). Ω of sparsemax is its negative.
 
@@ -65,6 +67,7 @@ def gini_entropy(p: Any, axis: Any = -1) -> Any:
     return _sum(p * (1 - p) / 2, axis, dtype)
 
 
+@np.errstate(under="ignore")
 def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """Tsallis' α-entropy Σ (p − p^α) / (α (α−1)). Ω of α-entmax is its negative.
 
@@ -116,6 +119,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
 
 
 @explained
+@np.errstate(under="ignore")
 def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """The norm entropy 1 − ‖p‖_α. Ω of normmax is, up to the 1, its negative.
 
@@ -153,6 +157,7 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
 
 
 @explained
+@np.errstate(under="ignore")
 def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """‖p‖_α = (Σ p^α)^{1/α} of p ≥ 0, relative to the largest entry so that no power underflows.
 

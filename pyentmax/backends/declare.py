@@ -290,7 +290,8 @@ def _derivative(
                 if with_mask:
                     mask = np.ones_like(p, dtype=bool) if rows.mask is None else rows.mask
                     options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
-                each = body(*operands, **options)
+                with np.errstate(under="ignore"):
+                    each = body(*operands, **options)
             finish = partial(_in_callers_form, rows, parameter, value_given)
             if len(results) > 1:
                 return tuple(map(finish, results, each))

@@ -63,8 +63,8 @@ def as_array(array: Any, name: str) -> Any:
     if is_masked(array):
         hint = MASKED.get(name, "(.filled(…))")
         raise TypeError(f"{name} is a numpy.ma array; pass a plain array {hint}")
-    if isinstance(array, np.ndarray):
-        return array
+    if isinstance(array, np.ndarray):  # the product of two np.matrix would be that of algebra
+        return np.asarray(array) if isinstance(array, np.matrix) else array
     library = type(array).__module__.partition(".")[0]
     if library in HINTS:
         raise TypeError(f"{name} is a {library} array; {HINTS[library]}")

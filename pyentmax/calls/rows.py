@@ -55,7 +55,8 @@ class Rows(NamedTuple):
             result = result.reshape(self.array.shape)
         result, dtype = from_rows(result, self.shape, self.axes), dtype or self.dtype
         if result.dtype != dtype:
-            result = result.astype(dtype)
+            with np.errstate(under="ignore"):
+                result = result.astype(dtype)
         if out is None:
             return result
         out[...] = result
@@ -99,6 +100,7 @@ def arrange_probabilities(
     return Rows(p, mask, shape, axes, dtype), v
 
 
+@np.errstate(under="ignore")
 def apply_to_scores(
     body: Callable[..., Any],
     rows: Rows,

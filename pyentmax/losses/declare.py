@@ -125,6 +125,7 @@ def _reduced(
     return (reduced, rows.finish(gradient[0])) if gradient else reduced
 
 
+@np.errstate(under="ignore")
 def loss_by_body(
     body: Callable[..., Any],
     rows: Rows,

@@ -21,6 +21,7 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 
 
 @explained
+@np.errstate(under="ignore")
 def attention(
     query: Any,
     key: Any,
@@ -122,6 +123,7 @@ def attention(
 
 
 @explained
+@np.errstate(under="ignore")
 def attention_vjp(
     weights: AttentionWeights,
     query: Any,
@@ -196,6 +198,7 @@ def attention_vjp(
 
 
 @explained
+@np.errstate(under="ignore")
 def attention_jvp(
     weights: AttentionWeights,
     query: Any,
@@ -260,6 +263,7 @@ def attention_jvp(
 
 
 @explained
+@np.errstate(under="ignore")
 def attention_vjp_alpha(
     weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5, *, workers: int | None = None
 ) -> Any:
