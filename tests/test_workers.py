@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -79,8 +80,10 @@ def test_other_threads_use_one_worker_by_default() -> None:
             asked = pyentmax.get_workers()
         return asked, pyentmax.get_workers()
 
+    # Python 3.14 without its lock starts a thread in a copy of the context.
+    copied = getattr(sys.flags, "thread_inherit_context", False)
     with ThreadPoolExecutor(1) as pool, pyentmax.set_workers(5):
-        assert pool.submit(ask).result() == (3, 1)
+        assert pool.submit(ask).result() == (3, 5 if copied else 1)
         assert pyentmax.get_workers() == 5
 
 
@@ -94,6 +97,30 @@ def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> Non
             assert 1 // (pyentmax.get_workers() - 1)
         assert pyentmax.get_workers() == 2
     assert pyentmax.get_workers() == 6
+
+
+def test_set_workers_of_one_task_is_its_own() -> None:
+    async def task(workers: int) -> int:
+        with pyentmax.set_workers(workers):
+            await asyncio.sleep(0)
+            return pyentmax.get_workers()
+
+    async def both() -> list[int]:
+        return await asyncio.gather(task(2), task(3))
+
+    assert asyncio.run(both()) == [2, 3]
+
+
+def test_suspended_generator_leaves_no_workers_behind() -> None:
+    def suspended() -> Iterator[None]:
+        with pyentmax.set_workers(7):
+            yield
+
+    before, generator = pyentmax.get_workers(), suspended()
+    with pyentmax.set_workers(5):
+        next(generator)
+    generator.close()
+    assert pyentmax.get_workers() == before
 
 
 @pytest.mark.parametrize("wrong", [0, -7, 1.0, "2"])

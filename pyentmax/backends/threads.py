@@ -45,12 +45,16 @@ _SURE = 16  # times ENTRIES_PER_WORKER: the fastest kernel takes long enough, an
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
 
-_here = threading.local()
+# The open `set_workers` blocks, the innermost last. A generator may be suspended in one and end it
+# after others have begun or ended, so each block removes only itself.
+_blocks: contextvars.ContextVar[tuple[list[int], ...]] = contextvars.ContextVar(
+    "pyentmax_workers", default=()
+)
 
 
 @contextmanager
 def set_workers(workers: int) -> Iterator[None]:
-    """Let calls in this thread, inside the `with` block, use so many threads.
+    """Let calls inside the `with` block, in this thread and asyncio task, use so many threads.
 
     It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`. Either is
     the most that is used: inputs too small to gain from it stay on one thread. Without them, a call
@@ -76,12 +80,12 @@ def set_workers(workers: int) -> Iterator[None]:
     ...     print(get_workers())
     2
     """
-    before = getattr(_here, "workers", None)
-    _here.workers = counted(workers)
+    block = [counted(workers)]
+    _blocks.set((*_blocks.get(), block))
     try:
         yield
     finally:
-        _here.workers = before
+        _blocks.set(tuple(other for other in _blocks.get() if other is not block))
 
 
 def get_workers() -> int:
@@ -93,9 +97,8 @@ def get_workers() -> int:
     ...     print(get_workers())
     1
     """
-    asked: int | None = getattr(_here, "workers", None)
-    if asked is not None:
-        return asked
+    if blocks := _blocks.get():
+        return blocks[-1][0]
     if threading.current_thread() is not threading.main_thread() or _is_child_of_a_pool():
         return 1
     return _cpus()
