@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+import pyentmax.keep as keep
 import pyentmax.mappings.functions as functions  # of this form, pyright reads its __all__
 from pyentmax.backends.choice import show_config
 from pyentmax.backends.threads import get_workers, set_workers
@@ -64,6 +65,7 @@ __all__ = [
     "get_workers",
     "gini_entropy",
     "hessian_jacobian",
+    "keep",
     "norm_entropy",
     "regularized_argmax",
     "separable_jacobian",

@@ -30,6 +30,7 @@ ROOMS = [
     "thresholds",
     "sparse_output",
     "losses",
+    "keep",
     "mappings",
     "fenchel_young",
     "sparse_attention",

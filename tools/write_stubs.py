@@ -66,13 +66,15 @@ Axis = int | tuple[int, ...] | None
 Reduction = Literal["mean", "sum", "none"]
 _declared: Declare
 """
-BASES = "from pyentmax.torch.modules import LossModule, MappingModule"
+IMPORTS = (
+    "from pyentmax.torch import transformers as transformers",
+    "from pyentmax.torch.modules import LossModule, MappingModule",
+)
 TORCH = """\
 from typing import Literal
 
 from torch import Tensor
 
-from pyentmax.torch import transformers as transformers
 {imports}
 
 Reduction = Literal["mean", "sum", "none"]
@@ -110,7 +112,7 @@ def torch_functions() -> str:
     }
     parts = [
         HEADER.format((torch.__doc__ or "").partition("\n")[0]),
-        TORCH.format(imports="\n".join(sorted([BASES, *imported.values()]))),
+        TORCH.format(imports="\n".join(sorted([*IMPORTS, *imported.values()]))),
         listed(torch.__all__),
     ]
     for name in torch.__all__:

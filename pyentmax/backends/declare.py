@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -98,6 +98,16 @@ def log_probabilities(parameter: Parameter | None = None) -> Declare:
 def support(parameter: Parameter | None = None) -> Declare:
     """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
     return _with(_score_function, parameter=parameter, sections=SUPPORT, kernels=False)
+
+
+def keep_set(
+    parameter: Parameter,
+) -> Callable[[Callable[Concatenate[Any, P], R]], Accelerated[P, R]]:
+    """Which scores are kept: ``f(z, parameter, axis=-1, *, mask=None)``.
+
+    The body's first argument, which users do not see, is the library of the array functions.
+    """
+    return _with(_score_function, parameter=parameter, dead=True, kernels=False, skip=1)
 
 
 def product(parameter: Parameter | None = None, *, kernel: str | None = None) -> Declare:
@@ -194,8 +204,10 @@ def _score_function(
     dead: float = 0,
     sections: str = "",
     kernels: bool = True,
+    skip: int = 0,
 ) -> Accelerated[P, R]:
     """A function of scores whose result has their shape."""
+    on_rows = partial(cast("Any", body), np) if skip else body
     name, named = body.__name__, "" if parameter is None else parameter.name
     if sections:
         with_sections(body, sections, parameter_names(body))
@@ -216,7 +228,7 @@ def _score_function(
             if use_kernels:
                 kernel = choice.kernel_for(rows.array, name, parameter, value)
             if kernel is None:
-                p = apply_to_scores(body, rows, parameter, value, dead=dead)
+                p = apply_to_scores(on_rows, rows, parameter, value, dead=dead)
                 return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
             operands = rows.operands()
             if parameter is not None:
@@ -228,7 +240,7 @@ def _score_function(
         return call
 
     roles = ("z", named, "axis", "mask", "out", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels)
+    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels, skip=skip)
     return cast("Accelerated[P, R]", public)
 
 

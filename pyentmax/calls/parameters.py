@@ -29,6 +29,8 @@ class PerRow:
     name : str
     least : float
         the smallest valid value, or with `strict` the largest that is too small
+    most : float
+        the largest valid value
     whole : bool
         only whole numbers are valid
     in_product : bool
@@ -51,6 +53,7 @@ class PerRow:
     shifted: bool = True
     one_axis: bool = False
     kernel_least: float = -math.inf
+    most: float = math.inf
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The values for scores, of a shape that broadcasts to the batch."""
@@ -68,8 +71,7 @@ class PerRow:
         On a device, where looking would synchronise, NaN stands for invalid values.
         """
         if type(value) is int or (type(value) is float and not self.whole):
-            if not self._in_range(value):
-                raise self._out_of_range(value)
+            self.check_number(value)
             value = np.array(value, np.float64)
         else:
             if type(value) is not np.ndarray or value.dtype != np.float64:
@@ -78,18 +80,26 @@ class PerRow:
             if not isinstance(value, np.ndarray):
                 whole = value == np.floor(value) if self.whole else True
                 value = np.where(self._in_range(value) & whole, value, np.nan)
-            elif not self._in_range(np.minimum.reduce(value, axis=None, initial=np.inf)):
+            elif not np.logical_and.reduce(self._in_range(value), axis=None):
                 raise self._out_of_range(value[~self._in_range(value)].flat[0])
             elif self.whole and (value != np.floor(value)).any():
-                wrong = value[value != np.floor(value)].flat[0]
-                raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
+                self.check_number(value[value != np.floor(value)].flat[0])
         return value if type(value) is type(like) is np.ndarray else beside(value, like, self.name)
 
+    def check_number(self, value: float) -> None:
+        """Raise a ValueError unless a number is valid."""
+        if not self._in_range(value):
+            raise self._out_of_range(value)
+        if self.whole and value != math.floor(value):
+            raise ValueError(f"{self.name} must be a whole number, got {value:g}")
+
     def _in_range(self, value: Any) -> Any:
-        return value > self.least if self.strict else value >= self.least
+        above = value > self.least if self.strict else value >= self.least
+        return above if self.most == math.inf else above & (value <= self.most)
 
     def _out_of_range(self, value: Any) -> ValueError:
         expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
+        expected += "" if self.most == math.inf else f" and at most {self.most:g}"
         return ValueError(f"{self.name} must be {expected}, got {value:g}")
 
     def fits_kernel(self, value: Any) -> bool:

@@ -118,7 +118,7 @@ def apply_to_scores(
     rows : Rows
     parameter, value : Parameter, optional, and what its `for_scores` returned
     dead : float
-        the result in a row with nothing left
+        the result in a row with nothing left; of a keep-set True, in a row with a NaN or +∞
 
     On a device, where an invalid value is not an error, its row becomes NaN.
     """
@@ -127,8 +127,10 @@ def apply_to_scores(
     scores, top = masked_scores(z, rows.mask, shifted=shifted)
     columns = () if parameter is None else (parameter.body_operand(value, rows.batch),)
     p = body(scores.reshape(-1, scores.shape[-1]), *columns).reshape(z.shape)
-    if p.dtype == np.bool_:  # a support
-        return p & np.isfinite(top)
+    if p.dtype == np.bool_:  # a support, or a keep-set
+        if not dead:
+            return p & np.isfinite(top)
+        return (p | ~np.isfinite(top)) & live_entries(z, rows.mask)
     if not all_finite(top):
         instead = np.where(top == -np.inf, dead, np.nan).astype(p.dtype)
         p = np.where(np.isfinite(top), p, instead)

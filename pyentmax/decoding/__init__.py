@@ -10,6 +10,7 @@ from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.decoding.hypothesis_graph import GraphNode, HypothesisGraph
 from pyentmax.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
 from pyentmax.decoding.sampling import ancestral_sampling
+from pyentmax.decoding.truncated import Truncated
 from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "HypothesisTree",
     "JoinableDecodable",
     "Step",
+    "Truncated",
     "ancestral_sampling",
     "beam_search",
     "exact_search",

@@ -18,6 +18,7 @@ except ImportError as error:
         f"pyentmax.jax needs JAX, which cannot be imported ({error}): pip install 'pyentmax[jax]'"
     ) from error
 
+from pyentmax.jax import keep
 from pyentmax.jax.attention import attention
 from pyentmax.jax.losses import entmax15_loss, entmax_loss, softmax_loss, sparsemax_loss
 from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax, topk_sparsemax
@@ -31,6 +32,7 @@ __all__ = [
     "entmax_loss",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
+    "keep",
     "one_vs_all_loss",
     "softmax",
     "softmax_loss",

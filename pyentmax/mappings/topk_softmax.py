@@ -22,6 +22,7 @@ from pyentmax.calls.documentation import explained
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
+from pyentmax.keep import top_k
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
 
@@ -97,7 +98,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     >>> print(topk_softmax([1.0, 0.0, 1.0, 1.0], 2).round(4))
     [0.3333 0.     0.3333 0.3333]
     """
-    kept = np.where(_kept(z, k), z, -np.inf)
+    kept = np.where(top_k.body(np, z, k), z, -np.inf)
     with np.errstate(over="ignore"):
         p = np.exp(kept - np.max(kept, axis=-1, keepdims=True))
     return p / np.sum(p, axis=-1, keepdims=True)
@@ -112,7 +113,7 @@ def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) ->
     >>> print(topk_softmax_support([0.0, -1e6, -2e6], 2))
     [ True  True False]
     """
-    return _kept(z, k) & (z > -np.inf)
+    return top_k.body(np, z, k) & (z > -np.inf)
 
 
 @declare.product(K, kernel="softmax_jvp")
@@ -172,14 +173,6 @@ def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
     [[0.7311 0.2689 0.     0.    ]]
     """
     return csr(topk_softmax, z, mask, K, k)
-
-
-def _kept(x: Any, k: Any) -> Any:
-    """x ≥ t, t the k-th largest; with fewer than k above −∞, t is −∞ and all are kept."""
-    d = x.shape[-1]
-    place = d - np.fmin(k, d).astype(np.intp)  # of the k-th largest in rising order
-    place = np.broadcast_to(place, x[:, :1].shape)
-    return x >= np.take_along_axis(np.sort(x, axis=-1), place, axis=-1)
 
 
 def _doubtful(z: Any, on: Any, k: float) -> None:

@@ -110,6 +110,11 @@ class Parser(argparse.ArgumentParser):
         """Add ``--pictures``."""
         self.add_argument("--pictures", type=Path, metavar="DIR", help=help)
 
+    def add_keep(self) -> None:
+        """Add ``--keep``."""
+        help = "truncate the output's probabilities: a keep-set, such as min_p=0.05 or top_k=20"
+        self.add_argument("--keep", metavar="SET=NUMBER", help=help)
+
     def add_search(self) -> None:
         """Add the options of a search for all results; `search_options` reads them."""
         add = self.add_argument
@@ -127,6 +132,7 @@ class Parser(argparse.ArgumentParser):
             metavar="N",
             help="exact: most prefixes to expand, 1000 if not given",
         )
+        self.add_keep()
 
 
 # First words that several commands share → their help, and what the second word names: the
@@ -218,6 +224,7 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
     expect(args, "beam", not exact, "without --search exact, where it has no effect")
     expect(args, "budget", exact, "--search exact with it")
     chosen = {"search": args.search, "beam": args.beam, "n_best": args.best, "budget": args.budget}
+    chosen["keep"] = args.keep
     return {name: value for name, value in chosen.items() if value is not None}
 
 

@@ -16,6 +16,7 @@ from pyentmax.decoding import (
     Hypothesis,
     HypothesisTree,
     SearchResult,
+    Truncated,
     beam_search,
     exact_search,
     forced_decoding,
@@ -62,6 +63,7 @@ class SequenceModel(SavedModel):
         beam: int = 5,
         n_best: int | None = None,
         budget: int = 1000,
+        keep: str | None = None,
         **options: Any,
     ) -> list[SearchResult]:
         """What the model finds possible for each source of a batch.
@@ -79,6 +81,8 @@ class SequenceModel(SavedModel):
             open prefix can change them. If not given, they look for all.
         budget : int, default 1000
             Largest number of prefixes that the exact search expands.
+        keep : str, optional
+            A keep-set to truncate each step to, such as ``"min_p=0.05"``: `Truncated`.
         **options
             Others of the search: ``max_length``, ``keep_attention``, ``normalize``, ``prove``.
 
@@ -89,10 +93,11 @@ class SequenceModel(SavedModel):
         """
         if mask is None:
             mask = np.ones_like(ids, bool)
+        model = self.model if keep is None else Truncated(self.model, keep)
         if search == "beam":
-            return beam_search(self.model, ids, mask, beam=beam, n_best=n_best, **options)
+            return beam_search(model, ids, mask, beam=beam, n_best=n_best, **options)
         if search == "exact":
-            return exact_search(self.model, ids, mask, n_best=n_best, budget=budget, **options)
+            return exact_search(model, ids, mask, n_best=n_best, budget=budget, **options)
         raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
 
     def force_tokens(self, ids: NDArray[np.int64], target: NDArray[np.int64]) -> ForcedDecoding:

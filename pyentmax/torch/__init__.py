@@ -21,6 +21,7 @@ except ImportError as error:
 
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
 from pyentmax.torch import entmax as _entmax_package
+from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.entmax import activations as _activations
 from pyentmax.torch.entmax import losses as _losses
@@ -57,6 +58,7 @@ __all__ = [
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
+    "keep",
     "log_entmax",
     "log_entmax15",
     "log_softmax",

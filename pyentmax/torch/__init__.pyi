@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from pyentmax.torch import keep as keep
 from pyentmax.torch import transformers as transformers
 from pyentmax.torch.functions import fenchel_young_loss as fenchel_young_loss
 from pyentmax.torch.log_probabilities import log_entmax as log_entmax
@@ -29,6 +30,7 @@ __all__ = [
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
+    "keep",
     "log_entmax",
     "log_entmax15",
     "log_softmax",

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pyentmax.decoding import Step, ancestral_sampling, exact_search
+from pyentmax.decoding import Step, Truncated, ancestral_sampling, exact_search
 
 SOURCE = np.array([[4, 4], [5, 0]])
 MASK = SOURCE > 0
@@ -112,3 +112,31 @@ def test_equal_seeds_draw_equal_strings():
 def test_numbers_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         sample(**options)
+
+
+@pytest.mark.parametrize("keep_set", ["min_p=0.4", "top_k=2", "typical=0.7"])
+def test_truncated_models_sample_what_their_search_lists(keep_set):
+    model = Truncated(Chain(), keep_set)
+    exact = exact_search(model, SOURCE, MASK, n_best=None)
+    rng = np.random.default_rng(0)
+    drawn = ancestral_sampling(model, SOURCE, MASK, rng, samples=2000)
+    for strings, result in zip(drawn, exact, strict=True):
+        assert result.exact
+        assert sum(h.probability for h in result.hypotheses) == pytest.approx(1, rel=1e-12)
+        probabilities = {h.tokens: h.probability for h in result.hypotheses}
+        counts = Counter(h.tokens for h in strings)
+        assert set(counts) == set(probabilities)
+        for tokens, p in probabilities.items():
+            error = 4 * (p * (1 - p) / 2000) ** 0.5
+            assert counts[tokens] / 2000 == pytest.approx(p, rel=0, abs=error)
+    # The first word ends with 0.1 of its largest 0.6, or is one of two.
+    assert () not in {h.tokens for h in exact[0].hypotheses}
+
+
+@pytest.mark.parametrize(
+    ("keep_set", "message"),
+    [("min_p", "NAME=NUMBER"), ("best=3", "NAME=NUMBER"), ("top_p=2", "mass must be")],
+)
+def test_keep_sets_by_name_are_checked(keep_set, message):
+    with pytest.raises(ValueError, match=message):
+        Truncated(Chain(), keep_set)

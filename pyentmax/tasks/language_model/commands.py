@@ -60,6 +60,7 @@ def add_commands(commands: Commands) -> None:
     add("--temperature", type=float, default=1.0, help="below 1: closer to the most probable")
     add("--top-k", type=int, metavar="K", help="draw among the K most probable")
     add("--nucleus", type=float, metavar="MASS", help="draw among the fewest with this mass")
+    parser.add_keep()
     parser.add_seed()
 
 
@@ -100,6 +101,8 @@ def _sample(args: argparse.Namespace) -> None:
     for number in range(args.samples):
         if number:
             print("-" * 20)
-        options = {name: getattr(args, name) for name in ("temperature", "top_k", "nucleus")}
+        options = {
+            name: getattr(args, name) for name in ("temperature", "top_k", "nucleus", "keep")
+        }
         text = writer.write(beginning, args.length, rng, **options)
         print(command_line.printable(text), flush=True)

@@ -12,6 +12,7 @@ import numpy as np
 from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, DataError, Segments, Vocabulary, cut
 from pyentmax.decoding.sampling import check_choice, draw_tokens
+from pyentmax.decoding.truncated import parsed
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.tasks import text_files
 from pyentmax.tasks.model_files import SavedModel
@@ -180,13 +181,14 @@ class Writer(SavedModel):
         temperature: float = 1.0,
         top_k: int | None = None,
         nucleus: float | None = None,
+        keep: str | None = None,
     ) -> str:
         """A beginning, and its continuation by ``length`` characters, drawn one by one.
 
         Where the output mapping gives zeros, nothing outside the support is ever drawn; special
         tokens are not characters, and are not drawn from a dense output either. When the text
         gets longer than ``context``, the second half of what was read is read again, and the first
-        half is forgotten.
+        half is forgotten. ``keep`` names a set to draw from, such as ``"min_p=0.05"``.
 
         Raises
         ------
@@ -200,6 +202,7 @@ class Writer(SavedModel):
         if length < 0:
             raise ValueError(f"length: expected a number from 0 up, got {length:,}")
         check_choice(temperature, top_k, nucleus)
+        keep_set, number = (None, 0.0) if keep is None else parsed(keep)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])
         for _ in range(length):
@@ -214,6 +217,9 @@ class Writer(SavedModel):
                     f"the model finds no character possible after {len(tokens)}; a sparse output "
                     "that has hardly been trained may leave special tokens only"
                 )
+            if keep_set is not None:
+                kept = keep_set(log_prob, number)
+                log_prob[~kept] = -np.inf
             last = draw_tokens(log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))

@@ -79,6 +79,7 @@ def test_inflect_searches_as_asked(run, capsys):
     best = printed("--best", "1")
     assert "No other has a probability above" in best or "Exact and complete" in best
     assert main(["inflect", str(run), str(run / "best.npz"), "walk", "V;PST"]) == 0  # an ensemble
+    assert "Exact and complete" in printed("--keep", "min_p=1")
     assert main(["inflect", str(run), "walk", "V;FUT"]) == 2
     assert "unknown tag 'FUT'" in capsys.readouterr().err
 

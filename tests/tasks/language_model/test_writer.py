@@ -92,6 +92,16 @@ def test_texts_longer_than_the_context_are_written():
     assert set(text) <= set(LINES)  # no special token, however probable
 
 
+def test_writing_keeps_to_a_set_by_its_name():
+    greedy = [
+        untrained(output="1").write("the", 20, np.random.default_rng(seed), keep="min_p=1")
+        for seed in (0, 1)
+    ]
+    assert greedy[0] == greedy[1]
+    with pytest.raises(ValueError, match="mass must be above 0"):
+        untrained().write("the", 1, np.random.default_rng(0), keep="top_p=0")
+
+
 @pytest.mark.parametrize(
     ("beginning", "length", "options", "message"),
     [
