@@ -15,6 +15,7 @@ import numpy as np
 
 from pyentmax.calls.record import Mapping
 from pyentmax.checking._differences import Array
+from pyentmax.checking._grades import CallError
 from pyentmax.checking._libraries import (
     LIBRARIES,
     SMALLEST,
@@ -24,16 +25,10 @@ from pyentmax.checking._libraries import (
     dtype_name,
     library_of,
 )
+from pyentmax.checking._truths import JACOBIANS, slack
 
 LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches
-
-
-class CallError(Exception):
-    """What the function raised, and for which scores."""
-
-    def __init__(self, z: Array, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.z = z
+FIXED = (2, 4, 6, 8, 10, 12, 16, 20, 32, 50, 64)  # of functions that take one length only
 
 
 @contextmanager
@@ -69,29 +64,46 @@ def claims_of(
     fn: Function, record: Mapping, parameters: dict[str, Any], vjp: Function | None
 ) -> list[Claim]:
     """The claim in every float type that fn takes; a TypeError if it takes no scores at all."""
+    if inspect.isclass(fn):
+        raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
     names = _names(fn)
     passed = {name: value for name, value in parameters.items() if name in (names or ())}
     axis_names = (
         ("axis", "dim", None) if names is None else (*sorted({"axis", "dim"} & names), None)
     )
-    first: Exception | None = None
+    errors: dict[str, Exception] = {}
     for library in (name for name in LIBRARIES if name in sys.modules):
-        for axis_name in axis_names:
-            for rank, length in product((1, 2), LENGTHS):
-                claim = Claim(fn, record, parameters, passed, library, axis_name, rank, length, vjp)
-                try:
-                    library = library_of(claim.call_native(claim.array(claim.probe)))
-                except Exception as error:  # libraries have errors of their own
-                    first = first or error
-                    continue
-                claim = replace(claim, library=library)
-                found = [replace(claim, dtype=dtype) for dtype in SPACINGS]
-                return [one for one in found if one.is_possible()]
-    assert first is not None
+        for axis_name, rank, length in product(axis_names, (1, 2), LENGTHS + FIXED):
+            claim = Claim(fn, record, parameters, passed, library, axis_name, rank, length, vjp)
+            try:
+                p = claim.call_native(claim.array(claim.probe))
+                if isinstance(p, (tuple, list)):
+                    raise TypeError(
+                        f"fn returns {len(p)} values; pass lambda z: fn(z)[0], or whichever of "
+                        "them are the probabilities"
+                    )
+            except Exception as error:  # libraries have errors of their own
+                if isinstance(errors.setdefault(library, error), RecursionError):
+                    break
+                continue
+            claim = replace(claim, library=library_of(p))
+            claim = replace(claim, one_vector=rank == 1 and claim.takes_one_vector())
+            in_types = [replace(claim, dtype=dtype) for dtype in SPACINGS]
+            return [one for one in in_types if one.is_possible()]
+    each = "; ".join(
+        f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]:.150}"
+        for name, error in errors.items()
+    )
+    device = any(word in each for word in ("cuda", "CUDA", "device", "gpu", "GPU"))
+    hint = (
+        "; if fn computes on a device, pass lambda z: fn(z.cuda()).cpu()" if device else
+        "; for a library that is missing here, import it first; for rows of one length, see "
+        "whether fn takes 3, 5, 40, 100 or 2 to 64 scores"
+    )  # fmt: skip
     raise TypeError(
         "fn must map an array of scores to probabilities; no array of the libraries that are "
-        f"imported fits: {type(first).__name__}: {first}"
-    ) from first
+        f"imported fits: {each}{hint}"
+    ) from next(iter(errors.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +123,7 @@ class Claim:
     length: int  # of rows in batches
     own_vjp: Function | None
     dtype: str = "float32"
+    one_vector: bool = False  # fn takes no batches, and is called row by row
     results: dict[Any, Array] = field(default_factory=dict, init=False)
 
     @property
@@ -146,7 +159,18 @@ class Claim:
 
     def call_native(self, z: Any, axis: int = -1) -> Any:
         """What fn returns for an array of its library."""
+        if self.one_vector and z.ndim > 1:
+            rows = [self.call_native(row) for row in z.reshape(-1, z.shape[-1])]
+            return self.functions.stack(rows).reshape(z.shape) if rows else z
         return self.fn(z, **self.passed, **({self.axis_name: axis} if self.axis_name else {}))
+
+    def takes_one_vector(self) -> bool:
+        """Whether fn takes one row, and no batch of rows."""
+        try:
+            batch = self.array(np.stack([self.probe, self.probe]))
+            return bool(np.shape(self.call_native(batch)) != np.shape(batch))
+        except Exception:  # libraries have errors of their own
+            return True
 
     def is_possible(self) -> bool:
         """Whether the library has the float type, and fn takes it."""
@@ -205,6 +229,8 @@ class Claim:
     @once
     def jacobian(self, z: Array) -> Array:
         """The exact J of one row, or of each row of a batch."""
+        if self.record.name in JACOBIANS:
+            return JACOBIANS[self.record.name](z)
         jacobian: Array = self.record.jacobian(self.exact(z), *self.parameters.values())
         return jacobian
 
@@ -227,4 +253,5 @@ class Claim:
             moved = self.exact(np.concatenate([y + 2 * move * equal, y - 2 * move * equal]))
             own = (moved - self.exact(y)).reshape(2, len(z), -1)
             first_order += np.abs(np.diagonal(own, 0, 1, 2)).max(0)
+        first_order += slack(self.record, z)
         return np.maximum(4 * self.epsilon * p + first_order, SMALLEST[self.dtype])

@@ -25,23 +25,27 @@ class Library(NamedTuple):
 
     array: Callable[[Array, str], Any]
     numbers: Callable[[Any], Array]
+    stack: Callable[[list[Any]], Any]
     vjp: Callable[[Function, Any, Array], Any] | None = None
 
 
 def _numpy() -> Library:
-    return Library(lambda x, dtype: np.array(x, dtype), lambda p: np.array(p).astype(np.float64))
+    return Library(
+        lambda x, dtype: np.array(x, dtype), lambda p: np.array(p).astype(np.float64), np.stack
+    )
 
 
 def _torch() -> Library:
     torch: Any = sys.modules["torch"]
 
     def vjp(fn: Function, z: Any, v: Array) -> Any:
-        p = fn(z.requires_grad_())
+        p = fn(z.requires_grad_() * 1)  # which fn may overwrite
         return torch.autograd.grad(p, z, torch.tensor(v, dtype=p.dtype, device=p.device))[0]
 
     return Library(
         lambda x, dtype: torch.tensor(x, dtype=getattr(torch, dtype)),
         lambda p: p.detach().cpu().double().numpy(),
+        torch.stack,
         vjp,
     )
 
@@ -53,7 +57,9 @@ def _jax() -> Library:
         p, product = jax.vjp(fn, z)
         return product(jax.numpy.asarray(v, p.dtype))[0]
 
-    return Library(jax.numpy.array, lambda p: np.asarray(p).astype(np.float64), vjp)
+    return Library(
+        jax.numpy.array, lambda p: np.asarray(p).astype(np.float64), jax.numpy.stack, vjp
+    )
 
 
 def _tensorflow() -> Library:
@@ -65,12 +71,12 @@ def _tensorflow() -> Library:
             p = fn(z)
         return tape.gradient(p, z, output_gradients=tf.constant(v, p.dtype))
 
-    return Library(tf.constant, lambda p: p.numpy().astype(np.float64), vjp)
+    return Library(tf.constant, lambda p: p.numpy().astype(np.float64), tf.stack, vjp)
 
 
 def _cupy() -> Library:
     cupy: Any = sys.modules["cupy"]
-    return Library(cupy.array, lambda p: p.get().astype(np.float64))
+    return Library(cupy.array, lambda p: p.get().astype(np.float64), cupy.stack)
 
 
 LIBRARIES = {

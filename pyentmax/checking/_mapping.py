@@ -1,4 +1,4 @@
-"""The check of anybody's implementation of a mapping, and its report."""
+"""The check of anybody's implementation of a mapping."""
 
 from __future__ import annotations
 
@@ -10,121 +10,15 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.record import Mapping
-from pyentmax.checking._claims import CallError, Claim, claims_of
-from pyentmax.checking._picture import bars, table
-from pyentmax.checking._properties import PROPERTIES, Finding, Property, half_types
-from pyentmax.fenchel_young import record_and_parameters
-
-# In units of the contract. Bisections and softmaxes that compute in float32 are up to there. In a
-# half type 64 units would be more than a probability, so that nothing could fail.
-LIMIT, HALF_LIMIT = 64.0, 4.0
-MARKS = {"passed": "✓", "failed": "✗", "not applicable": "–"}
-
-
-@dataclass(frozen=True, eq=False)
-class PropertyResult:
-    """How a property came out.
-
-    Attributes
-    ----------
-    name : str
-        The property.
-    description : str
-        What it says.
-    verdict : str
-        ``"passed"``, ``"failed"``, or ``"not applicable"``: the mapping does not have the property,
-        or the function has no derivative, no axis or no half types.
-    dtype : str
-        The float type in which it came out so.
-    finding : Finding or None
-        The smallest input that fails: with ``z``, ``observed``, ``expected``, ``units`` (of the
-        contract of accuracy) and, for a derivative, ``v``. If none fails, that with the most units.
-    """
-
-    name: str
-    description: str
-    verdict: str
-    dtype: str
-    finding: Finding | None
-
-    def __str__(self) -> str:
-        if self.finding is None:
-            return self.verdict
-        z, observed, expected, units, v = self.finding
-        off = f"{units:.2g} × the contract"
-        if self.verdict == "passed":
-            return observed if isinstance(observed, str) else off
-        at = ""
-        if isinstance(expected, np.ndarray) and expected.size > 5 and observed.size:
-            error = np.abs(observed - expected)
-            where = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), z.shape)
-            at = f" at [{', '.join(map(str, where))}]"
-            observed, expected = observed[where], expected[where]
-        short = _text(observed) != _text(expected)
-        gives = f"{_text(observed, short)}{at}, expected {_text(expected, short)}"
-        direction = "" if v is None else f", v = {_text(v, short)}"
-        return f"{_text(z, short)}{direction} gives {gives}   ({self.dtype}, {off})"
+from pyentmax.checking._claims import claims_of
+from pyentmax.checking._grades import Report, examine
+from pyentmax.checking._properties import PROPERTIES
+from pyentmax.checking._truths import truth
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MappingReport:
-    """What holds of an implementation; prints as a table, and Jupyter shows it as a picture.
-
-    Attributes
-    ----------
-    mapping : str
-        What it claims to be.
-    dtypes : tuple of str
-        The float types that it takes.
-    results : tuple of PropertyResult
-        One per property: ``name``, ``description``, ``verdict`` (``"passed"``, ``"failed"`` or
-        ``"not applicable"``), ``dtype`` and ``finding``, which has the input (``z``, and ``v`` for
-        a derivative), ``observed``, ``expected``, and ``units`` of the contract.
-    """
-
-    mapping: str
-    dtypes: tuple[str, ...]
-    results: tuple[PropertyResult, ...]
-
-    @property
-    def failures(self) -> dict[str, PropertyResult]:
-        """Name → result, of the properties that fail."""
-        return {one.name: one for one in self.results if one.verdict == "failed"}
-
-    @property
-    def passed(self) -> bool:
-        """Whether no property fails."""
-        return not self.failures
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def raise_if_failed(self) -> MappingReport:
-        """Raise AssertionError with the table if a property fails; else return the report."""
-        if not self.passed:
-            raise AssertionError(str(self))
-        return self
-
-    @property
-    def _heading(self) -> str:
-        failed = f"FAILED {len(self.failures)} of {len(self.results)} properties"
-        return f"{self.mapping}: {'passed' if self.passed else failed}, {', '.join(self.dtypes)}"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [(f"{MARKS[one.verdict]} {one.name}", str(one)) for one in self.results]
-
-    def __str__(self) -> str:
-        width = max(len(name) for name, _ in self._rows())
-        return "\n".join(
-            [self._heading, *(f"  {name:<{width}}  {text}" for name, text in self._rows())]
-        )
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """A bar for the error of each property, above the table."""
-        units = {one.name: one.finding.units for one in self.results if one.finding}
-        return table(self._heading, bars(units, LIMIT), self._rows(), "")
+class MappingReport(Report):
+    __doc__ = Report.__doc__
 
 
 def check_mapping(
@@ -133,6 +27,7 @@ def check_mapping(
     *,
     vjp: Callable[[Any, Any], Any] | None = None,
     dtypes: Sequence[str] | None = None,
+    strict: bool = False,
     **parameters: Any,
 ) -> MappingReport:
     """Check anybody's implementation of a mapping, in any array library.
@@ -140,7 +35,8 @@ def check_mapping(
     Some hundred rows, the smallest first, go through the function in every float type that it
     takes, and through this library's own in double precision. A property fails where the function
     is off by more than 64 times what this library's contract of accuracy allows in that float type
-    (4 times in float16 and bfloat16).
+    (4 times in float16 and bfloat16). Each has a grade; the worst is the verdict. The
+    function is called at most 3,000 times.
 
     Parameters
     ----------
@@ -150,13 +46,16 @@ def check_mapping(
         the one whose arrays fn returns or takes. If fn has a parameter ``axis`` or ``dim``, every
         axis is checked.
     mapping : str or Mapping
-        What it claims to be: the name of a row of `pyentmax.MAPPINGS`, or a `Mapping`.
+        What it claims to be: the name of a row of `pyentmax.MAPPINGS`, ``"softmax1"``,
+        e^z / (1 + Σ e^z), ``"softpick"``, relu(e^z − 1) / Σ |e^z − 1|, or a `Mapping`.
     vjp : callable, optional
         From p, which fn gave, and v to Jᵀv, both fn's arrays. If not given, PyTorch, JAX and
         TensorFlow differentiate fn themselves.
     dtypes : sequence of str, optional
         The float types to look at, of ``"float64"``, ``"float32"``, ``"float16"`` and
         ``"bfloat16"``; by default all that fn takes.
+    strict : bool
+        Whether failures at edges count: −∞, NaN, scores beyond 20, empty batches, half types.
     **parameters
         The mapping's own, such as ``alpha``. They are passed to fn by name if it has a parameter of
         that name; otherwise fn is expected to have them built in.
@@ -164,7 +63,8 @@ def check_mapping(
     Returns
     -------
     MappingReport
-        A line per property, with the smallest input that fails.
+        A line per property, with the smallest input that fails and the worst. True if the verdict
+        is ``"right"``, or ``"edges"`` and the check is not strict.
 
     Raises
     ------
@@ -180,14 +80,14 @@ def check_mapping(
     ...     e = np.exp(z)
     ...     return e / e.sum(axis=-1, keepdims=True)
     >>> report = check_mapping(softmax, "softmax")
-    >>> report.passed, list(report.failures)
-    (False, ['shifts', 'tiny and huge scores', 'half types'])
+    >>> report.verdict, report.passed, list(report.failures)
+    ('edges', True, ['shifts', 'tiny and huge scores', 'half types'])
     >>> print(report.failures["shifts"])
-    [1000, 1000.5] gives [nan, nan], expected [0.377541, 0.622459]   (float64, inf × the contract)
+    [1000, 1000.5] gives [nan, nan], expected [0.377541, 0.622459]: no number (float64)
     """
     if not callable(fn):
         raise TypeError(f"fn must be a function, got {fn!r:.60}")
-    record, _ = record_and_parameters(mapping, parameters)
+    record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # fn may warn of overflow, but its result is what counts
@@ -196,40 +96,8 @@ def check_mapping(
         claims = [claim for claim in claims if dtypes is None or claim.dtype in dtypes]
         if not claims:
             raise ValueError(f"dtypes must have one that fn takes, of {taken}, got {dtypes}")
-        results = tuple(_examine(holds, claims) for holds in PROPERTIES)
+        results = examine(PROPERTIES, claims)
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     name = f"{record.name} ({given})" if given else record.name
-    return MappingReport(name, tuple(claim.dtype for claim in claims), results)
-
-
-def _examine(holds: Property, claims: list[Claim]) -> PropertyResult:
-    """The property in one float type after another, up to the first input that fails."""
-    name, description = holds.__name__.replace("_", " "), str(holds.__doc__)
-    worst: tuple[str, Finding] | None = None
-    for claim in (claim for claim in claims if claim.half == (holds is half_types)):
-        limit = HALF_LIMIT if claim.half else LIMIT
-        try:
-            for finding in holds(claim):
-                if finding.units > limit:
-                    return PropertyResult(name, description, "failed", claim.dtype, finding)
-                if worst is None or finding.units > worst[1].units:
-                    worst = claim.dtype, finding
-        except CallError as error:
-            finding = Finding(error.z, str(error), "no error", np.inf)
-            return PropertyResult(name, description, "failed", claim.dtype, finding)
-    if worst is None:
-        return PropertyResult(name, description, "not applicable", "", None)
-    return PropertyResult(name, description, "passed", *worst)
-
-
-def _text(x: Any, short: bool = True) -> str:
-    """An array, number or text as a report shows it: in 6 digits, or all that it has.
-
-    >>> print(_text(np.array([0.0, 1 / 3, -np.inf])))
-    [0, 0.333333, -inf]
-    """
-    if isinstance(x, np.ndarray):
-        if x.size > 12 or not x.size:
-            return f"{'scores' if x.ndim == 1 else 'an array'} of shape {x.shape}"
-        return f"[{', '.join(_text(one, short) for one in x)}]"
-    return str(x) if not isinstance(x, float) else f"{x:.6g}" if short else repr(float(x))
+    notes = ("fn takes one vector; it was called row by row",) if claims[0].one_vector else ()
+    return MappingReport(name, tuple(one.dtype for one in claims), results, strict, (), notes)

@@ -9,6 +9,7 @@ import sys
 
 from pyentmax import MAPPINGS, check_mapping
 from pyentmax.checking._libraries import SPACINGS
+from pyentmax.checking._truths import TRUTHS
 from pyentmax.tasks.command_line import Commands
 
 PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
@@ -21,13 +22,21 @@ def add_check(commands: Commands) -> None:
         run=_check,
         help="whether an implementation of a mapping is right, of any package",
         description="Check an implementation of a mapping: a line for each property, with the "
-        "smallest input that fails. The exit code is 1 if a property fails.",
+        "smallest input that fails and the worst. The exit code is 1 if the verdict is wrong or "
+        "imprecise, with --strict 3 if it is edges, else 0.",
         computes=False,
     )
     add = parser.add_argument
     help = "such as keras.ops:sparsemax, or mine:softmax of ./mine.py"
     add("function", metavar="MODULE:FUNCTION", help=help)
-    add("--as", dest="mapping", required=True, choices=MAPPINGS, help="what it claims to be")
+    add(
+        "--as",
+        dest="mapping",
+        required=True,
+        choices=[*MAPPINGS, *TRUTHS],
+        help="what it claims to be",
+    )
+    add("--strict", action="store_true", help="count failures at edges: −∞, NaN, huge scores")
     add(
         "--dtypes",
         nargs="+",
@@ -61,12 +70,12 @@ def _check(args: argparse.Namespace) -> None:
     parameters = {name: getattr(args, name) for name in PARAMETERS}
     given = {name: value for name, value in parameters.items() if value is not None}
     try:
-        report = check_mapping(fn, args.mapping, dtypes=args.dtypes, **given)
+        report = check_mapping(fn, args.mapping, dtypes=args.dtypes, strict=args.strict, **given)
     except TypeError as error:  # no function, or parameters that do not belong to the mapping
         raise ValueError(f"{args.function}: {error}") from error
     print(report)
     if not report.passed:
-        sys.exit(1)
+        sys.exit(3 if report.verdict == "edges" else 1)
 
 
 def number(text: str) -> float:

@@ -21,7 +21,7 @@ def softmax_of(library: str) -> Any:
 
 @pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_librarys_softmax_passes_with_its_derivative(library: str) -> None:
-    report = check_mapping(softmax_of(library), "softmax").raise_if_failed()
+    report = check_mapping(softmax_of(library), "softmax", strict=True).raise_if_failed()
     assert report.dtypes == TYPES[library]
     assert [one.name for one in report.results if one.verdict != "passed"] == [TOP_K]
 
@@ -63,6 +63,7 @@ def test_entmax_package_is_right_on_finite_scores() -> None:
     assert {*check_mapping(entmax.entmax15, "entmax15").failures} == rows
     # The bisection starts at the largest score less 1, which is the same float from 1e16 on.
     bisection = partial(entmax.entmax_bisect, alpha=1.25)
+    assert check_mapping(entmax.sparsemax, "sparsemax").verdict == "edges"
     report = check_mapping(bisection, "entmax", alpha=1.25)
     assert {*report.failures} == {"tiny and huge scores"}
 

@@ -101,6 +101,11 @@ class Fault(NamedTuple):
     new: str
     named: str
 
+    @property
+    def verdict(self) -> str:
+        """The verdict that it should have."""
+        return next((one for one, names in VERDICTS.items() if str(self) in names), "wrong")
+
     def __str__(self) -> str:
         return f"{self.mapping}: {self.name}"
 
@@ -115,6 +120,22 @@ def functions(source: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     namespace: dict[str, Any] = {"np": np, "ALPHA": PARAMETERS["entmax"]["alpha"]}
     exec(source, namespace)
     return namespace["forward"], namespace["vjp"]
+
+
+# Of faults whose verdict is not "wrong": those that show at edges only, and small errors.
+VERDICTS = {
+    "edges": (
+        "softmax: without the shift", "topk_softmax: ties broken by order",
+        "softmax: shifted by the mean", "softmax: the maximum of the batch",
+        "softmax: returns float64", "softmax: masks with -1e9", "softmax: works in place",
+        "sparsemax: without the shift", "sparsemax: shifted by the mean",
+    ),
+    "imprecise": (
+        "softmax: a temperature", "softmax: a constant in the sum", "softmax: float32 inside",
+        "softmax: clipped from below", "sparsemax: rounded to 4 digits",
+        "sparsemax: sums in float16", "entmax: not divided by the sum",
+    ),
+}  # fmt: skip
 
 
 # What has to be found of the first stage: published faults, and those that hide best.

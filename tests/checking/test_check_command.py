@@ -12,7 +12,7 @@ from pyentmax.cli import main
 def test_right_implementation_has_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["check", "pyentmax:topk_softmax", "--as", "topk_softmax", "--k", "2"]
     assert main([*words, "--dtypes", "float32"]) == 0
-    assert capsys.readouterr().out.startswith("topk_softmax (k = 2): passed, float32\n")
+    assert capsys.readouterr().out.startswith("topk_softmax (k = 2): right, float32\n")
 
 
 def test_wrong_implementation_in_this_folder_has_code_1(
@@ -24,6 +24,23 @@ def test_wrong_implementation_in_this_folder_has_code_1(
         main(["check", "half_a_mapping:A.f", "--as", "sparsemax"])
     assert stop.value.code == 1
     assert "✗ exact values" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 0), (["--strict"], 3)])
+def test_edges_have_code_3_under_strict(
+    words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_shift.py").write_text(
+        "import numpy as np\n\ndef f(z):\n"
+        "    e = np.exp(z)\n    return e / e.sum(-1, keepdims=True)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    if not code:
+        assert main(["check", "no_shift:f", "--as", "softmax"]) == 0
+        return
+    with pytest.raises(SystemExit) as stop:
+        main(["check", "no_shift:f", "--as", "softmax", *words])
+    assert stop.value.code == code
 
 
 def test_missing_backend_is_named(

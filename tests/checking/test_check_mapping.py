@@ -40,13 +40,15 @@ def not_applicable(report: MappingReport) -> set[str]:
 
 @pytest.mark.parametrize("mapping", sample(RIGHT, 5))
 def test_right_implementation_passes(mapping: str) -> None:
-    check(RIGHT[mapping], mapping).raise_if_failed()
+    assert check(RIGHT[mapping], mapping).verdict == "right"
 
 
 @pytest.mark.parametrize("fault", [*FIRST, *slow(*((fault,) for fault in OTHERS))], ids=str)
 def test_planted_fault_is_named(fault: Fault) -> None:
-    failure = check(fault.source(), fault.mapping).failures[fault.named]
+    report = check(fault.source(), fault.mapping)
+    failure = report.failures[fault.named]
     assert failure.finding is not None
+    assert report.verdict == fault.verdict
     assert failure.finding.units > 4
     if fault in FIRST:
         assert failure.finding.z.size <= 4, "the smallest input"
@@ -57,7 +59,8 @@ def test_own_mapping_passes_within_contract(name: str) -> None:
     record = MAPPINGS[name]
     parameters = {parameter: EXAMPLES[parameter] for parameter in record.parameters}
     vjp = partial(_vjp_of, record, tuple(parameters.values()))
-    report = check_mapping(record.forward, record, vjp=vjp, **parameters).raise_if_failed()
+    report = check_mapping(record.forward, record, vjp=vjp, **parameters)
+    assert report.verdict == "right"
     for result in report.results:
         # Of mappings outside Tsallis' family, no constant of the contract is calibrated.
         assert result.finding is None or result.finding.units <= 4, result
@@ -177,7 +180,7 @@ def test_parameters_reach_function_by_name_or_are_bound() -> None:
         return pyentmax.entmax(z, 4.0)
 
     report = check_mapping(pyentmax.entmax, "entmax", alpha=4.0).raise_if_failed()
-    assert str(report).startswith("entmax (alpha = 4.0): passed, float64, float32, float16")
+    assert str(report).startswith("entmax (alpha = 4.0): right, float64, float32, float16")
     assert "exact values" in check_mapping(bound, "entmax", alpha=3.9).failures
 
 
@@ -209,6 +212,10 @@ def test_error_of_function_is_a_failure_with_its_scores() -> None:
     assert str(report.failures["masked rows"]).startswith("[-inf] gives ArithmeticError: no")
 
 
+def on_device(z: Any) -> Any:
+    raise RuntimeError("expected all tensors on the same device")
+
+
 @pytest.mark.parametrize(
     ("fn", "arguments", "error", "message"),
     [
@@ -216,6 +223,10 @@ def test_error_of_function_is_a_failure_with_its_scores() -> None:
         (len, {"mapping": "hardmax"}, ValueError, "mapping must be one of softmax"),
         (len, {"mapping": "entmax"}, TypeError, r"takes the parameters \(alpha\), got \(\)"),
         (str.upper, {"mapping": "softmax"}, TypeError, "fn must map an array of scores"),
+        (str.upper, {"mapping": "softmax"}, TypeError, "numpy: TypeError: descriptor 'upper'"),
+        (dict, {"mapping": "softmax"}, TypeError, r"the class dict; pass an instance, dict\("),
+        (lambda z: (z, z), {"mapping": "softmax"}, TypeError, r"2 values; pass lambda z: fn\(z\)"),
+        (on_device, {"mapping": "softmax"}, TypeError, r"lambda z: fn\(z.cuda\(\)\).cpu\(\)"),
         (
             pyentmax.softmax,
             {"mapping": "softmax", "dtypes": ["int8"]},
@@ -231,15 +242,99 @@ def test_wrong_arguments_are_named(
         check_mapping(fn, **arguments)
 
 
+# --- grades and messages ------------------------------------------------------------------------
+
+
+def no_shift(z: Any) -> Any:
+    e = np.exp(z)
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_edges_fail_only_strict_checks() -> None:
+    report, strict = (check_mapping(no_shift, "softmax", strict=strict) for strict in (False, True))
+    assert report.verdict == strict.verdict == "edges"
+    assert report
+    assert not strict
+    report.raise_if_failed()
+    with pytest.raises(AssertionError, match="softmax: edges"):
+        strict.raise_if_failed()
+
+
+def test_small_errors_are_imprecise() -> None:
+    report = check_mapping(lambda z: pyentmax.softmax(z) + 1e-7, "softmax", dtypes=["float64"])
+    assert report.verdict == "imprecise"
+    assert not report
+
+
+def test_message_has_smallest_and_worst_input() -> None:
+    def slightly(z: Any) -> Any:
+        return pyentmax.softmax(z * np.where(np.abs(z) > 2, 1.2, 1.02))
+
+    failure = check_mapping(slightly, "softmax", dtypes=["float64"]).failures["exact values"]
+    assert failure.finding is not None
+    assert failure.worst is not None
+    assert 1e-3 < failure.finding.error < failure.worst.error
+    assert "; worst: " in str(failure)
+    assert "e+" not in str(failure)
+
+
+@pytest.mark.parametrize("name", ["softmax1", "softpick"])
+def test_softmax1_and_softpick_are_truths(name: str) -> None:
+    def softmax1(z: Any) -> Any:
+        e = np.exp(z)
+        return e / (1 + e.sum(-1, keepdims=True))
+
+    def softpick(z: Any) -> Any:
+        e = np.expm1(z)
+        return np.maximum(e, 0) / (np.abs(e).sum(-1, keepdims=True) + 1e-6)
+
+    report = check_mapping({"softmax1": softmax1, "softpick": softpick}[name], name)
+    assert report.verdict == "edges"  # overflow
+    assert check_mapping(no_shift, name).verdict == "wrong"
+
+
+def test_function_of_one_vector_is_wrapped() -> None:
+    def one(z: Any) -> Any:
+        (d,) = z.shape
+        return pyentmax.softmax(z)
+
+    report = check_mapping(one, "softmax")
+    assert report.verdict == "right"
+    assert report.notes == ("fn takes one vector; it was called row by row",)
+    assert "batches" not in not_applicable(report)
+
+
+def test_function_of_one_length_is_checked() -> None:
+    def ten(z: Any) -> Any:
+        if z.shape[-1] != 10:
+            raise IndexError("ten scores")
+        return pyentmax.sparsemax(z)
+
+    report = check_mapping(ten, "sparsemax")
+    assert [*report.failures] == ["row lengths"]
+    assert report.verdict == "edges"
+
+
+def test_function_is_called_as_often_as_stated() -> None:
+    calls = []
+
+    def counted(z: Any) -> Any:
+        calls.append(z.shape)
+        return pyentmax.softmax(z)
+
+    check_mapping(counted, "softmax", vjp=pyentmax.softmax_vjp)
+    assert len(calls) <= 3000
+    assert "at most 3,000 times" in str(check_mapping.__doc__)
+
+
 # --- reports --------------------------------------------------------------------------------------
 
 
 def test_report_prints_raises_and_draws() -> None:
     report = check_mapping(lambda z: pyentmax.softmax(2 * z), "softmax")
     assert not report
-    assert check_mapping(pyentmax.softmax, "softmax", dtypes=["float32"])
     with pytest.raises(AssertionError, match=r"✗ exact values +\[0, 0.5\] gives \[0.268941, "):
         report.raise_if_failed()
-    assert str(report).count("\n") == len(report.results)
+    assert str(report).count("\n") == len(report.results) + len(report.causes)
     drawn = ElementTree.fromstring(report._repr_html_())
     assert len(drawn.findall(".//{*}g")) == sum(r.finding is not None for r in report.results)
