@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,19 +82,11 @@ class Inputs:
                 f"{key.shape} and {value.shape}"
             )
         self._shapes = query.shape, key.shape, value.shape
-        self._groups = _groups(*(shape[:-2] for shape in self._shapes))
-        self.query, self.key, self.value = (self._split_heads(x) for x in (query, key, value))
-        try:
-            self.batch = np.broadcast_shapes(*(x.shape[:-2] for x in self._arranged()))
-        except ValueError:
-            q, k, v = (shape[:-2] for shape in self._shapes)
-            raise ValueError(
-                f"the batch shapes of query {q}, key {k} and value {v} must broadcast, or have a "
-                "number of query heads, the last of these axes, that is a multiple of the others'"
-            ) from None
-        self.outer: tuple[int, ...] = self.batch
+        self.outer, self._groups = batch_shapes(*(shape[:-2] for shape in self._shapes))
+        self.batch: tuple[int, ...] = self.outer
         if self._groups:
-            self.outer = (*self.batch[:-2], math.prod(self.batch[-2:]))
+            self.batch = (*self.outer[:-1], self._groups, self.outer[-1] // self._groups)
+        self.query, self.key, self.value = (self._split_heads(x) for x in (query, key, value))
         self.shape: tuple[int, ...] = (*self.batch, query.shape[-2], key.shape[-2])
 
     @property
@@ -345,16 +338,34 @@ def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
     return value
 
 
-def _groups(query: tuple[int, ...], *others: tuple[int, ...]) -> int:
-    """The number of key or value heads that query heads share; 0 where shapes just broadcast."""
-    if not query:
-        return 0
-    heads = query[-1]
-    fewer = {other[-1] for other in others if other and other[-1] not in (1, heads)}
-    if len(fewer) != 1:
-        return 0
-    (n,) = fewer
-    return n if n > 0 and heads > 0 and heads % n == 0 else 0
+def batch_shapes(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int]
+) -> tuple[tuple[int, ...], int]:
+    """The batch shape of attention, and how many heads of keys or values its heads share, or 0.
+
+    The arguments are the batch shapes of three arrays, or of tensors of a graph.
+    """
+    groups = 0
+    if query and query[-1] > 0:
+        fewer = [other[-1] for other in (key, value) if other and other[-1] not in (1, query[-1])]
+        if fewer and fewer[0] == fewer[-1] > 0 and query[-1] % fewer[0] == 0:
+            groups = fewer[0]
+    batch: list[int] = []
+    for i in range(-max(map(len, (query, key, value))), 0):
+        sizes = [shape[i] for shape in (query, key, value) if len(shape) >= -i]
+        if groups and i == -1:
+            sizes = sizes[:1]
+        widest = 1
+        for size in sizes:
+            widest = size if widest == 1 else widest
+            if size not in (1, widest):
+                raise ValueError(
+                    f"the batch shapes of query {tuple(query)}, key {tuple(key)} and value "
+                    f"{tuple(value)} must broadcast, or keys and values must have one number of "
+                    "heads, the last of these axes, that divides the queries'"
+                )
+        batch.append(widest)
+    return tuple(batch), groups
 
 
 def _record(mapping: str | Mapping | None) -> Mapping:

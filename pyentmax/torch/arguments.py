@@ -117,8 +117,23 @@ def as_number(value: Any, name: str) -> float:
     raise TypeError(f"{name} must be a number or a Tensor, got {type(value).__name__}")
 
 
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The dtype that autocast casts to on a device; None where it is off, or does not exist."""
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return None
+
+
+def as_input(number: Any, like: Tensor) -> Any:
+    """A float as a 0-dim tensor while a graph is traced, which would hold it as a constant."""
+    if torch.compiler.is_compiling() and isinstance(number, float):
+        return like.new_ones((), dtype=torch.float64) * number
+    return number
+
+
 def scores_of_loss(z: Tensor) -> Tensor:
     """The scores in float32 under autocast: there losses return float32, as PyTorch's own do."""
-    if z.dtype in HALF and torch.is_autocast_enabled(z.device.type):
+    if z.dtype in HALF and autocast_dtype(z.device) is not None:
         return z.float()
     return z

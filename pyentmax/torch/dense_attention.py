@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from pyentmax.torch.arguments import autocast_dtype
 from pyentmax.torch.composed import HALF
 from pyentmax.torch.functions import apply_to_rows
 from pyentmax.torch.operations import per_score
@@ -60,11 +61,11 @@ def attention(
 
     The parameter is a number or a tensor; the other arguments are as in `pyentmax.torch.attention`.
     """
-    device, dtype = query.device.type, query.dtype
+    dtype = query.dtype
     if dtype in HALF:
         query, key, value = query.float(), key.float(), value.float()
-    if torch.is_autocast_enabled(device):  # it would round the scores
-        with torch.autocast(device, enabled=False):
+    if autocast_dtype(query.device) is not None:  # it would round the scores
+        with torch.autocast(query.device.type, enabled=False):
             options = mask, causal, offset, scale, sink, bias, softcap, dropout
             output, weights = attention(query, key, value, mapping, parameter, *options)
             return output.to(dtype), weights
@@ -104,16 +105,17 @@ def _weights(
 def is_finite(output: Tensor, query: Tensor, key: Tensor) -> bool:
     """Whether no product of a weight of 0 with a NaN or infinity is in the output or in a gradient.
 
-    Where a mask hides a key, it and its value may hold anything.
+    Where a mask hides a key, it and its value may hold anything. Where no value can be read, as in
+    a graph and under vmap, the answer is False.
     """
     if torch.compiler.is_compiling():
-        return True
+        return False
     try:
         if query.requires_grad and not math.isfinite(key.detach().sum()):
             return False
         return math.isfinite(output.detach().sum())
     except RuntimeError:  # no values to look at, as under vmap
-        return True
+        return False
 
 
 def _product(rows: Tensor, matrices: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ from pyentmax import (
     one_vs_all_loss_and_grad,
 )
 from pyentmax import attention as array_attention
+from pyentmax.sparse_attention.arguments import batch_shapes
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, on_arrays
 from pyentmax.torch.composed import HALF
@@ -379,25 +380,8 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
     return on_arrays(array_attention, query, key, value, alpha, **options)
 
 
-def attention_batch(*shapes: torch.Size) -> tuple[int, ...]:
-    """The batch shape of attention, where a head of keys or values may serve several of queries."""
-    shapes = tuple(shape[:-2] for shape in shapes)
-    if shapes[0] == shapes[1] == shapes[2]:
-        return shapes[0]
-    heads = max((shape[-1] for shape in shapes if shape), default=1)
-    spread = ((*s[:-1], heads) if s and s[-1] and heads % s[-1] == 0 else s for s in shapes)
-    try:
-        return tuple(torch.broadcast_shapes(*spread))
-    except RuntimeError:
-        q, k, v = map(tuple, shapes)
-        raise ValueError(
-            f"the batch shapes of query {q}, key {k} and value {v} must broadcast, or have a "
-            "number of query heads, the last of these axes, that is a multiple of the others'"
-        ) from None
-
-
 def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    batch = attention_batch(query.shape, key.shape, value.shape)
+    batch, _ = batch_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
 
 

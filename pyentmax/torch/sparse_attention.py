@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from pyentmax.calls.documentation import explained
+from pyentmax.sparse_attention.arguments import batch_shapes
 from pyentmax.torch import composed, dense_attention, flex_attention, operations
 from pyentmax.torch.arguments import (
+    as_input,
     as_number,
+    autocast_dtype,
     check_broadcast,
     check_mask,
     check_number,
@@ -144,7 +148,8 @@ def attention(
         check_settings(softcap, dropout)
     if offset and not causal:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
-    dtype = query.dtype
+    parameter, scale, sink = (as_input(number, query) for number in (parameter, scale, sink))
+    (query, key, value), dtype = _with_one_dtype(query, key, value)
     if isinstance(scale, Tensor):
         check_broadcast(scale, shape[:-1], "scale", "the queries")
         query, key, value = map(composed.wide, (query, key, value))
@@ -174,7 +179,7 @@ def attention(
             return output.to(dtype), weights.to(dtype)
         hides = causal or mask is not None  # keys, which may hold anything then
         if not (has_operation and hides) or dense_attention.is_finite(output, query, key):
-            return output if output.dtype == dtype else output.to(dtype)
+            return output.to(dtype)
     named = mapping, *split(mapping, parameter)
     return operations.attention(query, key, value, *named, *setting).to(dtype)
 
@@ -204,6 +209,17 @@ def check_settings(softcap: Any, dropout: Any) -> None:
         raise ValueError(f"dropout must be a probability, from 0 to 1, got {dropout}")
 
 
+def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
+    """The tensors in the dtype that theirs promote to, and the output's dtype."""
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    lower = None if dtype == torch.float64 else autocast_dtype(tensors[0].device)
+    if lower is not None:  # two half types have float32 in common
+        dtype = torch.promote_types(dtype, lower)
+    return tuple(tensor.to(dtype) for tensor in tensors), lower or dtype
+
+
 def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of the scores, (…, T, S), or an error for shapes that do not fit."""
     for tensor, name in ((query, "query"), (key, "key"), (value, "value")):
@@ -224,4 +240,4 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
             "key and value must have the same number of positions, got shapes "
             f"{tuple(k)} and {tuple(v)}"
         )
-    return (*operations.attention_batch(q, k, v), q[-2], k[-2])
+    return (*batch_shapes(q[:-2], k[:-2], v[:-2])[0], q[-2], k[-2])

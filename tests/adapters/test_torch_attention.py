@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[t
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import dense_attention, operations  # noqa: E402
 
+slow = pytest.mark.slow
 EXACT = {"rtol": 1e-12, "atol": 1e-13}  # of float64
 DIFFERENCES = {"eps": 1e-6, "atol": 1e-6, "rtol": 1e-4}
 
@@ -154,15 +156,134 @@ def test_the_module_drops_in_training_only() -> None:
         torch.testing.assert_close(theirs, ours, **EXACT)
 
 
+FLOAT, BFLOAT, DOUBLE = torch.float32, torch.bfloat16, torch.float64
+MIXED = [
+    *product((FLOAT, BFLOAT), repeat=3),
+    (torch.float16, BFLOAT, BFLOAT),
+    (DOUBLE, FLOAT, BFLOAT),
+    (BFLOAT, FLOAT, DOUBLE),
+]
+FORMS: list[dict[str, Any]] = [
+    {},
+    {"causal": True},
+    {"mask": torch.arange(400) % 3 > 0},
+    {"scale": torch.tensor(0.4, dtype=torch.float16), "sink": torch.tensor([0.1, 0.2]).double()},
+    {"bias": torch.linspace(0, 2, 400, dtype=BFLOAT), "return_weights": True},
+]
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+def test_one_rule_for_mixed_dtypes(autocast: Any) -> None:
+    cases = zip(product((20, 400), MIXED), cycle(FORMS), strict=False)
+    for i, ((n, dtypes), form) in enumerate(cases):
+        options = {k: v[..., :n] if k in ("mask", "bias") else v for k, v in form.items()}
+        options["alpha"] = torch.tensor([1.5, 2.0], dtype=torch.float16)
+        arrays = [x[:1] for x in inputs(n, n, 2, 1 + i % 2)]
+        arrays = [x.to(dtype) for x, dtype in zip(arrays, dtypes, strict=True)]
+        expected = torch.promote_types(torch.promote_types(*dtypes[:2]), dtypes[2])
+        if autocast and expected != DOUBLE:
+            expected = autocast
+        with torch.autocast("cpu", autocast or BFLOAT, enabled=autocast is not None):
+            found = pt.attention(*arrays, **options)
+        exact = pt.attention(*(x.double() for x in arrays), **options)
+        pair = (found, exact) if isinstance(found, tuple) else ((found,), (exact,))
+        for ours, theirs in zip(*pair, strict=True):
+            assert ours.dtype == expected
+            rounding = max(torch.finfo(expected).eps, 1e-5)
+            torch.testing.assert_close(ours.double(), theirs, rtol=rounding, atol=rounding)
+
+
+def test_gradients_keep_the_dtypes_of_inputs() -> None:
+    for dtypes, n in zip(MIXED, cycle((20, 400)), strict=False):
+        arrays = [x[:1] for x in inputs(n, n, 2, 1)]
+        arrays = [x.to(d).requires_grad_() for x, d in zip(arrays, dtypes, strict=True)]
+        more = {"scale": torch.ones(2, 1).half(), "sink": torch.zeros(2).double()}
+        learned = [*arrays, *(x.requires_grad_() for x in more.values())]
+        with torch.autocast("cpu", BFLOAT):
+            output = pt.attention(*arrays, **more)
+        gradients = torch.autograd.grad(output.double().square().sum(), learned)
+        assert [g.dtype for g in gradients] == [x.dtype for x in learned]
+        assert all(g.isfinite().all() for g in gradients)
+
+
+@pytest.mark.parametrize("n", [20, pytest.param(300, marks=slow)])
+def test_grouped_heads_in_one_graph(n: int) -> None:
+    torch.compiler.reset()
+    arrays = inputs(n, n)
+    expected = pt.attention(*arrays)
+    compiled = torch.compile(pt.attention, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*arrays), expected, **EXACT)
+    exported = torch.export.export(pt.Attention(), tuple(arrays), strict=True)
+    torch.testing.assert_close(exported.module()(*arrays), expected, **EXACT)
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_head_counts_by_one_rule(n: int) -> None:
+    query, key, value = (tensor(heads, n, 2) for heads in (6, 2, 3))
+    with pytest.raises(ValueError, match="must have one number of heads"):
+        pt.attention(query, key, value)
+    with pytest.raises(ValueError, match="must have one number of heads"):
+        pe.attention(query.numpy(), key.numpy(), value.numpy())
+    assert pt.attention(query, key, value[:1]).shape == (6, n, 2)
+
+
+@pytest.mark.parametrize("n", [20, 300])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_keep_the_dtype_under_autocast(dtype: Any) -> None:
-    arrays = [x.to(dtype) for x in inputs()]
-    expected = pt.attention(*(x.double() for x in arrays))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output, weights = pt.attention(*arrays, return_weights=True)
-    assert output.dtype == weights.dtype == dtype
-    rounding = torch.finfo(dtype).eps
-    torch.testing.assert_close(output.double(), expected, rtol=rounding, atol=4e-7)
+def test_attention_of_meta_tensors(n: int, dtype: Any) -> None:
+    arrays = [x.to("meta", dtype).requires_grad_() for x in inputs(n, n)]
+    for options in ({}, {"causal": True}, {"mapping": "softmax"}, {"return_weights": True}):
+        found = pt.attention(*arrays, **options)
+        output = found[0] if isinstance(found, tuple) else found
+        assert (output.shape, output.dtype) == ((2, 4, n, 2), dtype)
+        output.sum().backward()
+
+
+@pytest.mark.parametrize("n", [40, pytest.param(200, marks=slow)])
+def test_hidden_values_matter_to_no_route(n: int) -> None:
+    torch.compiler.reset()
+    arrays = [tensor(2, 2, n, 3, seed=i) for i in range(3)]
+    for broken, hidden in zip((torch.nan, torch.inf), (n - 2, n - 5), strict=True):
+        arrays[1][:, :, hidden:] = arrays[2][:, :, hidden:] = broken
+    mask = torch.arange(n) < n - 5
+
+    def attended(query: Any, key: Any, value: Any) -> Any:
+        return pt.attention(query, key, value, mask=mask)
+
+    ways = attended, torch.compile(attended, backend="aot_eager"), torch.vmap(attended)
+    found = []
+    for way in ways:
+        learned = [x.clone().requires_grad_() for x in arrays]
+        output = way(*learned)
+        found.append((output, *torch.autograd.grad(output.square().sum(), learned)))
+    for results in zip(*found, strict=True):
+        assert all(x.isfinite().all() for x in results)
+        for x in results:
+            torch.testing.assert_close(x, results[0], **EXACT)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["alpha", "sink", *(pytest.param(x, marks=slow) for x in ("scale", "softcap", "strength"))],
+)
+def test_a_changing_number_is_compiled_once(name: str) -> None:
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(graph: Any, example: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    mapping = {"mapping": "fusedmax"} if name == "strength" else {}
+
+    arrays = [tensor(260, 2, seed=i) for i in range(3)]
+
+    def attended(number: float) -> Any:
+        return pt.attention(*arrays, **{name: number}, **mapping)
+
+    compiled = torch.compile(attended, backend=backend, fullgraph=True)
+    for number in (1.1, 1.3, 1.7, 1.9):  # open from the second on
+        torch.testing.assert_close(compiled(number), attended(number), **EXACT)
+    assert len(graphs) <= 2
 
 
 @pytest.mark.parametrize("mapping", ["fusedmax", "csoftmax", "topk_softmax"])
