@@ -114,9 +114,18 @@ def test_dtypes(dtype: Any) -> None:
     assert_lazily_equal(pe.sparsemax(da.from_array(z, chunks=LAZY.chunks)), pe.sparsemax(z))
 
 
-def test_rows_in_pieces_are_dasks_own_error() -> None:
-    with pytest.raises(ValueError, match="consists of multiple chunks"):
+def test_rows_in_several_chunks_are_refused() -> None:
+    expected = r"axis of 8 entries in 3 chunks; array\.rechunk\(\{axis: -1\}\)"
+    with pytest.raises(ValueError, match=expected):
         pe.softmax(LAZY, axis=1)
+
+
+@pytest.mark.parametrize("mask", [MASK[0], da.from_array(MASK[0], chunks=5), None])
+def test_unknown_lengths_cannot_be_aligned(mask: Any) -> None:
+    unknown = LAZY[:, 0][LAZY[:, 0, 0] < np.inf]
+    with pytest.raises(ValueError, match=r"\(nan, 5\).* call \.compute_chunk_sizes\(\)"):
+        pe.softmax(unknown, mask=unknown > 0 if mask is None else mask)
+    assert_lazily_equal(pe.softmax(unknown).compute_chunk_sizes(), pe.softmax(Z[:, 0]))
 
 
 def test_values_are_checked_when_a_chunk_is_computed() -> None:

@@ -25,6 +25,12 @@ every_case = pytest.mark.parametrize(
 )
 
 
+def test_sparse_scores_are_refused() -> None:
+    scores = scipy.sparse.csr_array(np.eye(3))
+    with pytest.raises(TypeError, match=r"z is a scipy array; pass its \.toarray\(\)"):
+        pyentmax.sparsemax(scores)
+
+
 @pytest.fixture(params=["compiled", "NumPy"])
 def packer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to collect non-zeros."""

@@ -50,6 +50,7 @@ def plan(
     """
     import dask.array as da
 
+    _check_lengths(*arrays)
     operands = [da.asarray(array) for array in arrays]
     names = [x.split(",") if x else [] for x in re.findall(r"\((.*?)\)", signature.split("->")[0])]
     pairs, samples = [], []
@@ -59,6 +60,13 @@ def plan(
         shape = (0, *(1 if n != n else n for n in array.shape[batch:]))  # NaN: unknown to Dask
         samples.append(np.empty_like(array._meta, shape=shape))
     _, operands = da.core.unify_chunks(*pairs)
+    for operand, core in zip(operands, names, strict=True):
+        for chunks in operand.chunks[operand.ndim - len(core) :]:
+            if len(chunks) > 1:
+                raise ValueError(
+                    f"expected whole rows in a chunk, got an axis of {sum(chunks)} entries in "
+                    f"{len(chunks)} chunks; array.rechunk({{axis: -1}}) puts them into one"
+                )
     found = function(*samples)
     dtypes = [part.dtype for part in found] if isinstance(found, tuple) else found.dtype
     return da.apply_gufunc(function, signature, *operands, output_dtypes=dtypes, output_sizes=sizes)
@@ -91,6 +99,7 @@ def plan_rows(
     """
     import dask.array as da
 
+    _check_lengths(*(array for name, array in given.items() if name != "axis"))
     (name, first), *others = given.items()
     axes = check_axis(first.shape, given["axis"], name) if "axis" in given else ()
     last = tuple(range(-len(axes), 0))
@@ -143,3 +152,12 @@ def _broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
     if not broadcasts(np.shape(array), shape):
         raise ValueError(f"{name} of shape {np.shape(array)} does not broadcast to shape {shape}")
     return da.broadcast_to(da.asarray(array), shape)
+
+
+def _check_lengths(*arrays: Any) -> None:
+    shapes = [np.shape(array) for array in arrays if np.ndim(array)]
+    if len(shapes) > 1 and any(n != n for shape in shapes for n in shape):
+        raise ValueError(
+            f"cannot align shapes {', '.join(map(str, shapes))}: Dask does not know the lengths "
+            "that are nan; call .compute_chunk_sizes() of the arrays first"
+        )

@@ -16,6 +16,7 @@ HINTS = {
     "jax": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
     "jaxlib": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
     "sparse": "pass its .todense()",
+    "scipy": "pass its .toarray()",
 }
 MASKED = dict.fromkeys("zpv", "and its mask, inverted, as mask=") | {
     "y": "of labels, with ignore_index for what to leave out, or of distributions, with mask="

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 
 from pyentmax.models.protocol import FloatArray
@@ -37,7 +37,7 @@ class Hypothesis:
 
     tokens: tuple[int, ...]
     log_prob: float
-    attention: FloatArray | None = None
+    attention: FloatArray | None = field(default=None, repr=False)
     finished: bool = True
 
     @property
@@ -46,7 +46,7 @@ class Hypothesis:
         return math.exp(self.log_prob)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SearchResult:
     """The hypotheses of one source, and what is proved about them.
 
@@ -76,6 +76,12 @@ class SearchResult:
     proved: int = 0
     bound: float = 1.0
     mass_bound: float = 1.0
+
+    def __repr__(self) -> str:
+        """A line; the hypotheses of a wide beam would fill a book."""
+        count, best = len(self.hypotheses), f"{self.best.probability:.6g}"
+        state = "complete" if self.exact else "not proved complete"
+        return f"SearchResult({count} hypotheses, best {best}, mass {self.mass:.6g}, {state})"
 
     @property
     def best(self) -> Hypothesis:

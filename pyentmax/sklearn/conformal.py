@@ -21,6 +21,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from pyentmax.calls.numbers import is_number
+
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-10
@@ -94,8 +96,8 @@ def quantile(ascending: Floats, coverage: float) -> float:
     >>> quantile(np.arange(1.0, 10.0), 0.8), quantile(np.arange(1.0, 10.0), 0.95)
     (8.0, inf)
     """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage: expected a number between 0 and 1, got {coverage}")
+    if not (is_number(coverage) and 0 < coverage < 1):
+        raise ValueError(f"coverage: expected one number between 0 and 1, got {coverage!r}")
     rank = max(math.ceil((len(ascending) + 1) * coverage - 1e-9), 1)
     return float(ascending[rank - 1]) if rank <= len(ascending) else math.inf
 

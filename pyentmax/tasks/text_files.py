@@ -8,6 +8,9 @@ from pathlib import Path
 
 from pyentmax.data import DataError
 
+COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ", "zip": b"PK\x03\x04"}
+"""How compressed files begin."""
+
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a file, without a byte-order mark, with line feeds as line ends.
@@ -33,6 +36,8 @@ def decode(data: bytes, where: str) -> str:
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
+        if packed := [name for name, start in COMPRESSED.items() if data.startswith(start)]:
+            raise DataError(f"{where}: expected text, got a {packed[0]} file; unpack it") from error
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{where}, line {line}: expected UTF-8, got byte 0x{error.object[error.start]:02x} "

@@ -358,6 +358,10 @@ class _Run:
             self.optimizer.load({k.removeprefix("optimizer."): x for k, x in arrays.items()})
             self.best = group("best") if self.history.update else None
             self.snapshots = [group(f"snapshot.{k}") for k in range(meta["snapshots"])]
+            if self.best and self.save_best is not None and not (directory / BEST).exists():
+                self.set_parameters(self.best)  # it was moved
+                self.save_best(directory / BEST)
+                self.set_parameters(group("param"))
         except (KeyError, ValueError) as error:
             raise CheckpointError(
                 f"{path}: not a complete state of this model ({type(error).__name__}: {error})"

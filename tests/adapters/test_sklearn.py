@@ -248,6 +248,7 @@ def test_sets_around_a_fitted_classifier_are_its_own():
     ("call", "message"),
     [
         (lambda fitted: ConformalClassifier(fitted).predict_set(X), r"calibrate\(X, y\) before"),
+        (lambda fitted: fitted.calibrate(X, Y).predict_set(X, [0.9, 0.95]), "one number between"),
         (lambda fitted: ConformalClassifier(fitted, alpha=1).calibrate(X, Y), "above 1, got 1"),
         (lambda fitted: ConformalClassifier(LogisticRegression()).calibrate(X, Y), "not fitted"),
         (

@@ -13,7 +13,7 @@ from automata import EOS, Automaton, automata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyentmax.decoding import beam_search, exact_search
+from pyentmax.decoding import Hypothesis, SearchResult, beam_search, exact_search
 from pyentmax.decoding.hypotheses import bounds_text
 
 
@@ -210,6 +210,14 @@ def test_log_probabilities_above_zero_keep_the_bounds():
     model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1], [0] * 3]))
     result = search(model, n_best=None, normalize=True)
     assert [h.log_prob for h in result.hypotheses] == [0.0, -0.1]
+
+
+def test_repr_of_a_result_is_one_line():
+    hypotheses = tuple(Hypothesis((k,), -1.0 - k, np.ones((2, 50))) for k in range(1000))
+    text = repr(SearchResult(hypotheses, False, 0.58, "the beam was full"))
+    assert text.startswith("SearchResult(1000 hypotheses, best 0.367879, mass 0.58, not proved")
+    assert len(text) < 100
+    assert "array" not in repr(hypotheses[0])
 
 
 @pytest.mark.parametrize("token", [EOS, 2])

@@ -154,6 +154,19 @@ def test_reader_that_stops_reading():
     assert "Error" not in done.stderr
 
 
+@pytest.mark.skipif(os.name != "posix", reason="runs a shell")
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [(">&-", 0, ""), (">&- 2>&-", 0, ""), (">/dev/full", 2, "No space left on device")],
+)
+def test_closed_or_full_output_is_no_traceback(redirection, code, said):
+    shell = f"{sys.executable} -m pyentmax reproduce {redirection}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
 def test_interrupt_finishes_update_and_can_be_resumed(tmp_path):
     (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
@@ -242,3 +255,10 @@ def test_text_is_utf8_without_mark_and_carriage_returns(tmp_path):
 def test_bad_byte_is_named_with_its_line():
     with pytest.raises(ValueError, match="a.txt, line 2: expected UTF-8, got byte 0xff"):
         decode(b"one\n\xff", "a.txt")
+
+
+@pytest.mark.parametrize("module", ["gzip", "bz2", "lzma"])
+def test_compressed_file_is_named_as_such(module):
+    packed = importlib.import_module(module).compress(b"walk\twalked\tV;PST\n" * 9)
+    with pytest.raises(ValueError, match="words: expected text, got an? .* file; unpack it"):
+        decode(packed, "words")

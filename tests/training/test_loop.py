@@ -327,6 +327,18 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
     assert figures(read_history(tmp_path)) == figures(expected)
 
 
+def test_resumed_run_writes_a_best_that_was_moved(tmp_path):
+    def save_best(path):
+        path.write_text(repr(checksum(model)))
+
+    model = new_model()
+    run(model, tmp_path, save_best=save_best, keep="last")
+    best = (tmp_path / "best.npz").rename(tmp_path / "moved").read_text()
+    model = new_model(4)
+    run(model, tmp_path, resume=True, save_best=save_best, keep="last")
+    assert (tmp_path / "best.npz").read_text() == best != repr(checksum(model))
+
+
 @pytest.mark.parametrize("schedule", [{"schedule": "halve"}, EVERYTHING])
 def test_finished_run_can_be_extended(tmp_path, schedule):
     settings = config(**schedule)

@@ -134,6 +134,10 @@ class Translator(SequenceModel):
 
     def source_ids(self, sentence: str) -> np.ndarray:
         """The ids of a source sentence, which must not be empty."""
+        if not isinstance(sentence, str):
+            raise TypeError(
+                f"sentence: expected a str, got {sentence!r}; translate_all translates several"
+            )
         tokens = self.segmenter.split(sentence)
         if not tokens:
             raise DataError(f"sentence {sentence!r}: expected a word or a sub-word, got none")

@@ -22,6 +22,15 @@ SHAPES = {
 }
 
 
+def test_words_of_a_sentence_are_refused():
+    rng = np.random.default_rng(0)
+    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    pairs = [SentencePair("ein hund", "a dog")]
+    translator = Translator.untrained("transformer", pairs, Words(), rng, **shape)
+    with pytest.raises(TypeError, match="expected a str, got .*; translate_all translates several"):
+        translator.translate(["ein", "hund"])
+
+
 @pytest.fixture(scope="module")
 def subwords():
     return Subwords.learn((side for pair in toy_german()[:500] for side in pair), 120)
