@@ -77,6 +77,19 @@ ALWAYS_INLINE TYPED(Register)
     return y;
 }
 
+/* log2 u of normal u > 0. */
+ALWAYS_INLINE TYPED(Register) TYPED(log2_of_each)(TYPED(Register) u) {
+    TYPED(Register) e;
+    const TYPED(Register) m = TYPED(split_register)(u, &e);
+    return TYPED(log2_of_register)(m - 1, e);
+}
+
+/* 2^x for x between -EXPONENT_BIAS and EXPONENT_BIAS. */
+ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
+    const TYPED(Register) whole = TYPED(rounded)(x);
+    return TYPED(exp2_of_register)(whole, x - (whole - ROUNDER), 1);
+}
+
 /* u^b 2^SHIFT of `count` registers, in their place, where u = 1 + r is positive, normal and at most
  * 1: r tells more of a u near 1. b log2 u may be EXPONENT_BIAS - SHIFT at most; what is too small
  * comes out next to 0. */

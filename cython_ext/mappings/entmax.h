@@ -33,20 +33,26 @@ KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
 
 #elif defined(REAL)
 
-/* What is prepared for an α, and kept for the next rows. */
+enum { TYPED(GROUPS) = BLOCK / TYPED(WIDTH) }; /* registers of searches for a tile */
+
+/* What is prepared for an α, and kept for the next rows; or for those of a tile, with an α each. */
 typedef struct {
-    TYPED(EntmaxStart) start;
-    double alpha; /* for which it is prepared, or 0 */
+    TYPED(EntmaxStart) start[TYPED(GROUPS)];
+    double alpha; /* for which the first is prepared, or 0 where all are */
 } TYPED(EntmaxKept);
 
-/* The start for the columns of a block. */
-static const TYPED(EntmaxStart) *TYPED(start_for)(const double alpha[BLOCK],
-                                                  TYPED(EntmaxKept) *kept) {
+/* The start for each register of a block's searches. */
+static void TYPED(prepare_starts)(const double alpha[BLOCK], TYPED(EntmaxKept) *kept) {
     bool same = true;
     for (int j = 1; j < BLOCK; j++) same &= alpha[j] == alpha[0];
-    if (!same || kept->alpha != alpha[0]) TYPED(prepare_start)(&kept->start, alpha);
+    if (!same || kept->alpha != alpha[0])
+        for (int g = 0; g < (same ? 1 : TYPED(GROUPS)); g++)
+            TYPED(prepare_start)(kept->start + g, alpha + g * TYPED(WIDTH));
     kept->alpha = same ? alpha[0] : 0;
-    return &kept->start;
+}
+
+static inline const TYPED(EntmaxStart) *TYPED(start_of)(const TYPED(EntmaxKept) *kept, int group) {
+    return kept->start + (kept->alpha ? 0 : group);
 }
 
 /* What the search needs to know of the mapping, and where it leaves what it finds. */
@@ -57,62 +63,56 @@ typedef struct {
     Ahead *ahead;
 } TYPED(EntmaxRow);
 
-/* A bound on t from the largest entries: a tangent, or the last t above the root. */
-static REAL TYPED(entmax_bound)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns) *columns) {
-    if (columns->b[0] < 1) {
-        TYPED(EntmaxNewton) newton;
-        TYPED(newton_row)(x, n, (REAL)0.02, columns, &newton, NULL);
-        return newton.high[0] * (1 + 2 * ENTMAX_ROUNDING);
-    }
-    TYPED(EntmaxSums) sums;
-    BITS moving[BLOCK] = {1}, crowded[BLOCK];
-    for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(entmax_sums)(x, n, true, columns, moving, &(Ahead){0}, NULL, &sums);
-        if (!TYPED(step_of_row)(columns, &sums, 1, (REAL)0.03 * columns->b[0], pass >= 8, moving,
-                                crowded))
-            break;
-    }
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT), now = columns->steepness[0];
-    const REAL norm = TYPED(exp2_of)(columns->beta[0] * TYPED(log2_of)(sums.p[0] * unscale));
-    const REAL tangent = (1 - now / norm) * sums.p[0] / (sums.p[0] - sums.d[0]);
-    return (1 - tangent) / now * (1 + 2 * ENTMAX_ROUNDING);
-}
-
 /* A start from sums of whole powers: first from a part of the entries, here and there, as if the
- * others were like them. room holds n values. */
-static void TYPED(start_of_row)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxStart) *start,
-                                TYPED(EntmaxColumns) *columns, REAL *room) {
-    if (start->lowest[0] == 0) return;
+ * others were like them. room holds as many values. */
+static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart) *start,
+                                TYPED(EntmaxSearch) *at, REAL *room) {
+    const ptrdiff_t n = row->count * row->apart;
     if (n >= WORTH_A_SAMPLE) {
         const ptrdiff_t size = n / SAMPLED / PAIR * PAIR, groups = size / LANES, apart = n / groups;
-        const REAL least = columns->least[0];
-        const REAL *middle = x + (apart - LANES) / 2; /* rows may be sorted */
+        const TYPED(Register) least = at->least;
+        const REAL *middle = row->x + (apart - LANES) / 2; /* rows may be sorted */
         for (ptrdiff_t g = 0; g < groups; g++)
             memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
-        TYPED(entmax_start)(room, size, true, (REAL)n / (REAL)size, start, 1, true, &(Ahead){0},
-                            columns);
-        columns->least[0] = least;
+        const TYPED(Gaps) sample = TYPED(gaps_of_row)(room, size, row->ahead);
+        TYPED(entmax_start)(&sample, (REAL)n / (REAL)size, start, 1, true, at);
+        at->least = least;
     }
-    TYPED(entmax_start)(x, n, true, 1, start, 1, true, &(Ahead){0}, columns);
+    TYPED(entmax_start)(row, 1, start, 1, true, at);
+}
+
+/* Raise the least that 1/t can be, for α > 2, from a part of the entries. */
+static void TYPED(bound_above_2)(const TYPED(Gaps) *gaps, REAL enough, TYPED(EntmaxSearch) *at) {
+    const TYPED(Register) none = {0};
+    const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, TYPED(is_above)(none + 1, none),
+                                                     enough, NULL);
+    at->least = TYPED(at_least)((1 - 2 * ENTMAX_ROUNDING) / newton.high, 1);
 }
 
 /* The Solver. The first time, for the largest entries, it only bounds t. */
 static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
     const TYPED(EntmaxRow) *wanted = context;
-    TYPED(EntmaxColumns) columns;
+    const TYPED(Gaps) row = TYPED(gaps_of_row)(x, n, wanted->ahead);
+    TYPED(EntmaxSearch) at;
     double alpha[BLOCK];
     (void)at_t;
     for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
-    TYPED(start_entmax_columns)(&columns, alpha, t);
+    TYPED(start_search)(&at, alpha, t);
     if (*wanted->start == 0) {
-        t = TYPED(entmax_bound)(x, n, &columns);
-        t = t < 1 ? t : (REAL)1; /* a NaN, too */
+        REAL least[TYPED(WIDTH)];
+        const TYPED(Gaps) part = TYPED(gaps_of_row)(x, n, &(Ahead){0});
+        if (at.above_2)
+            TYPED(bound_above_2)(&part, (REAL)0.02, &at);
+        else
+            TYPED(bound_by_tangent)(&part, &at);
+        TYPED(store_register)(at.least, least);
+        t = least[0] > 1 ? 1 / least[0] : (REAL)1; /* a NaN, too */
     } else {
-        if (columns.b[0] >= 1) {
-            const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, wanted->kept);
-            TYPED(start_of_row)(x, n, start, &columns, wanted->p);
+        if (!at.above_2) {
+            TYPED(prepare_starts)(alpha, wanted->kept);
+            TYPED(start_of_row)(&row, TYPED(start_of)(wanted->kept, 0), &at, wanted->p);
         }
-        TYPED(entmax_finish)(x, n, true, &columns, wanted->ahead, wanted->p);
+        TYPED(finish_search)(&row, &at, wanted->p);
     }
     *wanted->start = t;
     return t;
@@ -176,15 +176,13 @@ static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, pt
 
 /* What a loss makes of a tile of whole rows, or of what is above floor in them. */
 static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
-                            const REAL largest[BLOCK], const TYPED(EntmaxColumns) *columns,
-                            const REAL *floor, const REAL *restrict x, ptrdiff_t n,
-                            REAL *restrict tile_p) {
+                            const REAL largest[BLOCK], const REAL beta[BLOCK], const REAL *floor,
+                            const REAL *restrict x, ptrdiff_t n, REAL *restrict tile_p) {
     ptrdiff_t place[BLOCK];
     for (int j = 0; j < BLOCK; j++) {
         const ptrdiff_t label = use->label[j];
         use->gap[j] = z[j][label] - largest[j];
-        place[j] = floor ? TYPED(place_among_kept)(z[j], n, label, largest[j], columns->beta[j],
-                                                   floor[j])
+        place[j] = floor ? TYPED(place_among_kept)(z[j], n, label, largest[j], beta[j], floor[j])
                          : label;
     }
     use->take(use, x, tile_p, n, place);
@@ -192,18 +190,22 @@ static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
 
 /* A tile that is on its way to p. */
 typedef struct {
-    TYPED(EntmaxColumns) columns;
-    REAL largest[BLOCK], floor[BLOCK];
+    TYPED(EntmaxSearch) at[TYPED(GROUPS)];
+    REAL beta[BLOCK], largest[BLOCK], floor[BLOCK];
     REAL *x, *p, *packed[BLOCK]; /* the tile, as gaps and as p, and what is kept of its rows, */
     ptrdiff_t few;               /* of at most so many entries; 0 if all are in the tile */
 } TYPED(Tile);
 
 static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha[BLOCK],
                               REAL *scratch) {
-    TYPED(start_entmax_columns)(&tile->columns, alpha, 1);
+    for (int g = 0; g < TYPED(GROUPS); g++)
+        TYPED(start_search)(tile->at + g, alpha + g * TYPED(WIDTH), 1);
     tile->x = scratch;
     tile->p = scratch + scratch_size(n);
-    for (int j = 0; j < BLOCK; j++) tile->packed[j] = tile->p + BLOCK * n + j * TYPED(kept_step)(n);
+    for (int j = 0; j < BLOCK; j++) {
+        tile->beta[j] = (REAL)(alpha[j] - 1);
+        tile->packed[j] = tile->p + BLOCK * n + j * TYPED(kept_step)(n);
+    }
     tile->few = 0;
 }
 
@@ -211,64 +213,61 @@ static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha
  * put these alone into the tile. */
 static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrdiff_t n,
                              ptrdiff_t most) {
-    for (int j = 0; j < BLOCK; j++) tile->floor[j] = -(1 + 4 * EPSILON) / tile->columns.least[j];
-    tile->few = TYPED(keep_few_of_rows)(z, n, most, tile->largest, tile->columns.beta, tile->floor,
+    for (int g = 0; g < TYPED(GROUPS); g++)
+        TYPED(store_register)(-(1 + 4 * EPSILON) / tile->at[g].least,
+                              tile->floor + g * TYPED(WIDTH));
+    tile->few = TYPED(keep_few_of_rows)(z, n, most, tile->largest, tile->beta, tile->floor,
                                         tile->packed[0]);
     if (tile->few) TYPED(to_tile)((const REAL *const *)tile->packed, tile->few, tile->x);
     return tile->few > 0;
 }
 
-/* The least that 1/t can be for α > 2, from a part of each row. */
-static void TYPED(bound_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead,
-                                 TYPED(EntmaxColumns) *columns) {
-    TYPED(EntmaxNewton) newton;
-    BITS wanted[BLOCK];
-    for (int j = 0; j < BLOCK; j++) wanted[j] = 1;
-    TYPED(newton_columns)(x, n, wanted, (REAL)0.1, columns, ahead, &newton, NULL);
-    for (int j = 0; j < BLOCK; j++)
-        columns->least[j] = TYPED(larger)((1 - 2 * ENTMAX_ROUNDING) / newton.high[j], 1);
-}
-
-/* Is α above 2 as the columns of a tile see it, whose power may round to 1? */
-static inline bool TYPED(is_above_2)(double alpha) {
-    return (REAL)(1 / (alpha - 1)) < 1;
+/* Bring the searches of a tile close to their roots, or only bound these, from n entries of each
+ * row. */
+static void TYPED(start_tile)(TYPED(Tile) *tile, const REAL *x, ptrdiff_t n,
+                              const TYPED(EntmaxKept) *kept, int passes, bool settle,
+                              Ahead *ahead) {
+    for (int g = 0; g < TYPED(GROUPS); g++) {
+        const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(x, n, g * TYPED(WIDTH), ahead);
+        TYPED(EntmaxSearch) *at = tile->at + g;
+        if (!at->above_2)
+            TYPED(entmax_start)(&gaps, 1, TYPED(start_of)(kept, g), passes, settle, at);
+        else if (!settle)
+            TYPED(bound_above_2)(&gaps, (REAL)0.1, at);
+    }
 }
 
 /* Rows that each have their own α, all on one side of 2; for a loss if there is a use. */
 static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                 ptrdiff_t n, const double alpha[BLOCK], TYPED(EntmaxKept) *kept,
                                 Ahead *ahead, REAL *restrict scratch, TYPED(TileUse) *use) {
-    const bool above_2 = TYPED(is_above_2)(alpha[0]);
-    const TYPED(EntmaxStart) *start = above_2 ? NULL : TYPED(start_for)(alpha, kept);
     TYPED(Tile) tile;
     TYPED(begin_tile)(&tile, n, alpha, scratch);
-    TYPED(EntmaxColumns) *columns = &tile.columns;
-    if (n < WORTH_GROUPS || columns->whole) { /* whose exact sums cost as little as any */
-        TYPED(interleave_scaled)(z, n, columns->beta, tile.x, tile.largest);
-        if (!above_2 && !columns->whole)
-            TYPED(entmax_start)(tile.x, n * BLOCK, false, 1, start, 2, true, ahead, columns);
+    if (!tile.at->above_2) TYPED(prepare_starts)(alpha, kept);
+    if (n < WORTH_GROUPS || tile.at->whole) { /* whose exact sums cost as little as any */
+        TYPED(interleave_scaled)(z, n, tile.beta, tile.x, tile.largest);
+        if (!tile.at->whole) TYPED(start_tile)(&tile, tile.x, n, kept, 2, true, ahead);
     } else {
         const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
-        TYPED(interleave_maxima)(z, n, groups, columns->beta, tile.p, tile.largest);
-        if (above_2)
-            TYPED(bound_columns)(tile.p, groups * BLOCK, ahead, columns);
-        else
-            TYPED(entmax_start)(tile.p, groups * BLOCK, false, 1, start, 1, false, ahead, columns);
+        TYPED(interleave_maxima)(z, n, groups, tile.beta, tile.p, tile.largest);
+        TYPED(start_tile)(&tile, tile.p, groups, kept, 1, false, ahead);
         if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4))
-            TYPED(interleave_gaps)(z, n, columns->beta, tile.largest, tile.x);
-        if (!above_2)
-            TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, false, 1, start, 1, true,
-                                ahead, columns);
+            TYPED(interleave_gaps)(z, n, tile.beta, tile.largest, tile.x);
+        TYPED(start_tile)(&tile, tile.x, tile.few ? tile.few : n, kept, 1, true, ahead);
         if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2);
     }
     const ptrdiff_t size = tile.few ? tile.few : n;
-    TYPED(entmax_finish)(tile.x, size * BLOCK, false, columns, ahead, tile.p);
+    for (int g = 0; g < TYPED(GROUPS); g++) {
+        const int first = g * TYPED(WIDTH);
+        const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(tile.x, size, first, ahead);
+        TYPED(finish_search)(&gaps, tile.at + g, tile.p + first);
+    }
     if (use)
-        TYPED(use_rows)(use, z, tile.largest, columns, tile.few ? tile.floor : NULL, tile.x, size,
+        TYPED(use_rows)(use, z, tile.largest, tile.beta, tile.few ? tile.floor : NULL, tile.x, size,
                         tile.p);
     TYPED(separate)(tile.p, size, tile.few ? tile.packed : p);
     for (int j = 0; tile.few && j < count; j++)
-        TYPED(spread_row)(z[j], n, tile.largest[j], columns->beta[j], tile.floor[j], tile.packed[j],
+        TYPED(spread_row)(z[j], n, tile.largest[j], tile.beta[j], tile.floor[j], tile.packed[j],
                           p[j]);
     TYPED(settle_rows)(p, count, n, tile.largest, use);
 }

@@ -218,6 +218,48 @@ ALWAYS_INLINE TYPED(Register)
 #endif
 }
 
+/* All bits of the lanes where a > b, and none of the others; masks are combined by & | ~. */
+ALWAYS_INLINE TYPED(LaneMask) TYPED(is_above)(TYPED(Register) a, TYPED(Register) b) {
+#if HAS_VECTOR_TYPES
+    return a > b;
+#else
+    return -(BITS)(a > b);
+#endif
+}
+
+/* x in the lanes of the mask, y in the others. */
+ALWAYS_INLINE TYPED(Register)
+    TYPED(choose)(TYPED(LaneMask) mask, TYPED(Register) x, TYPED(Register) y) {
+#if HAS_VECTOR_TYPES
+    return (TYPED(Register))((mask & (TYPED(LaneMask))x) | (~mask & (TYPED(LaneMask))y));
+#else
+    return mask ? x : y;
+#endif
+}
+
+ALWAYS_INLINE bool TYPED(any_lane)(TYPED(LaneMask) mask) {
+#if HAS_AVX512
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif HAS_AVX2
+    return _mm256_movemask_epi8((__m256i)mask) != 0;
+#else
+    BITS lane[TYPED(WIDTH)], any = 0;
+    memcpy(lane, &mask, sizeof lane);
+    for (int j = 0; j < TYPED(WIDTH); j++) any |= lane[j];
+    return any != 0;
+#endif
+}
+
+/* b where it is below a, and a elsewhere. */
+ALWAYS_INLINE TYPED(Register) TYPED(smaller_of)(TYPED(Register) a, TYPED(Register) b) {
+    return -TYPED(larger_of)(-a, -b);
+}
+
+/* |a| */
+ALWAYS_INLINE TYPED(Register) TYPED(size_of)(TYPED(Register) a) {
+    return TYPED(larger_of)(a, -a);
+}
+
 /* The sum of all lanes, by halves. */
 ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Register) a) {
 #if HAS_VECTOR_TYPES

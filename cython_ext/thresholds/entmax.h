@@ -25,6 +25,9 @@
  * its anchor, and what it is beyond that, which has all digits. So Newton's method finds the
  * support and the root in three to six passes, and the last move is a tangent of each p. Where a
  * crowd of entries is right at the threshold for α <= 2, its columns are solved in this way, too.
+ *
+ * A register holds a search in each lane, those of the columns of a tile; or all lanes hold that of
+ * one row, each with a part of its entries. Only total() and largest_total() tell the two apart.
  */
 #ifndef PYENTMAX_THRESHOLDS_ENTMAX_H
 #define PYENTMAX_THRESHOLDS_ENTMAX_H
@@ -44,31 +47,70 @@
 
 #elif defined(REAL)
 
-/* BLOCK searches, a column for each: of as many short rows, or of one row in the first. */
+/* The gaps that a register of searches is about, in registers that lie `apart` entries apart: each
+ * lane has a column of a tile, or all of them have one row. */
 typedef struct {
-    REAL beta[BLOCK], b[BLOCK];
-    REAL steepness[BLOCK]; /* 1/t, */
-    REAL least[BLOCK];     /* and the least that it can be; */
-    REAL move[BLOCK];      /* by which part of itself 1/t still has to grow; */
-    REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
-    int whole;             /* the whole_power() of all columns */
-} TYPED(EntmaxColumns);
+    const REAL *x;
+    ptrdiff_t count, apart;
+    bool one_row;
+    Ahead *ahead;
+} TYPED(Gaps);
 
-/* P, D and E of each column, times 2^SHIFT. */
+static inline TYPED(Gaps) TYPED(gaps_of_row)(const REAL *x, ptrdiff_t n, Ahead *ahead) {
+    return (TYPED(Gaps)){x, n / TYPED(WIDTH), TYPED(WIDTH), true, ahead};
+}
+
+/* Those of the columns from `first` on of a tile of n entries each. */
+static inline TYPED(Gaps)
+    TYPED(gaps_of_columns)(const REAL *tile, ptrdiff_t n, int first, Ahead *ahead) {
+    return (TYPED(Gaps)){tile + first, n, BLOCK, false, ahead};
+}
+
+/* What the lanes summed up: for each column, or for the row in every lane. */
+ALWAYS_INLINE TYPED(Register) TYPED(total)(const TYPED(Gaps) *gaps, TYPED(Register) sum) {
+    if (!gaps->one_row) return sum;
+    REAL lane[TYPED(WIDTH)];
+    double all = 0;
+    TYPED(store_register)(sum, lane);
+    for (int j = 0; j < TYPED(WIDTH); j++) all += lane[j];
+    return (TYPED(Register)){0} + (REAL)all;
+}
+
+ALWAYS_INLINE TYPED(Register) TYPED(largest_total)(const TYPED(Gaps) *gaps, TYPED(Register) top) {
+    if (!gaps->one_row) return top;
+    REAL lane[TYPED(WIDTH)];
+    TYPED(store_register)(top, lane);
+    for (int j = 1; j < TYPED(WIDTH); j++) lane[0] = TYPED(larger)(lane[j], lane[0]);
+    return (TYPED(Register)){0} + lane[0];
+}
+
+/* A register of searches. */
 typedef struct {
-    REAL p[BLOCK], d[BLOCK], e[BLOCK];
+    TYPED(Register) beta, b;
+    TYPED(Register) steepness; /* 1/t, */
+    TYPED(Register) least;     /* and the least that it can be; */
+    TYPED(Register) move;      /* by which part of itself 1/t still has to grow; */
+    TYPED(Register) factor;    /* what the powers then take to sum to 1 */
+    int whole;                 /* the whole_power() of all, */
+    bool above_2;              /* as all their α are, or none */
+} TYPED(EntmaxSearch);
+
+/* P, D and E of each search, times 2^SHIFT; and what P loses of its terms. */
+typedef struct {
+    TYPED(Register) p, lost, d, e;
 } TYPED(EntmaxSums);
 
 /* Newton's method where p is steep: t = anchor + beyond, which is as fine as need be close to an
  * anchor; what the root is known to be between; and by how much t is still too large. */
 typedef struct {
-    REAL anchor[BLOCK], beyond[BLOCK], low[BLOCK], high[BLOCK], shift[BLOCK];
+    TYPED(Register) anchor, beyond, low, high, shift;
 } TYPED(EntmaxNewton);
 
-/* sum p and sum p/u, u = x + t, at a t, and the lowest gap of the support. */
+/* sum p, what it loses of its terms, and sum p/u, u = x + t, at a t; and how far the last entry of
+ * the support is from the largest. */
 typedef struct {
-    REAL p[BLOCK], s[BLOCK], last[BLOCK];
-} TYPED(NewtonSums);
+    TYPED(Register) p, lost, s, farthest;
+} TYPED(SumsAtAnchor);
 
 /* b where it is 4 or 10, of α = 1.25 and 1.1, whose powers are a few products; 0 for any other. */
 static inline int TYPED(whole_power)(double alpha) {
@@ -76,16 +118,23 @@ static inline int TYPED(whole_power)(double alpha) {
     return b == 4 ? 4 : b == 10 ? 10 : 0;
 }
 
+/* Is α above 2 as a search sees it, whose power may round to 1? */
+static inline bool TYPED(is_above_2)(double alpha) {
+    return (REAL)(1 / (alpha - 1)) < 1;
+}
+
 /* Searches before their first step, from a t at or above the roots; all of one whole_power(). */
-static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
-                                        const double alpha[BLOCK], REAL t) {
-    for (int j = 0; j < BLOCK; j++) {
-        const double beta = alpha[j] - 1;
-        columns->beta[j] = (REAL)beta;
-        columns->b[j] = (REAL)(1 / beta);
-        columns->steepness[j] = columns->least[j] = 1 / t;
+static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[TYPED(WIDTH)], REAL t) {
+    REAL beta[TYPED(WIDTH)], b[TYPED(WIDTH)];
+    for (int j = 0; j < TYPED(WIDTH); j++) {
+        beta[j] = (REAL)(alpha[j] - 1);
+        b[j] = (REAL)(1 / (alpha[j] - 1));
     }
-    columns->whole = TYPED(whole_power)(alpha[0]);
+    at->beta = TYPED(load_register)(beta);
+    at->b = TYPED(load_register)(b);
+    at->steepness = at->least = (TYPED(Register)){0} + 1 / t;
+    at->whole = TYPED(whole_power)(alpha[0]);
+    at->above_2 = TYPED(is_above_2)(alpha[0]);
 }
 
 /* g, w and w^exponent 2^SHIFT of `count` registers of gaps that lie so far apart; off the support
@@ -117,22 +166,16 @@ ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart
     for (int k = 0; k < count; k++) q[k] = TYPED(choose_above)(w[k], none, q[k], none);
 }
 
-/* Of a group of columns, or of a part of a row, in registers; and what P loses of its terms. */
-typedef struct {
-    TYPED(Register) p, lost, d, e;
-} TYPED(RegisterSums);
-
 /* Add to the sums `count` registers of entries, and write their q. */
 ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
                                       TYPED(Register) steepness, TYPED(Register) exponent,
                                       const int whole, REAL *restrict q, ptrdiff_t q_apart,
-                                      const int count, const bool keep_lost,
-                                      TYPED(RegisterSums) *sums) {
+                                      const int count, TYPED(EntmaxSums) *sums) {
     TYPED(Register) g[ABREAST], w[ABREAST], power[ABREAST];
     TYPED(powers_of_gaps)(x, apart, steepness, exponent, whole, count, g, w, power);
     for (int k = 0; k < count; k++) {
         const TYPED(Register) slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
-        if (keep_lost) sums->lost += term - (next - sums->p);
+        sums->lost += term - (next - sums->p);
         sums->p = next;
         sums->d += slope * g[k];
         sums->e += power[k] * g[k] * g[k];
@@ -140,239 +183,134 @@ ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
     }
 }
 
-/* The sums of the columns from `column` on that fit a register, and every entry's q, but where that
- * is NULL. In order, and
- * with what P loses of its terms: entries that are no part of the support change no bit of it, so
- * that it does not matter whether a tile holds them. */
-ALWAYS_INLINE void TYPED(add_columns)(const REAL *restrict x, ptrdiff_t n, int column,
-                                      const TYPED(EntmaxColumns) *restrict at, const int whole,
-                                      Ahead *ahead, REAL *restrict q,
-                                      TYPED(EntmaxSums) *restrict sums) {
-    const TYPED(Register) none = {0};
-    const TYPED(Register) steepness = TYPED(load_register)(at->steepness + column);
-    const TYPED(Register) exponent = TYPED(load_register)(at->b + column) - 2;
-    TYPED(RegisterSums) these = {none, none, none, none};
-    REAL unused[TYPED(WIDTH)], *to = q ? q + column : unused;
-    const ptrdiff_t step = q ? BLOCK : 0;
-    Ahead mine = *ahead;
-    ptrdiff_t i = column;
-    for (; i + (ABREAST - 1) * BLOCK < n; i += ABREAST * BLOCK, to += ABREAST * step) {
+/* The sums, and every entry's q, but where that is NULL. In order, and with what P loses of its
+ * terms: entries that are no part of the support change no bit of it, so that it does not matter
+ * whether a tile holds them. */
+ALWAYS_INLINE TYPED(EntmaxSums)
+    TYPED(sums_of_power)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, const int whole,
+                         REAL *restrict q) {
+    const TYPED(Register) none = {0}, steepness = at->steepness, exponent = at->b - 2;
+    const ptrdiff_t apart = gaps->apart, q_apart = q ? apart : 0;
+    const REAL *x = gaps->x;
+    REAL unused[TYPED(WIDTH)], *to = q ? q : unused;
+    TYPED(EntmaxSums) sums = {none, none, none, none};
+    Ahead mine = *gaps->ahead;
+    ptrdiff_t i = 0;
+    for (; i + ABREAST <= gaps->count;
+         i += ABREAST, x += ABREAST * apart, to += ABREAST * q_apart) {
         ask_lines_ahead(&mine, ABREAST);
-        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, whole, to, step, ABREAST, true,
-                           &these);
+        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, ABREAST, &sums);
     }
-    for (; i < n; i += BLOCK, to += step)
-        TYPED(add_entries)(x + i, BLOCK, steepness, exponent, whole, to, step, 1, true, &these);
-    TYPED(store_register)(these.p + these.lost, sums->p + column);
-    TYPED(store_register)(these.d, sums->d + column);
-    TYPED(store_register)(these.e, sums->e + column);
-    *ahead = mine;
+    for (; i < gaps->count; i++, x += apart, to += q_apart)
+        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, 1, &sums);
+    *gaps->ahead = mine;
+    sums.p = TYPED(total)(gaps, sums.p + sums.lost);
+    sums.d = TYPED(total)(gaps, sums.d);
+    sums.e = TYPED(total)(gaps, sums.e);
+    return sums;
 }
 
-static void TYPED(sums_of_columns)(const REAL *x, ptrdiff_t n, int column,
-                                   const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *q,
-                                   TYPED(EntmaxSums) *sums) {
-    if (at->whole == 4)
-        TYPED(add_columns)(x, n, column, at, 4, ahead, q, sums);
-    else if (at->whole == 10)
-        TYPED(add_columns)(x, n, column, at, 10, ahead, q, sums);
-    else
-        TYPED(add_columns)(x, n, column, at, 0, ahead, q, sums);
+static TYPED(EntmaxSums)
+    TYPED(entmax_sums)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, REAL *q) {
+    return at->whole == 4    ? TYPED(sums_of_power)(gaps, at, 4, q)
+           : at->whole == 10 ? TYPED(sums_of_power)(gaps, at, 10, q)
+                             : TYPED(sums_of_power)(gaps, at, 0, q);
 }
 
-static double TYPED(sum_of_register)(TYPED(Register) a) {
-    REAL lane[TYPED(WIDTH)];
-    double sum = 0;
-    TYPED(store_register)(a, lane);
-    for (int j = 0; j < TYPED(WIDTH); j++) sum += lane[j];
-    return sum;
+/* Halley's step of searches that move; those move on whose step is more than `reaches`, by which
+ * part times b. Of those that end here, `crowded` says which neither a step nor a parabola fits. */
+NEVER_INLINE void TYPED(halley_step)(TYPED(EntmaxSearch) *at, const TYPED(EntmaxSums) *sums,
+                                     TYPED(Register) reaches, bool tangents_only,
+                                     TYPED(LaneMask) *moving, TYPED(LaneMask) *crowded) {
+    const TYPED(Register) none = {0}, now = at->steepness, b = at->b;
+    const TYPED(Register) d = sums->d / sums->p, e = sums->e / sums->p, a = 1 - d;
+    const TYPED(Register) log_sum = TYPED(log2_of_each)(sums->p
+                                                        * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const TYPED(Register) h = 1 - now * TYPED(exp2_of_each)(-at->beta * log_sum);
+    const TYPED(Register) denominator = 2 * a * a - h * ((b - 1) * (e - d * d));
+    const TYPED(Register) least = tangents_only ? none + (REAL)INFINITY : a * a;
+    const TYPED(Register) halley = 2 * a * h / denominator; /* twice a tangent at most */
+    const TYPED(Register) step = TYPED(choose_above)(denominator, least, halley, h / a);
+    const TYPED(Register) part = -TYPED(at_least)(-step, (REAL)-0.9), m = part / (1 - part);
+    const TYPED(Register) length = TYPED(size_of)(part);
+    const TYPED(Register) of_b = -TYPED(at_least)(-b, -64); /* gaps are 64/b at most */
+    const TYPED(Register) tangent = b * m * d, curve = b * (b - 1) / 2 * e * m * m;
+    /* What a parabola leaves out, at least: by Cauchy and Schwarz, sum |g|^3 w^(b-3) is E^2/|D| or
+     * more. Much where a crowd is at the threshold. */
+    const TYPED(Register) left_out = TYPED(size_of)((b - 2) / 3 * curve * (m * e));
+    const TYPED(LaneMask) is_crowded = TYPED(is_above)(left_out, -d * (EPSILON / 2));
+    const TYPED(Register) reach = TYPED(where_below)(b, 2, reaches / 50,
+                                                     reaches); /* E not smooth */
+    const TYPED(LaneMask) far = TYPED(is_above)(length * of_b,
+                                                TYPED(larger_of)(reach, of_b * (4 * EPSILON)))
+                                | (is_crowded & TYPED(is_above)(length, none + ENTMAX_ROUNDING));
+    const TYPED(LaneMask) was_moving = *moving; /* what has ended stays */
+    const TYPED(Register) factor = 1 / (sums->p + sums->p * (tangent + curve));
+    at->move = TYPED(choose)(was_moving, m, at->move);
+    at->factor = TYPED(choose)(was_moving, factor, at->factor);
+    *crowded = (was_moving & is_crowded) | (~was_moving & *crowded);
+    *moving = was_moving & far & TYPED(is_above)(sums->p, none);
+    at->steepness = TYPED(choose)(*moving, TYPED(larger_of)(now + now * m, at->least), now);
 }
 
-/* The sums of a row of whole pairs of lanes, in the first column, and every entry's q; as much as
- * is read is asked for from `next` on. */
-ALWAYS_INLINE void TYPED(add_row)(const REAL *restrict x, ptrdiff_t n,
-                                  const TYPED(EntmaxColumns) *restrict at, const int whole,
-                                  const REAL *next, REAL *restrict q,
-                                  TYPED(EntmaxSums) *restrict sums) {
-    enum { WIDTH = TYPED(WIDTH), STEP = PAIR / WIDTH < ABREAST ? PAIR / WIDTH : ABREAST };
-    const TYPED(Register) none = {0}, steepness = none + at->steepness[0];
-    const TYPED(Register) exponent = none + (at->b[0] - 2);
-    REAL unused[WIDTH], *to = q ? q : unused;
-    const ptrdiff_t step = q ? WIDTH : 0;
-    double p = 0, d = 0, e = 0;
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
-        TYPED(RegisterSums) these = {none, none, none, none};
-        for (ptrdiff_t i = start; i < end; i += STEP * WIDTH) {
-            for (int j = 0; j < STEP * WIDTH; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
-            TYPED(add_entries)(x + i, WIDTH, steepness, exponent, whole, to, step, STEP, false,
-                               &these);
-            to += STEP * step;
-        }
-        p += TYPED(sum_of_register)(these.p);
-        d += TYPED(sum_of_register)(these.d);
-        e += TYPED(sum_of_register)(these.e);
-    }
-    sums->p[0] = (REAL)p;
-    sums->d[0] = (REAL)d;
-    sums->e[0] = (REAL)e;
-}
-
-static void TYPED(sums_of_row)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxColumns) *at,
-                               const REAL *next, REAL *q, TYPED(EntmaxSums) *sums) {
-    if (at->whole == 4)
-        TYPED(add_row)(x, n, at, 4, next, q, sums);
-    else if (at->whole == 10)
-        TYPED(add_row)(x, n, at, 10, next, q, sums);
-    else
-        TYPED(add_row)(x, n, at, 0, next, q, sums);
-}
-
-/* The sums of every column of a tile of n entries of which any moves, or of a row. */
-static void TYPED(entmax_sums)(const REAL *x, ptrdiff_t n, bool one_row,
-                               const TYPED(EntmaxColumns) *at, const BITS moving[BLOCK],
-                               Ahead *ahead, REAL *q, TYPED(EntmaxSums) *sums) {
-    if (one_row) {
-        TYPED(sums_of_row)(x, n, at, next_or(ahead, x), q, sums);
-        return;
-    }
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        BITS of_these = 0;
-        for (int k = 0; k < TYPED(WIDTH); k++) of_these |= moving[j + k];
-        if (of_these) TYPED(sums_of_columns)(x, n, j, at, ahead, q, sums);
-    }
-}
-
-/* Halley's step of the first columns, from sums of which one entry counts for `weight`; tells which
- * took one, as it is more than `reaches`, by which part times b. Of columns that end here,
- * `crowded` says which neither a step nor a parabola fits. */
-ALWAYS_INLINE BITS TYPED(halley_step)(TYPED(EntmaxColumns) *restrict at,
-                                      const TYPED(EntmaxSums) *restrict sums, REAL weight,
-                                      REAL reaches, bool tangents_only, BITS moving[BLOCK],
-                                      BITS crowded[BLOCK], const int columns) {
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT) * weight;
-    const REAL least_denominator = tangents_only ? (REAL)INFINITY : (REAL)0;
-    REAL part[BLOCK];
-    for (int j = 0; j < columns; j++) {
-        const REAL now = at->steepness[j], b = at->b[j], d = sums->d[j] / sums->p[j], a = 1 - d;
-        const REAL e = sums->e[j] / sums->p[j];
-        const REAL h = 1
-                       - now * TYPED(exp2_of)(-at->beta[j] * TYPED(log2_of)(sums->p[j] * unscale));
-        const REAL twice = 2 * a, denominator = twice * a - h * ((b - 1) * (e - d * d));
-        const REAL safe = TYPED(larger)(a * a, least_denominator); /* twice a tangent at most */
-        const REAL step = denominator > safe ? twice * h / denominator : h / a;
-        part[j] = TYPED(smaller)(step, (REAL)0.9);
-    }
-    BITS any = 0;
-    for (int j = 0; j < columns; j++) {
-        const REAL now = at->steepness[j], b = at->b[j], m = part[j] / (1 - part[j]);
-        const REAL d = sums->d[j] / sums->p[j], e = sums->e[j] / sums->p[j];
-        const REAL length = FABS(part[j]), of_b = TYPED(smaller)(b, 64); /* gaps are 64/b at most */
-        const REAL next = TYPED(larger)(now + now * m, at->least[j]);
-        const REAL tangent = b * m * d, curve = b * (b - 1) / 2 * e * m * m;
-        /* What a parabola leaves out, at least: by Cauchy and Schwarz, sum |g|^3 w^(b-3) is E^2/|D|
-         * or more. Much where a crowd is at the threshold. */
-        const REAL left_out = (b - 2) / 3 * curve * (m * e), enough = -d * (EPSILON / 2);
-        const BITS is_crowded = (left_out > enough) | (-left_out > enough);
-        const REAL reach = b < 2 ? reaches / 50 : reaches; /* below, E is not smooth */
-        const BITS far = (length * of_b > TYPED(larger)(reach, of_b * (4 * EPSILON)))
-                         | (is_crowded & (length > ENTMAX_ROUNDING));
-        const BITS was_moving = moving[j], moves = was_moving & far; /* what has ended stays */
-        const REAL factor = 1 / (sums->p[j] + sums->p[j] * (tangent + curve));
-        at->steepness[j] = moves ? next : now;
-        at->move[j] = was_moving ? m : at->move[j];
-        at->factor[j] = was_moving ? factor : at->factor[j];
-        crowded[j] = was_moving ? is_crowded : crowded[j];
-        moving[j] = moves;
-        any |= moves;
-    }
-    return any;
-}
-
-NEVER_INLINE bool TYPED(step_of_columns)(TYPED(EntmaxColumns) *at, const TYPED(EntmaxSums) *sums,
-                                         bool tangents_only, BITS moving[BLOCK],
-                                         BITS crowded[BLOCK]) {
-    return TYPED(halley_step)(at, sums, 1, PARABOLA_REACHES, tangents_only, moving, crowded, BLOCK)
-           != 0;
-}
-
-NEVER_INLINE bool TYPED(step_of_row)(TYPED(EntmaxColumns) *at, const TYPED(EntmaxSums) *sums,
-                                     REAL weight, REAL reaches, bool tangents_only,
-                                     BITS moving[BLOCK], BITS crowded[BLOCK]) {
-    return TYPED(halley_step)(at, sums, weight, reaches, tangents_only, moving, crowded, 1) != 0;
-}
-
-/* From q to p in its place; with the sums of p, if asked for. */
-ALWAYS_INLINE void TYPED(finish_register)(const REAL *restrict x, TYPED(Register) steepness,
-                                          TYPED(Register) b, TYPED(Register) move,
-                                          TYPED(Register) factor, TYPED(Register) close_2,
-                                          REAL *restrict q, TYPED(Register) *sum,
-                                          TYPED(Register) *lost) {
-    const TYPED(Register) none = {0}, tangent = b * move, curve = tangent * (tangent - move) / 2;
-    const TYPED(Register) gap = TYPED(load_register)(x) * steepness, base = 1 + gap;
-    TYPED(Register) power = (base + tangent * gap) * base + curve * (gap * gap);
-    power *= TYPED(load_register)(q);
-    const TYPED(Register) beyond = base * base - close_2;
-    if (TYPED(any_below)(beyond, 0)) {
-        const TYPED(Register) moved = base + move * gap;
-        TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
-        TYPED(power_of_registers)(&exact, &more, b, 1);
-        exact = TYPED(choose_above)(moved, none, exact, none);
-        power = TYPED(where_below)(beyond, 0, exact, power);
-    }
-    power = TYPED(at_least)(power * factor, 0);
-    const TYPED(Register) next = *sum + power;
-    *lost += power - (next - *sum);
-    *sum = next;
-    TYPED(store_register)(power, q);
+/* A bound on t from the largest entries of a row: a tangent from the last t above the root. */
+static void TYPED(bound_by_tangent)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at) {
+    const TYPED(Register) none = {0};
+    TYPED(LaneMask) moving = TYPED(is_above)(none + 1, none), crowded = moving;
+    TYPED(EntmaxSums) sums;
+    int pass = 0;
+    do {
+        sums = TYPED(entmax_sums)(gaps, at, NULL);
+        TYPED(halley_step)(at, &sums, (REAL)0.03 * at->b, pass >= 8, &moving, &crowded);
+    } while (++pass < MAX_PASSES && TYPED(any_lane)(moving));
+    const TYPED(Register) log_sum = TYPED(log2_of_each)(sums.p
+                                                        * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const TYPED(Register) h = 1 - at->steepness * TYPED(exp2_of_each)(-at->beta * log_sum);
+    const TYPED(Register) rest = 1 - h * sums.p / (sums.p - sums.d);
+    at->least = at->steepness / rest * (1 - 2 * ENTMAX_ROUNDING);
 }
 
 /* How close to the threshold an entry is, w^2, of which a parabola in the move leaves out more than
  * the contract allows: b^3 move^3/(6 w^3) of p, of 16 ε/(t w). */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(too_close)(TYPED(Register) b, TYPED(Register) move, TYPED(Register) steepness) {
-    const TYPED(Register) length = TYPED(larger_of)(move, -move);
-    const TYPED(Register) of_b = -TYPED(at_least)(-b, -64), bent = of_b * length;
-    return bent * bent * bent / (48 * EPSILON * steepness) + 64 * length * length;
+ALWAYS_INLINE TYPED(Register) TYPED(too_close)(const TYPED(EntmaxSearch) *at) {
+    const TYPED(Register) length = TYPED(size_of)(at->move);
+    const TYPED(Register) bent = -TYPED(at_least)(-at->b, -64) * length;
+    return bent * bent * bent / (48 * EPSILON * at->steepness) + 64 * length * length;
 }
 
-static void TYPED(finish_columns)(const REAL *restrict x, ptrdiff_t n,
-                                  const TYPED(EntmaxColumns) *restrict at, REAL *restrict q,
-                                  REAL sum_p[BLOCK]) {
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) steepness = TYPED(load_register)(at->steepness + j);
-        const TYPED(Register) b = TYPED(load_register)(at->b + j);
-        const TYPED(Register) move = TYPED(load_register)(at->move + j);
-        const TYPED(Register) factor = TYPED(load_register)(at->factor + j);
-        const TYPED(Register) close_2 = TYPED(too_close)(b, move, steepness);
-        TYPED(Register) sum = {0}, lost = {0};
-        for (ptrdiff_t i = j; i < n; i += BLOCK)
-            TYPED(finish_register)(x + i, steepness, b, move, factor, close_2, q + i, &sum, &lost);
-        TYPED(store_register)(sum + lost, sum_p + j);
+/* From q to p in its place; returns sum p. */
+static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
+                                                  const TYPED(EntmaxSearch) *at, REAL *restrict q) {
+    const TYPED(Register) none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
+    const TYPED(Register) tangent = b * move, curve = tangent * (tangent - move) / 2;
+    TYPED(Register) sum = none, lost = none;
+    const REAL *x = gaps->x;
+    for (ptrdiff_t i = 0; i < gaps->count; i++, x += gaps->apart, q += gaps->apart) {
+        const TYPED(Register) gap = TYPED(load_register)(x) * at->steepness, base = 1 + gap;
+        TYPED(Register) p = (base + tangent * gap) * base + curve * (gap * gap);
+        p *= TYPED(load_register)(q);
+        const TYPED(Register) beyond = base * base - close_2;
+        if (TYPED(any_below)(beyond, 0)) {
+            const TYPED(Register) moved = base + move * gap;
+            TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
+            TYPED(power_of_registers)(&exact, &more, b, 1);
+            exact = TYPED(choose_above)(moved, none, exact, none);
+            p = TYPED(where_below)(beyond, 0, exact, p);
+        }
+        p = TYPED(at_least)(p * at->factor, 0);
+        const TYPED(Register) next = sum + p;
+        lost += p - (next - sum);
+        sum = next;
+        TYPED(store_register)(p, q);
     }
-}
-
-static double TYPED(finish_row)(const REAL *restrict x, ptrdiff_t n,
-                                const TYPED(EntmaxColumns) *restrict at, REAL *restrict q) {
-    const TYPED(Register) none = {0}, steepness = none + at->steepness[0], b = none + at->b[0];
-    const TYPED(Register) move = none + at->move[0], factor = none + at->factor[0];
-    const TYPED(Register) close_2 = TYPED(too_close)(b, move, steepness);
-    double total = 0;
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
-        TYPED(Register) sum = none, lost = none;
-        for (ptrdiff_t i = start; i < end; i += TYPED(WIDTH))
-            TYPED(finish_register)(x + i, steepness, b, move, factor, close_2, q + i, &sum, &lost);
-        total += TYPED(sum_of_register)(sum);
-    }
-    return total;
+    return TYPED(total)(gaps, sum + lost);
 }
 
 /* The least u of an entry of the support: so small a one may be summed as p/u. Closer ones tie. */
 #define LEAST_U ((REAL)(IS_DOUBLE ? 0x1p-900 : 0x1p-100))
 
-/* One step of some columns from the sums at t; those whose next one a tangent of each p replaces,
- * or is no longer than `enough` of t down to the root, stay. Tells whether any goes on.
+/* One step of searches from the sums at t; those whose next one a tangent of each p replaces,
+ * or is no longer than `enough` of t down to the root, stay.
  *
  * With u of the last entry of the support, v = u^b its p and e = sum p/u, sum p is convex in v for
  * β > 1: one of the norms of order β of v and something else for each entry. So tangents in v end
@@ -380,79 +318,67 @@ static double TYPED(finish_row)(const REAL *restrict x, ptrdiff_t n,
  * that the last entry is no part of it; then t jumps to what the slope of log sum p in log t aims
  * at, or halfway down to a known bound, but not above where that entry enters. For β <= 1, sum p is
  * convex in t itself. */
-ALWAYS_INLINE bool TYPED(newton_step)(const TYPED(EntmaxColumns) *restrict at,
-                                      const TYPED(NewtonSums) *restrict sums, int pass, REAL enough,
-                                      TYPED(EntmaxNewton) *restrict c, BITS moving[BLOCK],
-                                      const int first, const int columns) {
-    const REAL most = EXPONENT_BIAS - 1, halfway = pass % 3 == 2 ? (REAL)1 : (REAL)0;
-    BITS any = 0;
-    for (int j = first; j < first + columns; j++) {
-        const REAL beta = at->beta[j], p = sums->p[j], s = sums->s[j], over = p - 1;
-        const REAL t = c->anchor[j] + c->beyond[j], kink = -sums->last[j];
-        const REAL u = TYPED(larger)((c->anchor[j] - kink) + c->beyond[j], LEAST_U);
-        const REAL shift = over / s, part = shift / u;
-        const BITS steep = at->b[j] < 1, fits = (part < 1) | !steep, is_low = p < 1;
-        const REAL base = fits ? 1 - part : p, exponent = fits ? beta : -beta * p / (t * s);
-        const REAL log_ratio = exponent * TYPED(log2_of)(base);
-        const REAL ratio = TYPED(exp2_of)(TYPED(smaller)(TYPED(larger)(log_ratio, -most), most));
-        const REAL low = is_low ? TYPED(larger)(c->low[j], t) : c->low[j];
-        const REAL high = is_low ? c->high[j] : fits ? t : kink;
-        const REAL aimed = halfway > 0 ? SQRT(low) * SQRT(kink) : t * ratio;
-        const REAL jump = TYPED(smaller)(TYPED(larger)(aimed, low * (1 + 2 * EPSILON)), kink);
-        const REAL further = steep ? TYPED(larger)(u * ratio, LEAST_U) : u - beta * shift;
-        const REAL anchor = fits ? kink : jump, beyond = fits ? further : 0;
-        const BITS above = is_low & steep & (anchor + beyond >= high);
-        const REAL left = over * over * (steep ? beta - 1 : beta * beta / (s * u));
-        const REAL length = FABS(steep ? over : beta * shift * (32 / t));
-        const BITS is_close = (left <= 2 * EPSILON * (s * u)) | (u - further <= enough * t)
-                              | (steep & (u <= LEAST_U));
-        const BITS there = (is_close & fits & !is_low) | (length <= 4 * EPSILON);
-        const BITS was_moving = moving[j], moves = was_moving & !there & (p > 0);
-        c->shift[j] = was_moving ? shift : c->shift[j];
-        c->low[j] = was_moving ? low : c->low[j];
-        c->high[j] = was_moving ? high : c->high[j];
-        c->anchor[j] = !moves ? c->anchor[j] : above ? high : anchor;
-        c->beyond[j] = !moves ? c->beyond[j] : above ? (REAL)0 : beyond;
-        moving[j] = moves;
-        any |= moves;
+NEVER_INLINE void TYPED(newton_step)(const TYPED(EntmaxSearch) *at, const TYPED(SumsAtAnchor) *sums,
+                                     int pass, REAL enough, TYPED(EntmaxNewton) *c,
+                                     TYPED(LaneMask) *moving) {
+    const TYPED(Register) none = {0}, one = none + 1, least_u = none + LEAST_U;
+    const TYPED(Register) beta = at->beta, p = sums->p, s = sums->s, over = p - 1;
+    const TYPED(Register) t = c->anchor + c->beyond, kink = sums->farthest;
+    const TYPED(Register) u = TYPED(larger_of)((c->anchor - kink) + c->beyond, least_u);
+    const TYPED(Register) shift = over / s, part = shift / u;
+    const TYPED(LaneMask) is_low = TYPED(is_above)(one, p), was_moving = *moving;
+    TYPED(LaneMask) fits = TYPED(is_above)(one, none), above = ~fits, is_tie = above;
+    TYPED(Register) anchor = kink, beyond = u - beta * shift, high = t;
+    if (at->above_2) {
+        const REAL most = EXPONENT_BIAS - 1;
+        fits = TYPED(is_above)(one, part);
+        const TYPED(Register) base = TYPED(choose)(fits, 1 - part, p);
+        const TYPED(Register) exponent = TYPED(choose)(fits, beta, -beta * p / (t * s));
+        const TYPED(Register) log_ratio = TYPED(at_least)(exponent * TYPED(log2_of_each)(base),
+                                                          -most);
+        const TYPED(Register) ratio = TYPED(exp2_of_each)(-TYPED(at_least)(-log_ratio, -most));
+        const TYPED(Register) aimed = pass % 3 == 2 ? TYPED(root)(c->low) * TYPED(root)(kink)
+                                                    : t * ratio;
+        const TYPED(Register) jump = TYPED(larger_of)(aimed, c->low * (1 + 2 * EPSILON));
+        anchor = TYPED(choose)(fits, kink, TYPED(smaller_of)(jump, kink));
+        beyond = TYPED(choose)(fits, TYPED(larger_of)(u * ratio, least_u), none);
+        high = TYPED(choose)(fits, t, kink);
+        is_tie = ~TYPED(is_above)(u, least_u);
     }
-    return any != 0;
+    const TYPED(Register) further = TYPED(choose)(fits, beyond, u);
+    const TYPED(Register) low = TYPED(choose)(is_low, TYPED(larger_of)(c->low, t), c->low);
+    high = TYPED(choose)(is_low, c->high, high);
+    if (at->above_2) above = is_low & ~TYPED(is_above)(high, anchor + beyond);
+    const TYPED(Register) bend = at->above_2 ? beta - 1 : beta * beta / (s * u);
+    const TYPED(Register) length = TYPED(size_of)(at->above_2 ? over : beta * shift * (32 / t));
+    const TYPED(LaneMask) is_close = ~TYPED(is_above)(over * over * bend, 2 * EPSILON * (s * u))
+                                     | ~TYPED(is_above)(u - further, enough * t) | is_tie;
+    const TYPED(LaneMask) there = (is_close & fits & ~is_low)
+                                  | ~TYPED(is_above)(length, none + 4 * EPSILON);
+    const TYPED(LaneMask) moves = was_moving & ~there & TYPED(is_above)(p, none);
+    c->shift = TYPED(choose)(was_moving, shift, c->shift);
+    c->low = TYPED(choose)(was_moving, low, c->low);
+    c->high = TYPED(choose)(was_moving, high, c->high);
+    c->anchor = TYPED(choose)(moves, TYPED(choose)(above, high, anchor), c->anchor);
+    c->beyond = TYPED(choose)(moves, TYPED(choose)(above, none, beyond), c->beyond);
+    *moving = moves;
 }
 
-NEVER_INLINE bool TYPED(newton_step_of_columns)(const TYPED(EntmaxColumns) *at,
-                                                const TYPED(NewtonSums) *sums, int pass,
-                                                REAL enough, TYPED(EntmaxNewton) *newton,
-                                                BITS moving[BLOCK], int first) {
-    return TYPED(newton_step)(at, sums, pass, enough, newton, moving, first, TYPED(WIDTH));
-}
-
-NEVER_INLINE bool TYPED(newton_step_of_row)(const TYPED(EntmaxColumns) *at,
-                                            const TYPED(NewtonSums) *sums, int pass, REAL enough,
-                                            TYPED(EntmaxNewton) *newton, BITS moving[BLOCK]) {
-    return TYPED(newton_step)(at, sums, pass, enough, newton, moving, 0, 1);
-}
-
-/* Of a group of columns in registers: sum p and what it loses of its terms, sum p/u, and how far
- * the last entry of the support is from the largest. */
-typedef struct {
-    TYPED(Register) p, lost, s, farthest;
-} TYPED(SumsBeside);
-
-/* Add to the sums `count` registers of entries, and write their p where `some` is positive. */
-ALWAYS_INLINE void TYPED(add_beside)(const REAL *restrict x, TYPED(Register) anchor,
-                                     TYPED(Register) beyond, TYPED(Register) exponent,
-                                     TYPED(Register) some, const int count, REAL *restrict p,
-                                     TYPED(SumsBeside) *sums) {
+/* Add to the sums `count` registers of entries, and write the p that are wanted. */
+ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
+                                        TYPED(Register) exponent, const TYPED(EntmaxNewton) *newton,
+                                        TYPED(LaneMask) wanted, const int count, REAL *restrict p,
+                                        TYPED(SumsAtAnchor) *sums) {
     const TYPED(Register) none = {0};
     TYPED(Register) u[ABREAST], q[ABREAST], less_1[ABREAST];
     for (int k = 0; k < count; k++) {
-        u[k] = (TYPED(load_register)(x + k * BLOCK) + anchor) + beyond;
+        u[k] = (TYPED(load_register)(x + k * apart) + newton->anchor) + newton->beyond;
         q[k] = TYPED(at_least)(u[k], LEAST_U);
         less_1[k] = q[k] - 1;
     }
     TYPED(power_of_registers)(q, less_1, exponent, count);
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) gap = TYPED(load_register)(x + k * BLOCK);
+        const TYPED(Register) gap = TYPED(load_register)(x + k * apart);
         const TYPED(Register) power = q[k] * TYPED(power_of_2)(ROUNDER, -SHIFT);
         const TYPED(Register) term = TYPED(choose_above)(u[k], none, power, none);
         const TYPED(Register) next = sums->p + term;
@@ -462,183 +388,117 @@ ALWAYS_INLINE void TYPED(add_beside)(const REAL *restrict x, TYPED(Register) anc
         sums->farthest = TYPED(larger_of)(TYPED(choose_above)(u[k], none, -gap, none),
                                           sums->farthest);
         if (p == NULL) continue;
-        const TYPED(Register) before = TYPED(load_register)(p + k * BLOCK);
-        TYPED(store_register)(TYPED(choose_above)(some, none, term, before), p + k * BLOCK);
+        const TYPED(Register) before = TYPED(load_register)(p + k * apart);
+        TYPED(store_register)(TYPED(choose)(wanted, term, before), p + k * apart);
     }
 }
 
-/* The sums over the columns from `column` on that fit a register, and p of those wanted, if any
- * are. */
-static void TYPED(sums_beside)(const REAL *restrict x, ptrdiff_t n, int column,
-                               const TYPED(EntmaxColumns) *restrict at,
-                               const TYPED(EntmaxNewton) *restrict newton, const REAL wanted[BLOCK],
-                               REAL *restrict p, TYPED(NewtonSums) *restrict sums) {
-    const TYPED(Register) none = {0}, exponent = TYPED(load_register)(at->b + column);
-    const TYPED(Register) anchor = TYPED(load_register)(newton->anchor + column);
-    const TYPED(Register) beyond = TYPED(load_register)(newton->beyond + column);
-    const TYPED(Register) some = TYPED(load_register)(wanted + column);
-    TYPED(SumsBeside) these = {none, none, none, none};
-    ptrdiff_t i = column;
-    for (; i + (ABREAST - 1) * BLOCK < n; i += ABREAST * BLOCK)
-        TYPED(add_beside)(x + i, anchor, beyond, exponent, some, ABREAST, p ? p + i : NULL, &these);
-    for (; i < n; i += BLOCK)
-        TYPED(add_beside)(x + i, anchor, beyond, exponent, some, 1, p ? p + i : NULL, &these);
-    TYPED(store_register)(these.p + these.lost, sums->p + column);
-    TYPED(store_register)(these.s, sums->s + column);
-    TYPED(store_register)(-these.farthest, sums->last + column);
+/* The sums, and p of the wanted searches unless it is NULL. */
+static TYPED(SumsAtAnchor)
+    TYPED(sums_at_anchor)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at,
+                          const TYPED(EntmaxNewton) *newton, TYPED(LaneMask) wanted,
+                          REAL *restrict p) {
+    const TYPED(Register) none = {0};
+    const ptrdiff_t apart = gaps->apart;
+    const REAL *x = gaps->x;
+    TYPED(SumsAtAnchor) sums = {none, none, none, none};
+    ptrdiff_t i = 0;
+    for (; i + ABREAST <= gaps->count; i += ABREAST)
+        TYPED(add_at_anchor)(x + i * apart, apart, at->b, newton, wanted, ABREAST,
+                             p ? p + i * apart : NULL, &sums);
+    for (; i < gaps->count; i++)
+        TYPED(add_at_anchor)(x + i * apart, apart, at->b, newton, wanted, 1,
+                             p ? p + i * apart : NULL, &sums);
+    sums.p = TYPED(total)(gaps, sums.p + sums.lost);
+    sums.s = TYPED(total)(gaps, sums.s);
+    sums.farthest = TYPED(largest_total)(gaps, sums.farthest);
+    return sums;
 }
 
 /* Where to begin: for α <= 2 where the search has come to; beyond, where entries of the support of
- * the highest t would have the root if they were all as large as the mean of them. `longest` is the
- * most entries that a row can have. */
-static void TYPED(start_newton)(const REAL *restrict x, ptrdiff_t n, bool one_row,
-                                ptrdiff_t longest, const TYPED(EntmaxColumns) *restrict at,
-                                TYPED(EntmaxNewton) *restrict c) {
+ * the highest t would have the root if they were all as large as the mean of them. */
+static TYPED(EntmaxNewton)
+    TYPED(start_newton)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at) {
+    const TYPED(Register) none = {0}, high = 1 / at->least;
+    /* The most entries that a row can have: not those of the tile, which depend on other rows. */
+    const ptrdiff_t longest = gaps->one_row ? gaps->count * gaps->apart : LONGEST_SHORT;
+    const REAL lowest = (REAL)(IS_DOUBLE ? -900 : -100), log_size = TYPED(log2_of)((REAL)longest);
+    TYPED(Register) sizes = none, sum = none;
+    for (ptrdiff_t i = 0; i < gaps->count; i++) {
+        const TYPED(Register) gap = TYPED(load_register)(gaps->x + i * gaps->apart);
+        sizes += TYPED(choose_above)(gap, -high, none + 1, none);
+        sum += TYPED(choose_above)(gap, -high, gap, none);
+    }
+    const TYPED(Register) size = TYPED(total)(gaps, sizes);
+    const TYPED(Register) all = TYPED(at_least)(-at->beta * log_size - ENTMAX_ROUNDING, lowest);
+    const TYPED(Register) low = TYPED(smaller_of)(TYPED(exp2_of_each)(all), high);
+    TYPED(Register) anchor = 1 / at->steepness;
+    if (at->above_2) {
+        const TYPED(Register) own = TYPED(at_least)(-at->beta * TYPED(log2_of_each)(size), lowest);
+        const TYPED(Register) mean = TYPED(exp2_of_each)(own) - TYPED(total)(gaps, sum) / size;
+        anchor = TYPED(smaller_of)(TYPED(larger_of)(mean, low), high);
+    }
+    return (TYPED(EntmaxNewton)){anchor, none, low, high, none};
+}
+
+/* Newton's method for the wanted searches, until a step is no longer than `enough` of t; and p,
+ * unless it is NULL. */
+static TYPED(EntmaxNewton) TYPED(newton)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at,
+                                         TYPED(LaneMask) wanted, REAL enough, REAL *p) {
+    TYPED(EntmaxNewton) newton = TYPED(start_newton)(gaps, at);
+    TYPED(LaneMask) moving = wanted;
+    for (int pass = 0; pass < 2 * MAX_PASSES && TYPED(any_lane)(moving); pass++) {
+        if (!gaps->one_row) ask_ahead(gaps->ahead);
+        const TYPED(SumsAtAnchor) sums = TYPED(sums_at_anchor)(gaps, at, &newton, wanted, p);
+        TYPED(newton_step)(at, &sums, pass, enough, &newton, &moving);
+    }
+    return newton;
+}
+
+/* Take what t is still too large by off the p of wanted searches, by their tangents. The sum is
+ * then 1, but for rounding where t would be below LEAST_U: there ties share what is left. */
+static void TYPED(take_off_shift)(const TYPED(Gaps) *gaps, const TYPED(EntmaxNewton) *newton,
+                                  TYPED(LaneMask) wanted, REAL *restrict p) {
+    const TYPED(Register) none = {0}, one = none + 1;
+    const TYPED(Register) shift = TYPED(choose)(wanted, newton->shift, none);
+    TYPED(Register) sum = none;
+    for (ptrdiff_t i = 0; i < gaps->count * gaps->apart; i += gaps->apart) {
+        const TYPED(Register) u = (TYPED(load_register)(gaps->x + i) + newton->anchor)
+                                  + newton->beyond;
+        const TYPED(Register) own = TYPED(load_register)(p + i);
+        const TYPED(Register) move = shift / TYPED(at_least)(u, LEAST_U);
+        const TYPED(Register) moved = TYPED(at_least)(own - own * move, 0);
+        TYPED(store_register)(moved, p + i);
+        sum += moved;
+    }
+    sum = TYPED(total)(gaps, sum);
+    const TYPED(Register) t = newton->anchor + newton->beyond;
+    const TYPED(LaneMask) is_off = wanted & ~TYPED(is_above)(t, none + 2 * LEAST_U)
+                                   & TYPED(is_above)(sum, none);
+    if (!TYPED(any_lane)(is_off)) return;
+    const TYPED(Register) factor = TYPED(choose)(is_off, 1 / sum, one);
+    for (ptrdiff_t i = 0; i < gaps->count * gaps->apart; i += gaps->apart)
+        TYPED(store_register)(TYPED(load_register)(p + i) * factor, p + i);
+}
+
+/* From searches that have begun to p, which lies as the gaps do. */
+static void TYPED(finish_search)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at,
+                                 REAL *restrict p) {
     const TYPED(Register) none = {0};
-    const REAL lowest = (REAL)(IS_DOUBLE ? -900 : -100), most = TYPED(log2_of)((REAL)longest);
-    REAL size[BLOCK], sum[BLOCK];
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) floor = -1 / TYPED(load_register)(at->least + j);
-        TYPED(Register) sizes = none, sums = none;
-        for (ptrdiff_t i = j; i < n; i += BLOCK) {
-            const TYPED(Register) gap = TYPED(load_register)(x + i);
-            sizes += TYPED(choose_above)(gap, floor, none + 1, none);
-            sums += TYPED(choose_above)(gap, floor, gap, none);
+    TYPED(LaneMask) moving = TYPED(is_above)(none + 1, none), off = moving;
+    if (!at->above_2) {
+        for (int pass = 0; pass < MAX_PASSES && TYPED(any_lane)(moving); pass++) {
+            const TYPED(EntmaxSums) sums = TYPED(entmax_sums)(gaps, at, p);
+            TYPED(halley_step)(at, &sums, none + PARABOLA_REACHES, pass >= 8, &moving, &off);
         }
-        TYPED(store_register)(sizes, size + j);
-        TYPED(store_register)(sums, sum + j);
-    }
-    if (one_row) {
-        size[0] = TYPED(pair_sum)(size);
-        sum[0] = TYPED(pair_sum)(sum);
-    }
-    for (int j = 0; j < BLOCK; j++) {
-        const REAL high = 1 / at->least[j];
-        const REAL low = TYPED(larger)(-at->beta[j] * most - ENTMAX_ROUNDING, lowest);
-        const REAL own = TYPED(larger)(-at->beta[j] * TYPED(log2_of)(size[j]), lowest);
-        const REAL mean = TYPED(exp2_of)(own) - sum[j] / size[j];
-        c->low[j] = TYPED(smaller)(TYPED(exp2_of)(low), high);
-        c->high[j] = high;
-        c->anchor[j] = at->b[j] < 1 ? TYPED(smaller)(TYPED(larger)(mean, c->low[j]), high)
-                                    : 1 / at->steepness[j];
-        c->beyond[j] = c->shift[j] = 0;
-    }
-}
-
-/* Newton's method for a row, until a step is no longer than `enough` of t; and p, if wanted. */
-static void TYPED(newton_row)(const REAL *x, ptrdiff_t n, REAL enough,
-                              const TYPED(EntmaxColumns) *at, TYPED(EntmaxNewton) *newton,
-                              REAL *p) {
-    TYPED(NewtonSums) sums;
-    REAL all[BLOCK];
-    BITS moving[BLOCK] = {1};
-    TYPED(fill)(all, BLOCK, 1);
-    TYPED(start_newton)(x, n, true, n, at, newton);
-    for (int pass = 0; pass < 2 * MAX_PASSES; pass++) {
-        TYPED(fill)(newton->anchor, BLOCK, newton->anchor[0]);
-        TYPED(fill)(newton->beyond, BLOCK, newton->beyond[0]);
-        for (int j = 0; j < BLOCK; j += TYPED(WIDTH))
-            TYPED(sums_beside)(x, n, j, at, newton, all, p, &sums);
-        sums.p[0] = TYPED(pair_sum)(sums.p);
-        sums.s[0] = TYPED(pair_sum)(sums.s);
-        for (int j = 1; j < BLOCK; j++) sums.last[0] = TYPED(smaller)(sums.last[0], sums.last[j]);
-        if (!TYPED(newton_step_of_row)(at, &sums, pass, enough, newton, moving)) break;
-    }
-    TYPED(fill)(newton->shift, BLOCK, newton->shift[0]);
-}
-
-/* The same for the wanted columns of a tile of n entries. */
-static void TYPED(newton_columns)(const REAL *x, ptrdiff_t n, const BITS wanted[BLOCK], REAL enough,
-                                  const TYPED(EntmaxColumns) *at, Ahead *ahead,
-                                  TYPED(EntmaxNewton) *newton, REAL *p) {
-    TYPED(NewtonSums) sums;
-    REAL some[BLOCK];
-    BITS moving[BLOCK];
-    memcpy(moving, wanted, sizeof moving);
-    for (int j = 0; j < BLOCK; j++) some[j] = (REAL)wanted[j];
-    /* not n, which depends on other rows */
-    TYPED(start_newton)(x, n, false, LONGEST_SHORT, at, newton);
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        BITS any = 0;
-        for (int k = 0; k < TYPED(WIDTH); k++) any |= wanted[j + k];
-        for (int pass = 0; any && pass < 2 * MAX_PASSES; pass++) {
-            ask_ahead(ahead);
-            TYPED(sums_beside)(x, n, j, at, newton, some, p, &sums);
-            any = TYPED(newton_step_of_columns)(at, &sums, pass, enough, newton, moving, j);
-        }
-    }
-}
-
-/* Take what t is still too large by off the p of wanted columns, or of a row, by their tangents.
- * The sum is then 1, but for rounding where t would be below LEAST_U: there ties share what is
- * left. */
-static void TYPED(take_off_shift)(const REAL *restrict x, ptrdiff_t n, bool one_row,
-                                  const BITS wanted[BLOCK],
-                                  const TYPED(EntmaxNewton) *restrict newton, REAL *restrict p) {
-    const TYPED(Register) none = {0};
-    REAL shifts[BLOCK], sum_p[BLOCK], factor[BLOCK];
-    bool any_off = false;
-    for (int j = 0; j < BLOCK; j++) shifts[j] = wanted[one_row ? 0 : j] ? newton->shift[j] : 0;
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) anchor = TYPED(load_register)(newton->anchor + j);
-        const TYPED(Register) beyond = TYPED(load_register)(newton->beyond + j);
-        const TYPED(Register) shift = TYPED(load_register)(shifts + j);
-        TYPED(Register) sum = none;
-        for (ptrdiff_t i = j; i < n; i += BLOCK) {
-            const TYPED(Register) u = (TYPED(load_register)(x + i) + anchor) + beyond;
-            const TYPED(Register) own = TYPED(load_register)(p + i);
-            const TYPED(Register) move = shift / TYPED(at_least)(u, LEAST_U);
-            const TYPED(Register) moved = TYPED(at_least)(own - own * move, 0);
-            TYPED(store_register)(moved, p + i);
-            sum += moved;
-        }
-        TYPED(store_register)(sum, sum_p + j);
-    }
-    if (one_row) TYPED(fill)(sum_p, BLOCK, TYPED(pair_sum)(sum_p));
-    for (int j = 0; j < BLOCK; j++) {
-        const REAL u = newton->anchor[j] + newton->beyond[j], own = sum_p[j];
-        const bool is_off = u <= 2 * LEAST_U && own > 0 && wanted[one_row ? 0 : j];
-        factor[j] = is_off ? 1 / own : (REAL)1;
-        any_off |= is_off;
-    }
-    for (ptrdiff_t i = 0; any_off && i < n; i += BLOCK)
-        for (int j = 0; j < BLOCK; j++) p[i + j] *= factor[j];
-}
-
-/* From searches that have begun to p: of the columns of a tile of n entries, or of a row of n. */
-static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_row,
-                                 TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *restrict p) {
-    TYPED(EntmaxNewton) newton;
-    TYPED(EntmaxSums) sums;
-    BITS moving[BLOCK], off[BLOCK];
-    for (int j = 0; j < BLOCK; j++) moving[j] = off[j] = 1;
-    bool any_off = at->b[0] < 1;
-    if (!any_off) { /* α <= 2 */
-        for (int pass = 0; pass < MAX_PASSES; pass++) {
-            TYPED(entmax_sums)(x, n, one_row, at, moving, ahead, p, &sums);
-            if (!(one_row
-                      ? TYPED(step_of_row)(at, &sums, 1, PARABOLA_REACHES, pass >= 8, moving, off)
-                      : TYPED(step_of_columns)(at, &sums, pass >= 8, moving, off)))
-                break;
-        }
-        REAL sum_p[BLOCK];
-        if (one_row)
-            sum_p[0] = (REAL)TYPED(finish_row)(x, n, at, p);
-        else
-            TYPED(finish_columns)(x, n, at, p, sum_p);
+        const TYPED(Register) sum = TYPED(move_along_parabola)(gaps, at, p);
         /* Nor does it know of entries that the last move brings into the support. */
-        for (int j = 0; j < (one_row ? 1 : BLOCK); j++) {
-            const BITS is_off = off[j] | (FABS(sum_p[j] - 1) > (at->b[j] < 2 ? 8 : 16) * EPSILON);
-            off[j] = is_off & (sum_p[j] > 0);
-            any_off |= off[j] != 0;
-        }
+        const TYPED(Register) most = TYPED(where_below)(at->b, 2, none + 8, none + 16) * EPSILON;
+        off = (off | TYPED(is_above)(TYPED(size_of)(sum - 1), most)) & TYPED(is_above)(sum, none);
+        if (!TYPED(any_lane)(off)) return;
     }
-    if (!any_off) return;
-    if (one_row)
-        TYPED(newton_row)(x, n, 0, at, &newton, p);
-    else
-        TYPED(newton_columns)(x, n, off, 0, at, ahead, &newton, p);
-    TYPED(take_off_shift)(x, n, one_row, off, &newton, p);
+    const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, off, 0, p);
+    TYPED(take_off_shift)(gaps, &newton, off, p);
 }
 
 #undef LEAST_U
