@@ -20,7 +20,8 @@ from attention import keep_memory, medians, processor
 from torch.nn.functional import scaled_dot_product_attention
 
 import pyentmax
-from pyentmax import KeyValueCache, attention
+from pyentmax import attention
+from pyentmax.sparse_attention import KeyValueCache
 
 D = 64
 LENGTHS = [4096, 32_768, 131_072]

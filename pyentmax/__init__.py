@@ -19,24 +19,14 @@ from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsal
 from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.functions import *  # noqa: F403  # a line for each mapping is there
-from pyentmax.mappings.regularized import (
-    hessian_jacobian,
-    regularized_argmax,
-    separable_jacobian,
-    separable_jvp,
-    separable_mapping,
-    separable_vjp,
-)
-from pyentmax.mappings.sparsemap import SparseMap, sparsemap, sparsemap_jvp, sparsemap_vjp
 from pyentmax.sparse_attention import (
     AttentionWeights,
-    CacheReport,
-    KeyValueCache,
     attention,
     attention_jvp,
     attention_vjp,
     attention_vjp_alpha,
 )
+from pyentmax.sparse_output import csr
 
 try:
     __version__ = version("pyentmax")
@@ -45,12 +35,9 @@ except PackageNotFoundError:  # a checkout that was not installed
 
 __all__ = [
     "AttentionWeights",
-    "CacheReport",
     "CheckReport",
-    "KeyValueCache",
     "MAPPINGS",
     "Mapping",
-    "SparseMap",
     "MappingReport",
     "attention",
     "attention_jvp",
@@ -60,24 +47,16 @@ __all__ = [
     "check_jacobian",
     "check_mapping",
     "check_vjp",
+    "csr",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
     "get_workers",
     "gini_entropy",
-    "hessian_jacobian",
     "keep",
     "norm_entropy",
-    "regularized_argmax",
-    "separable_jacobian",
-    "separable_jvp",
-    "separable_mapping",
-    "separable_vjp",
     "set_workers",
     "shannon_entropy",
     "show_config",
-    "sparsemap",
-    "sparsemap_jvp",
-    "sparsemap_vjp",
     "tsallis_entropy",
 ]
 __all__ += functions.__all__

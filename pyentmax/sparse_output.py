@@ -5,37 +5,61 @@ would take thousands of times the memory. So the rows are mapped a few at a time
 stays in the processor's cache, and only the non-zeros of each block are stored. Every probability
 is equal to that of the dense function to the last bit.
 
-``sparsemax_csr`` and the others are in the files of their mappings. There is no ``softmax_csr``:
-softmax has no zeros, except where floats underflow.
+Softmax has no zeros, except where floats underflow: it gains nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from pyentmax.backends import choice
-from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.parameters import UpperBounds
+from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import arrange_scores
+from pyentmax.fenchel_young import record_and_parameters
 
 BLOCK = 1 << 16  # entries mapped at a time: a quarter or half of a megabyte
 INT32_MAX = np.iinfo(np.int32).max
 
 
-def csr(
-    mapping: Callable[..., Any],
-    z: Any,
-    mask: Any,
-    parameter: PerRow | None = None,
-    value: Any = None,
-) -> Any:
-    """The mapping's rows, block by block, without their zeros: see `pyentmax.sparsemax_csr`.
+def csr(mapping: str | Mapping, z: Any, *, mask: Any = None, **params: Any) -> Any:
+    """A mapping of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
 
-    `mapping` is called with some rows of z, the same rows of its parameter's `value`, mask= and
-    out=.
+    Parameters
+    ----------
+    mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
+    z : array of scores, of shape (rows, d), in the host's memory
+    mask : as in `pyentmax.softmax`
+    **params
+        the mapping's own parameters, such as ``alpha``: a number, or one for each row
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (rows, d)
+        float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
+        indices are int32 where that is large enough. A NaN row is stored as NaN
+
+    Raises
+    ------
+    ValueError
+        if z is not 2-D; else as in `pyentmax.softmax`
+    TypeError
+        if z is on a device, or a parameter is missing or unknown; else as in `pyentmax.softmax`
+    ImportError
+        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
+
+    Examples
+    --------
+    >>> p = csr("sparsemax", [[2.0, 1.5, -1.0], [0.0, 9.0, 0.0]])
+    >>> print(p.data, p.indices, p.indptr)
+    [0.75 0.25 1.  ] [0 1 1] [0 2 3]
+    >>> print(csr("entmax", [[1.0, 0.5, -2.0]] * 2, alpha=[1.5, 2]).toarray().round(4))
+    [[0.674 0.326 0.   ]
+     [0.75  0.25  0.   ]]
     """
+    record, given = record_and_parameters(mapping, params)
     sparse = scipy_sparse()
     arranged = arrange_scores(z, -1, mask)
     z, mask, shape = arranged.array, arranged.mask, arranged.shape
@@ -46,9 +70,10 @@ def csr(
             f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "
             "arrays: copy it to the host first"
         )
-    values = []
-    if parameter is not None:
-        values = [np.broadcast_to(parameter.for_scores(value, arranged), shape[:1])]
+    parameter = getattr(record.forward, "parameter", None)
+    per_entry = isinstance(parameter, UpperBounds)
+    values = [x if parameter is None else parameter.for_scores(x, arranged) for x in given]
+    values = [np.broadcast_to(x, shape if per_entry else shape[:1]) for x in values]
     mask = None if mask is None else np.broadcast_to(mask, shape)
     at_once = max(1, BLOCK // shape[1])
     block = np.empty((min(at_once, shape[0]), shape[1]), z.dtype)
@@ -57,7 +82,7 @@ def csr(
         some = slice(start, start + at_once)
         rows = (z[some], *(value[some] for value in values))
         rows_mask = None if mask is None else mask[some]
-        nonzeros.append(mapping(*rows, mask=rows_mask, out=block[: len(rows[0])]))
+        nonzeros.append(record.forward(*rows, mask=rows_mask, out=block[: len(rows[0])]))
     return sparse.csr_array(nonzeros.arrays(), shape=shape)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
+from pyentmax.regularized import separable_mapping
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
@@ -90,7 +91,7 @@ def test_losses(name: str, reduction: str) -> None:
 
 
 def test_losses_of_own_mapping_and_of_entries() -> None:
-    cubic = pe.separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
+    cubic = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
     labels = RNG.integers(0, 5, Z.shape[:-1])
     found = pe.fenchel_young_loss(LAZY, labels, cubic, reduction="none")
     assert_lazily_equal(found, pe.fenchel_young_loss(Z, labels, cubic, reduction="none"), 1e-6)
@@ -99,7 +100,7 @@ def test_losses_of_own_mapping_and_of_entries() -> None:
         assert_lazily_equal(loss(LAZY, da.asarray(y), 1.3, reduction="none"), expected)
 
 
-@pytest.mark.parametrize("name", ["", "_grad", "_jvp", "_vjp_alpha"])
+@pytest.mark.parametrize("name", ["", "_grad_alpha", "_jvp", "_vjp_alpha"])
 def test_entries(name: str) -> None:
     function = getattr(pe, f"entmax_sigmoid{name}")
     vectors = (V,) if "vjp" in name or "jvp" in name else ()
@@ -144,7 +145,7 @@ def test_values_are_checked_when_a_chunk_is_computed() -> None:
         (lambda: pe.softmax_jvp(Z, LAZY), "v is lazy"),
         (lambda: pe.entmax(Z, LAZY[..., 0]), "alpha is lazy"),
         (lambda: pe.softmax_loss(Z, LAZY), "y is lazy"),
-        (lambda: pe.sparsemax_csr(LAZY[0]), "z is lazy"),
+        (lambda: pe.csr("sparsemax", LAZY[0]), "z is lazy"),
         (lambda: pe.softmax(xr.DataArray(LAZY)), "z is lazy, a DataArray"),
     ],
 )

@@ -41,7 +41,8 @@ def packer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def csr_of(name: str, z: Any, *parameters: Any, **options: Any) -> Any:
-    return getattr(pyentmax, f"{name}_csr")(z, *parameters, **options)
+    named = dict(zip(pyentmax.MAPPINGS[name].parameters, parameters, strict=True))
+    return pyentmax.csr(name, z, **named, **options)
 
 
 def assert_same(p: Any, dense: np.ndarray) -> None:
@@ -92,9 +93,10 @@ def test_a_parameter_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_output, "BLOCK", 100)
     z = np.random.default_rng(3).standard_normal((9, 30))
     alpha, k = np.array([1, 1.2, 1.5, 1.7, 2, 2.5, 4, 9, np.inf]), np.arange(1, 10)
-    assert_same(pyentmax.entmax_csr(z, alpha), pyentmax.entmax(z, alpha))
-    assert_same(pyentmax.topk_softmax_csr(z, k), pyentmax.topk_softmax(z, k))
-    assert_same(pyentmax.entmax_csr(z, alpha=1.2), pyentmax.entmax(z, 1.2))
+    upper = np.linspace(0.04, 1, 9)[:, None]
+    assert_same(csr_of("entmax", z, alpha), pyentmax.entmax(z, alpha))
+    assert_same(csr_of("topk_softmax", z, k), pyentmax.topk_softmax(z, k))
+    assert_same(csr_of("csparsemax", z, upper), pyentmax.csparsemax(z, upper))
 
 
 @every_case
@@ -110,11 +112,11 @@ def test_rows_without_a_maximum(name: str, parameters: tuple[Any, ...]) -> None:
 
 def test_dtypes() -> None:
     z = np.array([[3, 1, 2]])
-    assert pyentmax.entmax15_csr(z).dtype == np.float64
-    assert pyentmax.sparsemax_csr(z.tolist()).dtype == np.float64
+    assert csr_of("entmax15", z).dtype == np.float64
+    assert csr_of("sparsemax", z.tolist()).dtype == np.float64
     # SciPy has no sparse half floats: what is computed in float32 stays so.
     half = (z / 8).astype(np.float16)
-    assert_same(pyentmax.entmax15_csr(half), pyentmax.entmax15(half.astype(np.float32)))
+    assert_same(csr_of("entmax15", half), pyentmax.entmax15(half.astype(np.float32)))
 
 
 @pytest.mark.usefixtures("packer")
@@ -123,7 +125,7 @@ def test_indices_beyond_int32_are_int64(monkeypatch: pytest.MonkeyPatch) -> None
     expected = pyentmax.entmax15(z)
     for largest in (50, 29):  # too many entries, too many columns
         monkeypatch.setattr(sparse_output, "INT32_MAX", largest)
-        p = pyentmax.entmax15_csr(z)
+        p = csr_of("entmax15", z)
         assert p.indices.dtype == p.indptr.dtype == np.int64
         np.testing.assert_array_equal(p.toarray(), expected)
 
@@ -131,12 +133,12 @@ def test_indices_beyond_int32_are_int64(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_does_not_fit_is_refused() -> None:
     for shape in ((4,), (2, 3, 4)):
         with pytest.raises(ValueError, match=r"z must be 2-D for a sparse result, got shape \("):
-            pyentmax.sparsemax_csr(np.zeros(shape))
+            csr_of("sparsemax", np.zeros(shape))
     with pytest.raises(ValueError, match=r"k of shape \(2, 1\) does not broadcast"):
-        pyentmax.topk_softmax_csr(np.zeros((2, 3)), [[1], [2]])
+        csr_of("topk_softmax", np.zeros((2, 3)), [[1], [2]])
 
 
 def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     with pytest.raises(ImportError, match=r"pip install 'pyentmax\[sparse\]'"):
-        pyentmax.sparsemax_csr([[1.0, 0.0]])
+        csr_of("sparsemax", [[1.0, 0.0]])

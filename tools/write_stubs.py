@@ -29,7 +29,6 @@ COMMON = {
     "ignore_index": "int | None",
     "label_smoothing": "float",
     "reduction": "Reduction",
-    "regularizer": "Literal['quadratic', 'entropic']",
     "workers": "int | None",
 }
 ARRAYS = COMMON | {
@@ -47,7 +46,6 @@ TENSORS = COMMON | {
 }
 # What array functions return, by the ends of their names; others return an array.
 RESULTS = {
-    "_csr": "Any",  # SciPy has no types
     "_loss": "Any",  # a number, or an array for the reduction "none"
     "_loss_and_grad": "tuple[Any, Array]",
     "_vjps": "tuple[Array, Array]",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
@@ -26,7 +25,6 @@ from pyentmax.log_probabilities import log_sum_exp, logarithms, refine_large
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.sparse_output import csr
 from pyentmax.thresholds.bisection import bisect_p_max
 from pyentmax.thresholds.newton import newton, remainder
 from pyentmax.thresholds.proof import doubtful
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ENTMAX",
     "entmax",
-    "entmax_csr",
     "entmax_grad_alpha",
     "entmax_jacobian",
     "entmax_jvp",
@@ -397,34 +394,6 @@ def log_entmax(
     if isinstance(beta, np.ndarray) and (beta <= 1).all():
         return log_p
     return np.where(beta <= 1, log_p, logarithms(bisect_p_max(z, np.maximum(beta, 1)).p))
-
-
-@explained
-def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
-    """`pyentmax.entmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters
-    ----------
-    z, mask : as in `sparsemax_csr`
-    alpha : float or array of shape (rows,)
-        of all rows, or of each; otherwise as for `entmax`
-
-    Returns
-    -------
-    as in `sparsemax_csr`
-
-    Raises
-    ------
-    ValueError, TypeError, ImportError
-        as in `sparsemax_csr`
-
-    Examples
-    --------
-    >>> print(entmax_csr([[1.0, 0.5, -2.0]] * 2, [1.5, 2]).toarray().round(4))
-    [[0.674 0.326 0.   ]
-     [0.75  0.25  0.   ]]
-    """
-    return csr(entmax, z, mask, ALPHA, alpha)
 
 
 def _beta(alpha: Any, like: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
@@ -22,7 +21,6 @@ from pyentmax.log_probabilities import logarithms
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.sparse_output import csr
 from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_entmax15
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ENTMAX15",
     "entmax15",
-    "entmax15_csr",
     "entmax15_jacobian",
     "entmax15_jvp",
     "entmax15_loss",
@@ -221,31 +218,6 @@ def log_entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -
     [-0.446287 -1.021651      -inf]
     """
     return logarithms(entmax15.body(z))
-
-
-@explained
-def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.entmax15` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters
-    ----------
-    z, mask : as in `sparsemax_csr`
-
-    Returns
-    -------
-    as in `sparsemax_csr`
-
-    Raises
-    ------
-    ValueError, TypeError, ImportError
-        as in `sparsemax_csr`
-
-    Examples
-    --------
-    >>> print(entmax15_csr([[2.0, 1.6, -1.0]]).toarray().round(6))
-    [[0.64 0.36 0.  ]]
-    """
-    return csr(entmax15, z, mask)
 
 
 def _doubtful(z: Any, on: Any) -> Any:

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "entmax_sigmoid",
-    "entmax_sigmoid_grad",
-    "entmax_sigmoid_grad2",
     "entmax_sigmoid_grad_alpha",
     "entmax_sigmoid_jvp",
     "entmax_sigmoid_loss",
@@ -135,64 +133,6 @@ def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out:
     z, mask, dtype = arrange_entries(z, mask, out)
     beta = _beta(entry_values(ALPHA, alpha, z), z)
     return finish_entries(run("entmax_sigmoid", _probability, z, beta), mask, dtype, out)
-
-
-@entrywise(ALPHA)
-def entmax_sigmoid_grad(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
-    """dp/dz = 1/(p^{α−2} + (1 − p)^{α−2}) at p = entmax_sigmoid(z, alpha), elementwise.
-
-    From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z: p (1 − p) at α = 1, ½ inside
-    [−1, 1] at α = 2, and 0 where p is 0 or 1.
-
-    Parameters
-    ----------
-    z, alpha, mask, workers : as in `entmax_sigmoid`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `entmax_sigmoid`
-
-    Examples
-    --------
-    >>> print(entmax_sigmoid_grad([-3.0, 0.0, 0.5], 1.5).round(6))
-    [0.       0.353553 0.33676 ]
-    """
-    z, mask, dtype = arrange_entries(z, mask)
-    return finish_entries(_from_smaller(run, _slope, z, alpha), mask, dtype)
-
-
-@entrywise(ALPHA)
-def entmax_sigmoid_grad2(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
-    """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
-
-    From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
-
-    Parameters
-    ----------
-    z, alpha, mask, workers : as in `entmax_sigmoid`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `entmax_sigmoid`
-
-    Examples
-    --------
-    >>> print(entmax_sigmoid_grad2([-1.0, 0.0, 1.0], 1.5).round(6))
-    [ 0.148486  0.       -0.148486]
-    """
-    z, mask, dtype = arrange_entries(z, mask)
-    bend = _from_smaller(run, _bend, z, alpha)
-    return finish_entries(np.where(z > 0, -bend, bend), mask, dtype)
 
 
 @entrywise(ALPHA)
@@ -677,19 +617,6 @@ def _slope(q: Any, beta: Any) -> Any:
         larger = np.where(beta <= 1, q**power, (1 - q) ** -power)
         slope = larger / (1 + ratio**power)
     return np.where((q > 0) & ~np.isinf(beta), slope, np.where(np.isnan(q), q, 0))
-
-
-def _bend(q: Any, beta: Any) -> Any:
-    """d²p/dz² where p is the smaller, and its negative where it is the larger."""
-    ratio, power = q / (1 - q), _finite(np.abs(beta - 1))
-    live = (q > 0) & (q < 0.5) & (beta != 1) & ~np.isinf(beta)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        ratio = np.where(live, ratio, 1)
-        whole = (1 + ratio**power) ** 3
-        low = power * np.where(live, q, 1) ** (2 * power - 1) * (1 - ratio ** (1 + power)) / whole
-        high = power * (1 - q) ** (-2 * power - 1) * (1 - ratio ** (power - 1)) / whole
-    bend = np.where(beta < 1, low, high)
-    return np.where(live, bend, np.where(np.isnan(q), q, 0))
 
 
 def _slope_alpha(q: Any, beta: Any) -> Any:

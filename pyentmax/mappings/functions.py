@@ -16,6 +16,5 @@ from pyentmax.mappings.oscarmax import *  # noqa: F403
 from pyentmax.mappings.csoftmax import *  # noqa: F403
 from pyentmax.mappings.csparsemax import *  # noqa: F403
 from pyentmax.mappings.budget_sparsemax import *  # noqa: F403
-from pyentmax.mappings.soft_sort import *  # noqa: F403
 
 __all__ = [name for name in globals() if name[0].islower()]

@@ -24,7 +24,6 @@ __all__ = [
     "softmax_vjp",
     "log_sparsemax",
     "sparsemax",
-    "sparsemax_csr",
     "sparsemax_jacobian",
     "sparsemax_jvp",
     "sparsemax_loss",
@@ -32,7 +31,6 @@ __all__ = [
     "sparsemax_support",
     "sparsemax_vjp",
     "entmax15",
-    "entmax15_csr",
     "entmax15_jacobian",
     "entmax15_jvp",
     "entmax15_loss",
@@ -41,7 +39,6 @@ __all__ = [
     "entmax15_vjp",
     "log_entmax15",
     "entmax",
-    "entmax_csr",
     "entmax_grad_alpha",
     "entmax_jacobian",
     "entmax_jvp",
@@ -52,8 +49,6 @@ __all__ = [
     "entmax_vjp_alpha",
     "log_entmax",
     "entmax_sigmoid",
-    "entmax_sigmoid_grad",
-    "entmax_sigmoid_grad2",
     "entmax_sigmoid_grad_alpha",
     "entmax_sigmoid_jvp",
     "entmax_sigmoid_loss",
@@ -70,13 +65,11 @@ __all__ = [
     "normmax_support",
     "normmax_vjp",
     "topk_softmax",
-    "topk_softmax_csr",
     "topk_softmax_jacobian",
     "topk_softmax_jvp",
     "topk_softmax_support",
     "topk_softmax_vjp",
     "topk_sparsemax",
-    "topk_sparsemax_csr",
     "topk_sparsemax_jacobian",
     "topk_sparsemax_jvp",
     "topk_sparsemax_loss",
@@ -113,15 +106,6 @@ __all__ = [
     "budget_sparsemax_support",
     "budget_sparsemax_vjp",
     "budget_sparsemax_vjp_budget",
-    "soft_rank",
-    "soft_rank_jvp",
-    "soft_rank_vjp",
-    "soft_sort",
-    "soft_sort_jvp",
-    "soft_sort_vjp",
-    "soft_topk",
-    "soft_topk_jvp",
-    "soft_topk_vjp",
 ]
 
 @_declared
@@ -170,7 +154,6 @@ def sparsemax(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
     workers: int | None = None,
 ) -> Array: ...
-def sparsemax_csr(z: ArrayLike, *, mask: ArrayLike | None = None) -> Any: ...
 @_declared
 def sparsemax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
@@ -202,7 +185,6 @@ def entmax15(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
     workers: int | None = None,
 ) -> Array: ...
-def entmax15_csr(z: ArrayLike, *, mask: ArrayLike | None = None) -> Any: ...
 @_declared
 def entmax15_jacobian(p: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
@@ -239,7 +221,6 @@ def entmax(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
     out: Array | None = None, workers: int | None = None,
 ) -> Array: ...
-def entmax_csr(z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None) -> Any: ...
 @_declared
 def entmax_grad_alpha(
     p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, workers: int | None = None,
@@ -286,16 +267,6 @@ def log_entmax(
 def entmax_sigmoid(
     z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
     out: Array | None = None, workers: int | None = None,
-) -> Array: ...
-@_declared
-def entmax_sigmoid_grad(
-    z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
-) -> Array: ...
-@_declared
-def entmax_sigmoid_grad2(
-    z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
 ) -> Array: ...
 @_declared
 def entmax_sigmoid_grad_alpha(
@@ -379,7 +350,6 @@ def topk_softmax(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
     out: Array | None = None, workers: int | None = None,
 ) -> Array: ...
-def topk_softmax_csr(z: ArrayLike, k: ArrayLike, *, mask: ArrayLike | None = None) -> Any: ...
 @_declared
 def topk_softmax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
@@ -401,7 +371,6 @@ def topk_sparsemax(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
     out: Array | None = None, workers: int | None = None,
 ) -> Array: ...
-def topk_sparsemax_csr(z: ArrayLike, k: ArrayLike, *, mask: ArrayLike | None = None) -> Any: ...
 @_declared
 def topk_sparsemax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
@@ -559,40 +528,4 @@ def budget_sparsemax_vjp(
 def budget_sparsemax_vjp_budget(
     p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
     mask: ArrayLike | None = None, workers: int | None = None,
-) -> Array: ...
-def soft_rank(
-    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_rank_jvp(
-    z: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_rank_vjp(
-    z: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_sort(
-    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_sort_jvp(
-    z: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_sort_vjp(
-    z: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_topk(
-    z: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_topk_jvp(
-    z: ArrayLike, v: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
-) -> Array: ...
-def soft_topk_vjp(
-    z: ArrayLike, g: ArrayLike, k: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    regularizer: Literal["quadratic", "entropic"] = "quadratic",
 ) -> Array: ...

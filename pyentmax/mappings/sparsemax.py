@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
@@ -22,7 +21,6 @@ from pyentmax.log_probabilities import logarithms
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.sparse_output import csr
 from pyentmax.thresholds.newton import remainder
 from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_sparsemax
@@ -34,7 +32,6 @@ __all__ = [
     "SPARSEMAX",
     "log_sparsemax",
     "sparsemax",
-    "sparsemax_csr",
     "sparsemax_jacobian",
     "sparsemax_jvp",
     "sparsemax_loss",
@@ -221,39 +218,6 @@ def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) 
     [-0.693147 -0.693147      -inf]
     """
     return logarithms(sparsemax.body(z))
-
-
-@explained
-def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters
-    ----------
-    z : array of scores, of shape (rows, d), in the host's memory
-    mask : as in `pyentmax.softmax`
-
-    Returns
-    -------
-    scipy.sparse.csr_array of shape (rows, d)
-        float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
-        indices are int32 where that is large enough. A NaN row is stored as NaN
-
-    Raises
-    ------
-    ValueError
-        if z is not 2-D; else as in `pyentmax.softmax`
-    TypeError
-        if z is on a device; else as in `pyentmax.softmax`
-    ImportError
-        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
-
-    Examples
-    --------
-    >>> p = sparsemax_csr([[2.0, 1.5, -1.0], [0.0, 9.0, 0.0]])
-    >>> print(p.data, p.indices, p.indptr)
-    [0.75 0.25 1.  ] [0 1 1] [0 2 3]
-    """
-    return csr(sparsemax, z, mask)
 
 
 def above_threshold(z: Any) -> Any:

@@ -18,18 +18,15 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.signatures import renamed
 from pyentmax.keep import top_k
 from pyentmax.mappings import _simplex
-from pyentmax.sparse_output import csr
 
 __all__ = [
     "TOPK_SOFTMAX",
     "topk_softmax",
-    "topk_softmax_csr",
     "topk_softmax_jacobian",
     "topk_softmax_jvp",
     "topk_softmax_support",
@@ -146,33 +143,6 @@ def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
      [ 0.    0.    0.  ]]
     """
     return _simplex.dense(p)
-
-
-@explained
-def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.topk_softmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters
-    ----------
-    z, mask : as in `sparsemax_csr`
-    k : whole number or array of shape (rows,)
-        number of scores to keep in all rows, or in each
-
-    Returns
-    -------
-    as in `sparsemax_csr`
-
-    Raises
-    ------
-    ValueError, TypeError, ImportError
-        as in `sparsemax_csr`
-
-    Examples
-    --------
-    >>> print(topk_softmax_csr([[2.0, 1.0, 0.0, -1.0]], 2).toarray().round(4))
-    [[0.7311 0.2689 0.     0.    ]]
-    """
-    return csr(topk_softmax, z, mask, K, k)
 
 
 def _doubtful(z: Any, on: Any, k: float) -> None:

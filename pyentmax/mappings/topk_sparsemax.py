@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
@@ -36,7 +35,6 @@ from pyentmax.mappings.sparsemax import (
     sparsemax_jvp,
     sparsemax_omega,
 )
-from pyentmax.sparse_output import csr
 from pyentmax.thresholds.proof import doubtful
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "TOPK_SPARSEMAX",
     "topk_sparsemax",
-    "topk_sparsemax_csr",
     "topk_sparsemax_jacobian",
     "topk_sparsemax_jvp",
     "topk_sparsemax_loss",
@@ -219,33 +216,6 @@ def topk_sparsemax_loss_and_grad(
     0.25 [ 0.5  0.5 -1. ]
     """
     return fenchel_young_and_gradient(TOPK_SPARSEMAX, z, y, k)
-
-
-@explained
-def topk_sparsemax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.topk_sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters
-    ----------
-    z, mask : as in `sparsemax_csr`
-    k : whole number or array of shape (rows,)
-        number of scores to keep in all rows, or in each
-
-    Returns
-    -------
-    as in `sparsemax_csr`
-
-    Raises
-    ------
-    ValueError, TypeError, ImportError
-        as in `sparsemax_csr`
-
-    Examples
-    --------
-    >>> print(topk_sparsemax_csr([[1.0, 0.8, 0.9, -1.0]], 2).toarray().round(4))
-    [[0.55 0.   0.45 0.  ]]
-    """
-    return csr(topk_sparsemax, z, mask, K, k)
 
 
 def _kept(z: Any, k: Any) -> Any:

@@ -56,7 +56,7 @@ class CacheReport:
 
     Examples
     --------
-    >>> from pyentmax import KeyValueCache
+    >>> from pyentmax.sparse_attention import KeyValueCache
     >>> cache, key = KeyValueCache(page_size=2), np.arange(8.0).reshape(8, 1)
     >>> cache.append(key, key)
     >>> output, report = cache.attend([[1.0]], 2)

@@ -14,7 +14,7 @@ from stages import sample, slow
 
 import pyentmax
 from pyentmax import MAPPINGS, MappingReport, check_mapping
-from pyentmax.mappings.regularized import separable_mapping
+from pyentmax.regularized import separable_mapping
 
 EXAMPLES = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
 DERIVATIVES = {

@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from stages import slow
 
 from pyentmax import MAPPINGS, Mapping
-from pyentmax.mappings.regularized import separable_mapping
+from pyentmax.regularized import separable_mapping
 
 # --- a user's own Ω -------------------------------------------------------------------------------
 

@@ -125,19 +125,16 @@ def assert_close(found: Any, right: list[Any]) -> None:
 
 @pytest.mark.parametrize("alpha", [1.25, *slow(1.0, 2.5, 1 + 1e-8, 1.001, 1.5, 2.0)])
 def test_derivatives_against_many_digits(alpha: float) -> None:
-    """Of the exact p by differences of 50 digits: in z, twice in z, and in α."""
+    """Of the exact p by differences of 50 digits: in z and in α."""
     edge = min(1 / (alpha - 1), 30) if alpha > 1 else 30
     z = edge * np.array([-0.99, -0.6, -0.01, 0.0, 1e-6, 0.2, 0.5, 0.95])
     h = mpmath.mpf(10) ** -15
-    first, second, by_alpha = [], [], []
+    first, by_alpha = [], []
     for x in z.tolist():
-        p = [exact(x + k * h, alpha) for k in (-1, 0, 1)]
-        first.append((p[2] - p[0]) / (2 * h))
-        second.append((p[2] - 2 * p[1] + p[0]) / h**2)
+        first.append((exact(x + h, alpha) - exact(x - h, alpha)) / (2 * h))
         up, down = mpmath.mpf(alpha) + h, mpmath.mpf(alpha) - (h if alpha > 1 else 0)
         by_alpha.append((exact(x, up) - exact(x, down)) / (up - down))
-    assert_close(pe.entmax_sigmoid_grad(z, alpha), first)
-    assert_close(pe.entmax_sigmoid_grad2(z, alpha), second)
+    assert_close(pe.entmax_sigmoid_jvp(z, np.ones_like(z), alpha), first)
     atol = 1e-13 if alpha > 1 else 1e-12  # a one-sided difference, at 1
     found = pe.entmax_sigmoid_grad_alpha(z, alpha)
     np.testing.assert_allclose(found, [float(x) for x in by_alpha], rtol=1e-12, atol=atol)
@@ -160,7 +157,7 @@ def test_large_alpha_derivative_near_0_keeps_digits(alpha: float, dtype: Any) ->
 def test_products_are_slopes_times_direction(product: Any) -> None:
     z, v = np.random.default_rng(0).standard_normal((2, 3, 4))
     alpha = np.array([1, 1.3, 2, 2.7])
-    expected = pe.entmax_sigmoid_grad(z, alpha) * v
+    expected = pe.entmax_sigmoid_jvp(z, np.ones_like(z), alpha) * v
     np.testing.assert_allclose(product(z, v, alpha), expected, rtol=1e-15, atol=0)
     np.testing.assert_array_equal(product([-9.0, 9.0], [np.nan, np.inf]), 0)
 
@@ -246,8 +243,7 @@ def test_entry_does_not_depend_on_its_place(dtype: Any) -> None:
 
 # --- what every function takes --------------------------------------------------------------------
 
-ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"]
-ELEMENTWISE += ["entmax_sigmoid_grad_alpha"]
+ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad_alpha"]
 
 
 @pytest.mark.parametrize("alpha", [1, 1.01, 1.5, 1.7, 2, 3, 1e300, np.inf])

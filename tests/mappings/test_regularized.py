@@ -15,7 +15,7 @@ from stages import slow
 
 import pyentmax
 from pyentmax import check_jacobian, fenchel_young_loss
-from pyentmax.mappings.regularized import (
+from pyentmax.regularized import (
     hessian_jacobian,
     regularized_argmax,
     separable_jacobian,

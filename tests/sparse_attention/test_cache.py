@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pyentmax as pe
+from pyentmax.sparse_attention import KeyValueCache
 from pyentmax.sparse_attention.pages import Pages
 from pyentmax.sparse_attention.row_thresholds import EntmaxThreshold
 
@@ -46,9 +47,9 @@ def clustered(rng: np.random.Generator, shape: tuple[int, ...], run: int, noise:
     return np.repeat(centres, run, axis=-2)[..., :s, :] + noise * rng.standard_normal(shape)
 
 
-def filled(key: Any, value: Any, size: int, steps: list[int]) -> pe.KeyValueCache:
+def filled(key: Any, value: Any, size: int, steps: list[int]) -> KeyValueCache:
     """A cache that grew by these numbers of positions, again and again."""
-    cache, at = pe.KeyValueCache(size), 0
+    cache, at = KeyValueCache(size), 0
     while at < key.shape[-2]:
         for step in steps:
             cache.append(key[..., at : at + step, :], value[..., at : at + step, :])
@@ -56,7 +57,7 @@ def filled(key: Any, value: Any, size: int, steps: list[int]) -> pe.KeyValueCach
     return cache
 
 
-def without_skipping(cache: pe.KeyValueCache, query: Any, **options: Any) -> Any:
+def without_skipping(cache: KeyValueCache, query: Any, **options: Any) -> Any:
     """The result with a bound of ∞ for every page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -275,7 +276,7 @@ def test_growing_in_any_steps_gives_same_bits() -> None:
 
 def test_arrays_are_copied_in_and_out() -> None:
     key = np.ones((3, 2))
-    cache = pe.KeyValueCache(2)
+    cache = KeyValueCache(2)
     cache.append(key, key)
     key[:] = 7
     cache.key[:], cache.value[:] = 9, 9
@@ -284,7 +285,7 @@ def test_arrays_are_copied_in_and_out() -> None:
 
 
 def test_empty_caches_and_queries() -> None:
-    cache = pe.KeyValueCache()
+    cache = KeyValueCache()
     assert (len(cache), cache.nbytes, repr(cache)) == (0, 0, "KeyValueCache(page_size=64)")
     cache.append(np.zeros((2, 0, 3)), np.zeros((2, 0, 4)))
     output, report = cache.attend(np.ones((2, 1, 3)))
@@ -296,8 +297,8 @@ def test_empty_caches_and_queries() -> None:
     assert str(report)
 
 
-def cache_of(key: Any, value: Any = None, size: Any = 4) -> pe.KeyValueCache:
-    cache = pe.KeyValueCache(size)
+def cache_of(key: Any, value: Any = None, size: Any = 4) -> KeyValueCache:
+    cache = KeyValueCache(size)
     cache.append(key, key if value is None else value)
     return cache
 
@@ -308,9 +309,9 @@ K = np.zeros((2, 5, 3), np.float32)
 @pytest.mark.parametrize(
     ("error", "message", "call"),
     [
-        (ValueError, "page_size must be at least 1, got 0", lambda: pe.KeyValueCache(0)),
-        (TypeError, "page_size must be a whole number, got 2.5", lambda: pe.KeyValueCache(2.5)),
-        (ValueError, "the cache is empty: append", lambda: pe.KeyValueCache().attend(K)),
+        (ValueError, "page_size must be at least 1, got 0", lambda: KeyValueCache(0)),
+        (TypeError, "page_size must be a whole number, got 2.5", lambda: KeyValueCache(2.5)),
+        (ValueError, "the cache is empty: append", lambda: KeyValueCache().attend(K)),
         (ValueError, r"differ in the last axis only.*\(2, 4, 3\)", lambda: cache_of(K, K[:, :4])),
         (ValueError, r"\(…, n, d\).* got \(3,\)", lambda: cache_of(K[0, 0])),
         (

@@ -21,7 +21,7 @@ assert_type(pe.entmax15.reference(z, out=np.empty_like(z)), NDArray[Any])
 assert_type(pe.entmax_vjp_alpha(p, p, 1.25), NDArray[Any])
 loss, gradient = pe.entmax15_loss_and_grad(z, np.zeros(8, int), reduction="sum", ignore_index=3)
 print(float(loss), gradient.T @ gradient, pe.tsallis_entropy(p, 1.5), pe.MAPPINGS["entmax"].sparse)
-print(pe.attention(z, z, z, alpha=1.5, causal=True), pe.sparsemax_csr(z).toarray())
+print(pe.attention(z, z, z, alpha=1.5, causal=True), pe.csr("sparsemax", z).toarray())
 with pe.set_workers(1):
     pe.check_jacobian(pe.sparsemax, z[0], pe.sparsemax_jacobian).raise_if_failed()
 

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.mappings.sparsemap import (
+from pyentmax.structured import (
     best_matching,
     best_path,
     best_tree,
     k_of_n,
     sparsemap,
+    sparsemap_jvp,
+    sparsemap_vjp,
     textbook,
 )
 
@@ -85,7 +87,7 @@ def test_choices_are_sparsemax_and_budget_sparsemax() -> None:
         found = sparsemap(z, k_of_n(k))
         expected = pe.budget_sparsemax(z, k)
         np.testing.assert_allclose(found.mean, expected, rtol=0, atol=1e-12)
-        back = pe.sparsemap_vjp(found.structures, g)
+        back = sparsemap_vjp(found.structures, g)
         np.testing.assert_allclose(
             back, pe.budget_sparsemax_vjp(np.where(found.mean > 1 - 1e-12, 1, found.mean), g, k),
             rtol=0, atol=1e-11,
@@ -102,10 +104,10 @@ def test_product_matches_differences(oracle: Any) -> None:
         assert len(found.p) > 1
         h = 1e-6
         up, down = sparsemap(z + h * v, oracle), sparsemap(z - h * v, oracle)
-        moved = pe.sparsemap_jvp(found.structures, v)
+        moved = sparsemap_jvp(found.structures, v)
         np.testing.assert_allclose(moved, (up.mean - down.mean) / (2 * h), rtol=0, atol=1e-7)
         np.testing.assert_allclose(
-            pe.sparsemap_vjp(found.structures, moved), moved, rtol=0, atol=1e-12
+            sparsemap_vjp(found.structures, moved), moved, rtol=0, atol=1e-12
         )
 
 
@@ -121,7 +123,7 @@ def test_structures_may_be_any_vectors() -> None:
         assert gap <= 1e-11
     one = sparsemap(np.zeros(2), lambda z: np.ones(2))
     assert one.p.tolist() == [1]
-    assert pe.sparsemap_jvp(one.structures, [1.0, 2.0]).tolist() == [0, 0]
+    assert sparsemap_jvp(one.structures, [1.0, 2.0]).tolist() == [0, 0]
 
 
 def test_many_parts_take_few_calls() -> None:
@@ -150,7 +152,7 @@ def test_errors_say_what_was_expected() -> None:
             lambda: sparsemap(z, lambda z: z[:2]),
         ),
         (ValueError, "max_steps=2 calls", lambda: sparsemap(z, k_of_n(1), max_steps=2)),
-        (ValueError, "v must have the shape", lambda: pe.sparsemap_jvp(np.eye(3), z[:2])),
+        (ValueError, "v must have the shape", lambda: sparsemap_jvp(np.eye(3), z[:2])),
     ]:
         with pytest.raises(error, match=message):
             call()

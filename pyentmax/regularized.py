@@ -40,6 +40,15 @@ from pyentmax.calls.rows import (
 from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 
+__all__ = [
+    "hessian_jacobian",
+    "regularized_argmax",
+    "separable_jacobian",
+    "separable_jvp",
+    "separable_mapping",
+    "separable_vjp",
+]
+
 Elementwise = Callable[[Any], Any]
 
 

@@ -11,7 +11,15 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 
 import pyentmax as pe
-from pyentmax.mappings import soft_sort as module
+from pyentmax import sorting
+from pyentmax.sorting import (
+    soft_rank,
+    soft_rank_jvp,
+    soft_sort,
+    soft_sort_jvp,
+    soft_topk,
+    soft_topk_jvp,
+)
 
 RNG = np.random.default_rng(0)
 every_regularizer = pytest.mark.parametrize("regularizer", ["quadratic", "entropic"])
@@ -42,8 +50,8 @@ def test_ranks_and_topk_are_optimal(regularizer: str) -> None:
     for z, strength in rows():
         x, d = z / strength, len(z)
         for w, p in [
-            (np.arange(d) + 1.0, pe.soft_rank(z, strength, regularizer=regularizer)),
-            (np.arange(d) < 2, pe.soft_topk(z, 2, strength, regularizer=regularizer)),
+            (np.arange(d) + 1.0, soft_rank(z, strength, regularizer=regularizer)),
+            (np.arange(d) < 2, soft_topk(z, 2, strength, regularizer=regularizer)),
         ]:
             assert_in_permutahedron(p, w * 1.0)
             if regularizer == "quadratic":
@@ -58,10 +66,10 @@ def test_ranks_and_topk_are_optimal(regularizer: str) -> None:
 def test_sorted_values_are_optimal() -> None:
     for z, strength in rows():
         x = (np.arange(len(z)) + 1) / strength
-        p = pe.soft_sort(z, strength)
+        p = soft_sort(z, strength)
         assert_in_permutahedron(p, z)
         assert gap(x - p, p, z) <= 1e-10 * (1 + np.abs(x).max()) * (1 + np.abs(z).sum())
-        p = pe.soft_sort(z / 30, strength, regularizer="entropic")
+        p = soft_sort(z / 30, strength, regularizer="entropic")
         w = np.exp(z / 30)  # e^p lies in its permutahedron, nearest to e^x in KL
         assert_in_permutahedron(np.exp(p), w)
         assert gap(x - p, np.exp(p), w) <= 1e-10 * (1 + np.ptp(x)) * w.sum()
@@ -71,16 +79,16 @@ def test_textbook_isotonic_regression_and_enumeration_agree() -> None:
     for z, strength in rows():
         d = len(z)
         order = np.argsort(-z, kind="stable")
-        p = pe.soft_rank(z, strength)
+        p = soft_rank(z, strength)
         w = np.arange(d, 0, -1.0)
         v = isotonic_regression(z[order] / strength - w, increasing=False).x
         atol = 1e-13 * (1 + np.abs(z / strength).max()) * d
         np.testing.assert_allclose(p[order], z[order] / strength - v, rtol=0, atol=atol)
-        np.testing.assert_allclose(module.textbook(z / strength, w), p, rtol=0, atol=atol)
+        np.testing.assert_allclose(sorting.textbook(z / strength, w), p, rtol=0, atol=atol)
     w = np.array([3.0, 1.0, -2.0, 0.5])
     corners = np.array(list(permutations(w)))
     x = RNG.standard_normal(4)
-    best = module.textbook(x, w)
+    best = sorting.textbook(x, w)
     mixed = RNG.dirichlet(np.ones(24) / 4, 2000) @ corners
     assert (np.sum((mixed - x) ** 2, 1) >= np.sum((best - x) ** 2)).all()
 
@@ -88,17 +96,15 @@ def test_textbook_isotonic_regression_and_enumeration_agree() -> None:
 def test_limits_are_hard_answers_and_means() -> None:
     z = RNG.permutation(40) + RNG.uniform(-0.3, 0.3, 40)
     for name in ("quadratic", "entropic"):
-        np.testing.assert_allclose(pe.soft_sort(z, 1e-9, regularizer=name), np.sort(z), rtol=1e-12)
-        np.testing.assert_allclose(pe.soft_rank(z, 1e-9, regularizer=name), rankdata(z), rtol=1e-12)
-        hard = pe.soft_topk(z, 7, 1e-9, regularizer=name)
+        np.testing.assert_allclose(soft_sort(z, 1e-9, regularizer=name), np.sort(z), rtol=1e-12)
+        np.testing.assert_allclose(soft_rank(z, 1e-9, regularizer=name), rankdata(z), rtol=1e-12)
+        hard = soft_topk(z, 7, 1e-9, regularizer=name)
         np.testing.assert_array_equal(hard, rankdata(z) > 33)
-        np.testing.assert_allclose(pe.soft_rank(z, 1e12, regularizer=name), 20.5, rtol=1e-9)
-        np.testing.assert_allclose(pe.soft_topk(z, 7, 1e12, regularizer=name), 7 / 40, rtol=1e-9)
-    np.testing.assert_array_equal(pe.soft_sort(z, 1e-9), np.sort(z))  # to the last bit
-    np.testing.assert_allclose(pe.soft_sort(z, 1e12), z.mean(), rtol=1e-9)
-    np.testing.assert_allclose(
-        pe.soft_rank([3.0, 3, 1, 3], 1e-9), rankdata([3, 3, 1, 3]), rtol=1e-12
-    )
+        np.testing.assert_allclose(soft_rank(z, 1e12, regularizer=name), 20.5, rtol=1e-9)
+        np.testing.assert_allclose(soft_topk(z, 7, 1e12, regularizer=name), 7 / 40, rtol=1e-9)
+    np.testing.assert_array_equal(soft_sort(z, 1e-9), np.sort(z))  # to the last bit
+    np.testing.assert_allclose(soft_sort(z, 1e12), z.mean(), rtol=1e-9)
+    np.testing.assert_allclose(soft_rank([3.0, 3, 1, 3], 1e-9), rankdata([3, 3, 1, 3]), rtol=1e-12)
 
 
 def test_topk_is_budget_sparsemax_and_softmax() -> None:
@@ -106,20 +112,20 @@ def test_topk_is_budget_sparsemax_and_softmax() -> None:
     for k in (1, 2, 7, 19, 20):
         for strength in (0.1, 3.0):
             expected = pe.budget_sparsemax(z / strength, k)
-            np.testing.assert_allclose(pe.soft_topk(z, k, strength), expected, rtol=0, atol=1e-13)
-    entropic = pe.soft_topk(z, 1, 0.5, regularizer="entropic")
+            np.testing.assert_allclose(soft_topk(z, k, strength), expected, rtol=0, atol=1e-13)
+    entropic = soft_topk(z, 1, 0.5, regularizer="entropic")
     np.testing.assert_allclose(entropic, pe.softmax(z / 0.5), rtol=1e-12)
-    per_row = pe.soft_topk(z, np.arange(1, 7), np.linspace(0.2, 2, 6))
+    per_row = soft_topk(z, np.arange(1, 7), np.linspace(0.2, 2, 6))
     for row, k, strength, p in zip(z, range(1, 7), np.linspace(0.2, 2, 6), per_row, strict=True):
-        np.testing.assert_allclose(p, pe.soft_topk(row, k, strength), rtol=0, atol=1e-15)
-    np.testing.assert_array_equal(pe.soft_topk(z, 99), 1)
+        np.testing.assert_allclose(p, soft_topk(row, k, strength), rtol=0, atol=1e-15)
+    np.testing.assert_array_equal(soft_topk(z, 99), 1)
 
 
 @every_regularizer
 @pytest.mark.parametrize("name", ["soft_sort", "soft_rank", "soft_topk"])
 def test_products_match_differences(name: str, regularizer: str) -> None:
-    function = getattr(pe, name)
-    jvp, vjp = getattr(pe, f"{name}_jvp"), getattr(pe, f"{name}_vjp")
+    function = getattr(sorting, name)
+    jvp, vjp = getattr(sorting, f"{name}_jvp"), getattr(sorting, f"{name}_vjp")
     k = (3,) if name == "soft_topk" else ()
     for strength in (0.1, 1.0, 10.0):
         z, v, g = RNG.standard_normal((3, 4, 9))
@@ -135,39 +141,39 @@ def test_products_match_differences(name: str, regularizer: str) -> None:
     still = [([5.0, 5, 5, 0], 3), ([5.0, 5, 0, 0], 2), ([1.0, 1, 1], 3), ([9.0, 0, -9, -9], 1)]
     for z, count in still:  # all in or out, so that nothing moves
         v = RNG.standard_normal(len(z))
-        moved = pe.soft_topk_jvp(z, v, count, 0.1, regularizer=regularizer)
+        moved = soft_topk_jvp(z, v, count, 0.1, regularizer=regularizer)
         np.testing.assert_allclose(
             moved, 0, rtol=0, atol=1e-15 if regularizer == "quadratic" else 1e-9
         )
     x = RNG.standard_normal(7)
-    jacobian = module.textbook_jacobian(x, np.arange(7))
+    jacobian = sorting.textbook_jacobian(x, np.arange(7))
     np.testing.assert_allclose(
-        [pe.soft_rank_jvp(x, e) for e in np.eye(7)], jacobian, rtol=0, atol=1e-14
+        [soft_rank_jvp(x, e) for e in np.eye(7)], jacobian, rtol=0, atol=1e-14
     )
 
 
 @every_regularizer
 def test_offsets_and_far_neighbours_cost_no_digits(regularizer: str) -> None:
     z = np.array([0.0, 0.5, 0.75])
-    near = pe.soft_rank(z, regularizer=regularizer)
+    near = soft_rank(z, regularizer=regularizer)
     for offset in (1e9, -1e15):
-        tied = pe.soft_rank(z * 0 + offset, regularizer=regularizer)
+        tied = soft_rank(z * 0 + offset, regularizer=regularizer)
         np.testing.assert_allclose(tied, 2, rtol=1e-15)
         if regularizer == "quadratic" or offset > 0:  # KL to 2, 3, 4 is not KL to 1, 2, 3
-            far = pe.soft_rank(np.append(z, offset), regularizer=regularizer)
+            far = soft_rank(np.append(z, offset), regularizer=regularizer)
             np.testing.assert_allclose(far[:3], near + (offset < 0), rtol=1e-14)
     huge = np.array([1e308, -1e308, 1e308, 0])
     np.testing.assert_allclose(
-        pe.soft_rank(huge, regularizer=regularizer), [3.5, 1, 3.5, 2], rtol=1e-12
+        soft_rank(huge, regularizer=regularizer), [3.5, 1, 3.5, 2], rtol=1e-12
     )
     np.testing.assert_allclose(
-        pe.soft_topk(huge, 1, regularizer=regularizer), [0.5, 0, 0.5, 0], rtol=1e-12
+        soft_topk(huge, 1, regularizer=regularizer), [0.5, 0, 0.5, 0], rtol=1e-12
     )
 
 
 def test_axes_dtypes_broken_rows_and_errors() -> None:
     z = RNG.standard_normal((3, 5, 2))
-    for function in (pe.soft_sort, pe.soft_rank):
+    for function in (soft_sort, soft_rank):
         expected = np.moveaxis(function(np.moveaxis(z, 1, -1)), -1, 1)
         np.testing.assert_array_equal(function(z, axis=1), expected)
         assert function(z.astype(np.float16)).dtype == np.float16
@@ -176,11 +182,15 @@ def test_axes_dtypes_broken_rows_and_errors() -> None:
         broken = function([[np.nan, 0, 1], [0, np.inf, 1], [0, 1, 2.0]])
         assert np.isnan(broken).all(axis=1).tolist() == [True, True, False]
     for error, message, call in [
-        (ValueError, "strength must be above 0, got 0", lambda: pe.soft_sort(z, 0)),
-        (ValueError, "k must be at least 1, got 0", lambda: pe.soft_topk(z, 0)),
-        (ValueError, "regularizer must be quadratic", lambda: pe.soft_rank(z, regularizer="l2")),
-        (ValueError, "axis must be one axis", lambda: pe.soft_sort(z, axis=None)),
-        (ValueError, "v must have the shape", lambda: pe.soft_sort_jvp(z, z[0])),
+        (ValueError, "strength must be above 0, got 0", lambda: soft_sort(z, 0)),
+        (ValueError, "k must be at least 1, got 0", lambda: soft_topk(z, 0)),
+        (
+            ValueError,
+            "regularizer must be quadratic",
+            lambda: soft_rank(z, regularizer="l2"),
+        ),
+        (ValueError, "axis must be one axis", lambda: soft_sort(z, axis=None)),
+        (ValueError, "v must have the shape", lambda: soft_sort_jvp(z, z[0])),
     ]:
         with pytest.raises(error, match=message):
             call()

@@ -25,6 +25,18 @@ import numpy as np
 from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import sparsemax as _sparsemax
 
+__all__ = [
+    "Oracle",
+    "SparseMap",
+    "best_matching",
+    "best_path",
+    "best_tree",
+    "k_of_n",
+    "sparsemap",
+    "sparsemap_jvp",
+    "sparsemap_vjp",
+]
+
 Oracle = Callable[[np.ndarray], Any]
 """From scores z to the structure a that maximises a·z, an array of z's shape."""
 
