@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.record import Mapping
+from pyentmax.checking._causes import causes
 from pyentmax.checking._claims import claims_of
 from pyentmax.checking._grades import Report, examine
 from pyentmax.checking._properties import PROPERTIES
@@ -97,7 +98,8 @@ def check_mapping(
         if not claims:
             raise ValueError(f"dtypes must have one that fn takes, of {taken}, got {dtypes}")
         results = examine(PROPERTIES, claims)
+        likely = causes(claims[0], results)
     given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     name = f"{record.name} ({given})" if given else record.name
     notes = ("fn takes one vector; it was called row by row",) if claims[0].one_vector else ()
-    return MappingReport(name, tuple(one.dtype for one in claims), results, strict, (), notes)
+    return MappingReport(name, tuple(one.dtype for one in claims), results, strict, likely, notes)

@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import planted_causes
 import pytest
 import scipy.special
 from planted_faults import FIRST, OTHERS, PARAMETERS, RIGHT, Fault, functions
@@ -14,6 +15,7 @@ from stages import sample, slow
 
 import pyentmax
 from pyentmax import MAPPINGS, MappingReport, check_mapping
+from pyentmax.checking._causes import DERIVATIVE_CAUSES, VALUE_CAUSES
 from pyentmax.regularized import separable_mapping
 
 EXAMPLES = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
@@ -170,6 +172,35 @@ def test_report_says_whether_ties_stay(claim: str, function: str, stay: int) -> 
     report = check_mapping(lambda z: MAPPINGS[function].forward(z, 2), claim, k=2)
     text = str(report.failures["ties at the kth score"])
     assert f"gives {stay} of 3 tied scores stay, k = 2, expected {5 - stay} of 3" in text
+
+
+# --- causes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sample(planted_causes.VALUES, 3))
+def test_cause_of_wrong_values_is_named(name: str) -> None:
+    fn, mapping, parameters = planted_causes.VALUES[name]
+    report = check_mapping(fn, mapping, dtypes=["float64"], **parameters)
+    assert [one.partition(":")[0] for one in report.causes] == [name]
+    assert f"likely cause: {name}: " in str(report)
+    assert report.verdict in ("imprecise", "wrong")
+
+
+@pytest.mark.parametrize("name", sample(planted_causes.PRODUCTS, 3))
+def test_cause_of_wrong_derivative_is_named(name: str) -> None:
+    vjp = planted_causes.PRODUCTS[name]
+    report = check_mapping(pyentmax.entmax15, "entmax15", vjp=vjp, dtypes=["float64"])
+    assert [one.partition(":")[0] for one in report.causes] == [name]
+    assert report.verdict == "wrong"
+
+
+def test_every_cause_is_planted() -> None:
+    names = {cause.name for cause in (*VALUE_CAUSES, *DERIVATIVE_CAUSES)}
+    assert names == {*planted_causes.VALUES, *planted_causes.PRODUCTS}
+
+
+def test_unknown_fault_has_no_cause() -> None:
+    assert check_mapping(lambda z: pyentmax.softmax(0.9 * z), "softmax").causes == ()
 
 
 # --- how a function is called ---------------------------------------------------------------------

@@ -1,0 +1,243 @@
+"""Likely causes: variants of a mapping and of its derivative that give what a wrong function gives.
+
+An entry is a name, the variant in NumPy, and what cures it. A variant of values gets the claim,
+scores (rows along the last axis) and what fn gave; one of derivatives p, v, the slopes p^{2−α} and
+the number of rows. The first that agrees to rounding with fn, in all rows that are tried, is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.checking._claims import Claim
+from pyentmax.checking._differences import Array
+from pyentmax.checking._grades import CallError, PropertyResult
+from pyentmax.mappings import MAPPINGS
+
+ROUNDING = 512  # spacings of floats that a variant may differ by
+ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
+VALUES = ("exact values", "sum of a row", "permutations", "batches", "three dimensions", "axes")
+SHAPES = ((3,), (5,), (40,), (3, 3), (2, 2, 3))
+
+
+class Cause(NamedTuple):
+    """A likely cause, and what to do about it."""
+
+    name: str
+    variant: Callable[..., Array]
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.cure}"
+
+
+def _alpha(claim: Claim) -> float:
+    return float(ALPHAS.get(claim.record.name, claim.parameters.get("alpha", 1.0)))
+
+
+def _power(claim: Claim) -> float:
+    if _alpha(claim) == 1:
+        raise ValueError("there is no threshold")
+    return _alpha(claim) - 1
+
+
+def _scaled(claim: Claim, z: Array, p: Array) -> Array:
+    return claim.exact(z / (_alpha(claim) - 1))
+
+
+def _clipped(claim: Claim, z: Array, p: Array) -> Array:
+    positive = np.maximum(z, 0)
+    return positive / np.sum(positive, axis=-1, keepdims=True)
+
+
+def _named(name: str, scale: Callable[[float], float] = lambda _: 1.0) -> Any:
+    return lambda claim, z, p: MAPPINGS[name].forward(scale(_alpha(claim)) * z)
+
+
+def _one_not_shifted(claim: Claim, z: Array, p: Array) -> Array:
+    e = np.exp(z - np.max(z, axis=-1, keepdims=True))
+    return e / (1 + np.sum(e, axis=-1, keepdims=True))
+
+
+def _threshold(claim: Claim, z: Array, p: Array) -> Array:
+    """The mapping with the threshold, and the sum, that fit p best."""
+    power, rows = _power(claim), np.zeros_like(p)
+    for index in np.ndindex(p.shape[:-1]):
+        on = p[index] > 0
+        if np.sum(on) > 2 and np.ptp(z[index][on]):
+            slope, offset = np.polyfit(z[index][on], p[index][on] ** power, 1)
+            rows[index] = np.maximum(slope * z[index] + offset, 0) ** (1 / power)
+        else:
+            rows[index] = p[index]  # any two fit
+    return rows
+
+
+def _stopped_early(claim: Claim, z: Array, p: Array) -> Array:
+    """As `_threshold`, if the threshold is a point that bisection visits in its first 30 steps."""
+    power = _power(claim)
+    variants = []
+    for bracket in (lambda d: d**-power, lambda d: 1 / d, lambda d: 0.0):
+        x = power * (z - np.max(z, axis=-1, keepdims=True))
+        low, high = -np.ones_like(x[..., :1]), -np.full_like(x[..., :1], bracket(z.shape[-1]))
+        for _ in range(30):
+            middle = (low + high) / 2
+            q = np.maximum(x - middle, 0) ** (1 / power)
+            total = np.sum(q, axis=-1, keepdims=True)
+            variants += [q, q / np.where(total > 0, total, 1)]
+            low, high = np.where(total >= 1, middle, low), np.where(total >= 1, high, middle)
+    return _closest(variants, p)
+
+
+def _closest(variants: Sequence[Array], p: Array) -> Array:
+    return min(variants, key=lambda q: float(np.nan_to_num(np.max(np.abs(q - p)), nan=np.inf)))
+
+
+def _narrow(claim: Claim, z: Array, p: Array) -> Array:
+    """The mapping with τ held within a bracket that ends too early at one side."""
+    power, d = _power(claim), z.shape[-1]
+    x = power * (z - np.max(z, axis=-1, keepdims=True))
+    tau = -(np.max(claim.exact(z), axis=-1, keepdims=True) ** power)
+    ends = [-1 / d, -(d**-power), *-np.arange(1, 10) / 10, -0.25, -0.75]
+    thresholds = [clip(tau, end) for end in ends for clip in (np.maximum, np.minimum)]
+    powers = [np.maximum(x - one, 0) ** (1 / power) for one in thresholds]
+    return _closest([*powers, *(q / np.sum(q, axis=-1, keepdims=True) for q in powers)], p)
+
+
+def _batch_sum(claim: Claim, z: Array, p: Array) -> Array:
+    e = np.exp(z - np.max(z, axis=-1, keepdims=True))
+    return e / np.sum(e)
+
+
+def _whole_array(claim: Claim, z: Array, p: Array) -> Array:
+    return claim.exact(z.reshape(-1)).reshape(z.shape) if z.ndim > 1 else claim.exact(z)
+
+
+def _other_k(change: int) -> Any:
+    def variant(claim: Claim, z: Array, p: Array) -> Array:
+        k = max(1, int(claim.parameters["k"]) + change)
+        result: Array = claim.record.forward(z, min(k, z.shape[-1]))
+        return result
+
+    return variant
+
+
+VALUE_CAUSES = (
+    Cause("another axis", lambda claim, z, p: claim.exact(z, axis=0),
+          "fn maps along the first axis; build it with axis=-1, or pass lambda z: fn(z.T).T"),
+    Cause("the whole array as one row", _whole_array,
+          "fn takes the maximum or sum over all entries; keep the last axis (axis=-1, keepdims)"),
+    Cause("scores not multiplied by α − 1", _scaled,
+          "the threshold is that of (α − 1)z: halve the scores at α = 1.5"),
+    Cause("softmax(αz)", _named("softmax", float),
+          "α is no temperature; p = [(α−1)z − τ]₊^{1/(α−1)}"),
+    Cause("another mapping, softmax", _named("softmax"), "fn gives softmax(z)"),
+    Cause("another mapping, sparsemax", _named("sparsemax"), "fn gives sparsemax(z)"),
+    Cause("another mapping, entmax15", _named("entmax15"), "fn gives entmax15(z)"),
+    Cause("the 1 is not shifted", _one_not_shifted,
+          "with the maximum m subtracted, the 1 of the denominator is e^{-m}"),
+    Cause("the sum over the batch", _batch_sum,
+          "the sum goes along the row: axis=-1, keepdims=True"),
+    Cause("clip and renormalise", _clipped,
+          "max(z, 0) / Σ is no projection; subtract the threshold"),
+    Cause("sorted order returned", lambda claim, z, p: claim.exact(-np.sort(-z, axis=-1)),
+          "undo the sort, or use it for the threshold alone"),
+    Cause("rising order returned", lambda claim, z, p: claim.exact(np.sort(z, axis=-1)),
+          "undo the sort, or use it for the threshold alone"),
+    Cause("negative scores clipped first", lambda claim, z, p: claim.exact(np.maximum(z, 0)),
+          "scores below 0 count too; shift by the maximum instead"),
+    Cause("absolute scores", lambda claim, z, p: claim.exact(np.abs(z)),
+          "take the scores as they are"),
+    Cause("negated scores", lambda claim, z, p: claim.exact(-z), "the largest score gets the most"),
+    Cause("logarithms returned", lambda claim, z, p: np.log(claim.exact(z)), "exponentiate"),
+    Cause("one score too many is kept", _other_k(1), "keep k; the k-th largest is the least kept"),
+    Cause("one score too few is kept", _other_k(-1), "keep k; the k-th largest is the least kept"),
+    Cause("a bracket too narrow", _narrow,
+          "the threshold lies between max − 1 and max − d^{1−α} of (α − 1)z"),
+    Cause("bisection stopped early", _stopped_early,
+          "one bit a step: float32 needs some 24 steps, float64 53"),
+    Cause("the threshold is off", _threshold,
+          "p has the right form with another τ: look at its sum, the support's size, the sort"),
+)  # fmt: skip
+
+
+def _centred(s: Array, v: Array, axis: Any = -1) -> Array:
+    total = np.sum(s, axis=axis, keepdims=True)
+    result: Array = s * (v - np.sum(s * v, axis=axis, keepdims=True) / total)
+    return result
+
+
+DERIVATIVE_CAUSES = (
+    Cause("τ taken as a constant", lambda p, v, s: s * v,
+          "τ moves with the scores: subtract Σsv/Σs, s = p^{2−α}, or detach the bisection"),
+    Cause("τ taken as a constant, then divided by the sum",
+          lambda p, v, s: s * (v - np.sum(p * v, axis=-1, keepdims=True)),
+          "do not differentiate through a bisection; use s(v − Σsv/Σs), s = p^{2−α}"),
+    Cause("the mean over the batch", lambda p, v, s: _centred(s, v, None),
+          "Σsv/Σs is a sum along the row: axis=-1, keepdims=True"),
+    Cause("the mean over all batch rows", lambda p, v, s: s * (
+        v - np.sum(s * v) / np.sum(s[..., :1] * 0 + 1) / np.sum(s, axis=-1, keepdims=True)),
+          "Σsv/Σs is a sum along the row: axis=-1, keepdims=True"),
+    Cause("the mean over all entries", lambda p, v, s: s * (v - np.mean(v, axis=-1, keepdims=True)),
+          "the mean is over the support, weighted by s = p^{2−α}"),
+    Cause("the derivative of softmax", lambda p, v, s: _centred(p, v),
+          "the slopes are p^{2−α}, not p"),
+    Cause("the derivative of sparsemax", lambda p, v, s: _centred((p > 0) * 1.0, v),
+          "the slopes are p^{2−α}, not 1"),
+    Cause("v passed through", lambda p, v, s: v, "multiply by the Jacobian"),
+    Cause("sign of the mean", lambda p, v, s: s * v - (_centred(s, v) - s * v),
+          "subtract Σsv/Σs, do not add it"),
+)  # fmt: skip
+
+
+def causes(claim: Claim, results: Sequence[PropertyResult]) -> tuple[str, ...]:
+    """The likely causes, of the values and else of the derivative."""
+    entries: Sequence[Cause]
+    bad = {one.name for one in results if one.grade in ("imprecise", "wrong")}
+    if bad & {*VALUES}:
+        entries, cases = VALUE_CAUSES, [*_values(claim)]
+    elif any(name.startswith("derivative") for name in bad):
+        entries, cases = DERIVATIVE_CAUSES, [*_products(claim)]
+    else:
+        return ()
+    if all(_agree(exact, seen, claim) for _, seen, exact in cases):
+        return ()  # what is wrong does not show in these
+    with np.errstate(all="ignore"):
+        for entry in entries:
+            with suppress(ValueError, KeyError, ZeroDivisionError):
+                if all(_agree(entry.variant(*given), seen, claim) for given, seen, _ in cases):
+                    return (str(entry),)
+    return ()
+
+
+def _agree(variant: Array, seen: Array, claim: Claim) -> bool:
+    limit = ROUNDING * claim.epsilon * max(1, np.nanmax(np.abs(seen), initial=0))
+    both = np.isnan(variant) & np.isnan(seen)
+    return bool(np.all((np.abs(variant - seen) <= limit) | (variant == seen) | both))
+
+
+def _inputs(claim: Claim) -> Iterator[Array]:
+    rng = np.random.default_rng(1)
+    for shape in SHAPES:
+        if claim.takes(shape[-1]):
+            yield claim.rounded(np.round(rng.standard_normal(shape), 2))
+
+
+def _values(claim: Claim) -> Iterator[Any]:
+    """Arguments of a variant, what fn gave, and what is right."""
+    for z in _inputs(claim):
+        with suppress(CallError):
+            yield (claim, z, claim(z)), claim(z), claim.exact(z)
+
+
+def _products(claim: Claim) -> Iterator[Any]:
+    for z in _inputs(claim) if claim.record.name in ALPHAS or "alpha" in claim.parameters else ():
+        p, v = claim.exact(z), np.resize([1.0, -0.5, 2.0, 0.25, -2.0], z.shape)
+        s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - _alpha(claim)), 0)
+        with suppress(CallError):
+            product = claim.vjp(z, v)
+            if product is not None:
+                yield (p, v, s), product, _centred(s, v)
