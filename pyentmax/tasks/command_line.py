@@ -63,6 +63,13 @@ class Parser(argparse.ArgumentParser):
             message += suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    def add_lines(self, formats: Sequence[str]) -> None:
+        """Add the options of a command on lines, which `lines.Results` and `lines.Notes` read."""
+        add = self.add_argument
+        help = "every string found, its probability, and whether that is all: rows, or objects"
+        add("--format", choices=formats, help=help)
+        add("--strict", action="store_true", help="exit with status 1 if a line was left out")
+
     def add_models(self, more: str) -> None:
         """Add the models that a command uses together, at least one."""
         help = f"best.npz, or the folder of a run; {more}"
@@ -125,7 +132,8 @@ class Parser(argparse.ArgumentParser):
             "proved",
         )
         add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
-        add("--best", type=int, metavar="N", help="stop at the N best; all if not given")
+        help = "stop at the N best; all if not given"
+        add("--n-best", "--best", dest="best", type=int, metavar="N", help=help)
         add(
             "--budget",
             type=int,

@@ -25,8 +25,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return decode(Path(path).read_bytes(), os.fspath(path))
 
 
-def decode(data: bytes, where: str) -> str:
-    """The text of some bytes, as for `read_text`.
+def decode(data: bytes, where: str, first: int = 1) -> str:
+    """The text of some bytes, as for `read_text`; ``first`` is the number of their first line.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def decode(data: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         if packed := [name for name, start in COMPRESSED.items() if data.startswith(start)]:
             raise DataError(f"{where}: expected text, got a {packed[0]} file; unpack it") from error
-        line = error.object.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + first
         raise DataError(
             f"{where}, line {line}: expected UTF-8, got byte 0x{error.object[error.start]:02x} "
             f"({error.reason}); convert the file to UTF-8"

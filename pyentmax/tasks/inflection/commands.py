@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from pyentmax.tasks.inflection.examples import (
     source_tokens,
 )
 from pyentmax.tasks.inflection.inflector import Inflector, train_inflector
+from pyentmax.tasks.inflection.line_by_line import inflect_lines, record_from
+from pyentmax.tasks.lines import FORMATS, Notes, Results, is_input
 from pyentmax.training import TrainingConfig
 
 
@@ -86,8 +89,20 @@ def add_commands(commands: Commands) -> None:
     parser.add_seed()
     parser.add_run("runs/inflection")
 
-    parser = commands.add("inflect", run=_inflect, help="every form that a model finds possible")
-    _add_word(parser)
+    parser = commands.add(
+        "inflect",
+        run=_inflect,
+        help="every form that a model finds possible, or the best one for each line of a file",
+        description="Every form of a word that a model finds possible; or, for each line of a file "
+        "(lemma TAB tags, or three columns with form and tags in either order), the best form in "
+        "the file's own layout, with the accuracy if forms are given. The probabilities of several "
+        "models are averaged.",
+    )
+    parser.usage = "%(prog)s MODEL [MODEL ...] (LEMMA TAGS | FILE | -) [options]"
+    help = "best.npz, or the folder of a run; then LEMMA TAGS such as 'V;V.PTCP;PST', FILE or -"
+    parser.add_argument("words", nargs="+", metavar="MODEL", help=help)
+    parser.add_argument("--language", help="of the words, for a model trained with --multilingual")
+    parser.add_lines(FORMATS)
     parser.add_search()
     help = "longest form; from the lemma's length if not given"
     parser.add_argument("--max-length", type=int, help=help)
@@ -167,12 +182,32 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _inflect(args: argparse.Namespace) -> None:
-    options = command_line.search_options(args) | {
-        "max_length": args.max_length,
-        "keep_attention": args.pictures is not None,  # of a long lemma it takes gigabytes
-    }
-    inflector = Inflector.load_ensemble(args.models)
-    _show(args, inflector, "", inflector.inflect(args.lemma, args.tags, args.language, **options))
+    *models, last = args.words
+    on_lines = is_input(last) and bool(models) and all(Path(model).exists() for model in models)
+    if not on_lines:
+        if len(args.words) < 3:
+            raise ValueError(
+                f"expected MODEL LEMMA TAGS, or MODEL FILE; got {' '.join(args.words)}"
+            )
+        *models, args.lemma, args.tags = args.words
+    no_picture = on_lines or args.format is not None
+    command_line.expect(args, "pictures", not no_picture, "LEMMA TAGS, and no --format")
+    command_line.expect(args, "strict", on_lines, "a file or -")
+    options = command_line.search_options(args) | {"max_length": args.max_length}
+    inflector, results = Inflector.load_ensemble(models), Results(args.format)
+    if on_lines:
+        inflect_lines(inflector, last, args.language, results, Notes(args.strict), **options)
+        return
+    options["keep_attention"] = args.pictures is not None  # of a long lemma it takes gigabytes
+    found = inflector.inflect(args.lemma, args.tags, args.language, **options)
+    if note := inflector.note(args.tags.split(";")):
+        print(f"note: {note}", file=sys.stderr)
+    if args.format is None:
+        _show(args, inflector, "", found)
+    else:
+        given = {"lemma": args.lemma, "tags": args.tags}
+        results.write([], given | record_from(inflector, found, args.best))
+        results.finish()
 
 
 def _force(args: argparse.Namespace) -> None:
@@ -183,7 +218,7 @@ def _force(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace, inflector: Inflector, form: str, found: Any) -> None:
     word = Example(args.lemma, form, tuple(args.tags.split(";")), args.language)
-    source = source_tokens(word)
+    source = inflector.source_tokens(word)
     reports.show(inflector, word.title(), source, found, args.pictures, word.file_name())
 
 

@@ -24,7 +24,6 @@ from pyentmax.tasks.inflection.examples import (
     compounds_of,
     english_verbs,
     hold_out,
-    source_tokens,
 )
 from pyentmax.tasks.inflection.inflector import Inflector, train_inflector
 from pyentmax.tasks.reports import describe, draw, save
@@ -93,7 +92,9 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
 {LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family)}."""
     )
 
-    files = draw(inflector, word.title(), source_tokens(word), result, out, word.file_name())
+    files = draw(
+        inflector, word.title(), inflector.source_tokens(word), result, out, word.file_name()
+    )
     files += save({"training": plot_training_curve(vars(history))}, out)
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     folder = shlex.quote(str(out))

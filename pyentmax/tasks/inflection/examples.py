@@ -2,7 +2,7 @@
 
 An example asks for one form of one word: *draw*, past participle, gives *drawn*. The files are
 those of the CoNLL-SIGMORPHON shared tasks, in UTF-8, with one example per line:
-``lemma TAB form TAB tags;joined;by;semicolons``.
+``lemma TAB form TAB tags;joined;by;semicolons``, or, as from 2023 on, lemma, tags and form.
 
 Text keeps the code points of the file, including blanks at the ends and decomposed accents. Unicode
 normalisation would make some predicted forms differ from those of the file, or agree with them
@@ -15,7 +15,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 from importlib import resources
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,7 +82,8 @@ def read_examples(
     Parameters
     ----------
     paths : path or sequence of paths
-        Files with lines ``lemma TAB form TAB tags;joined;by;semicolons``; blank lines are skipped.
+        Files with lines ``lemma TAB form TAB tags;joined;by;semicolons``, or with tags before the
+        form (`tags_column`); blank lines are skipped.
     languages : sequence of str or None, optional
         The language of each file, in the order of *paths*; see `language_of`. By default the
         examples have no language.
@@ -108,14 +111,16 @@ def read_examples(
         raise DataError(f"languages: expected one per file, {len(files)}, got {len(marks)}")
     examples: list[Example] = []
     for path, language in zip(files, marks, strict=True):
-        before = len(examples)
-        examples += [
-            _parse_line(line, where, language)
-            for where, line in numbered_lines(path)
-            if line.strip()
-        ]
-        if len(examples) == before:
+        rows = [(where, line.split("\t")) for where, line in numbered_lines(path) if line.strip()]
+        for where, columns in rows:
+            if len(columns) != 3:
+                count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+                text = "\t".join(columns)
+                raise DataError(f"{where}: expected {_COLUMNS}, got {count}: {text!r}")
+        if not rows:
             raise DataError(f"{path}: no examples; expected lines {_COLUMNS}, got an empty file")
+        place = tags_column([columns for _, columns in rows])
+        examples += [_example_from(columns, place, where, language) for where, columns in rows]
     return examples
 
 
@@ -175,6 +180,30 @@ def source_tokens(example: Example) -> list[str]:
     """
     language = [] if example.language is None else [f"<{LANGUAGE_MARK}{example.language}>"]
     return [*language, *(f"<{tag}>" for tag in example.tags), *example.lemma]
+
+
+def tag_order(examples: Iterable[Example]) -> list[str]:
+    """All tags of examples in one order, in which most bundles have them.
+
+    A bundle is a set, written in an order that differs between files. A model that reads sequences
+    needs one.
+
+    Examples
+    --------
+    >>> bundles = [("V", "3", "SG", "PRS"), ("V", "PRS", "3", "PL"), ("V", "SG", "PRS")]
+    >>> tag_order(Example("go", "", tags) for tags in bundles)
+    ['V', '3', 'SG', 'PRS', 'PL']
+    """
+    before = Counter(pair for example in examples for pair in combinations(("", *example.tags), 2))
+    places: Counter[str] = Counter(tag for (_, tag), n in before.items() for _ in range(n))
+    later = {
+        b: [a for a, other in before if other == b and before[a, b] > before[b, a]] for b in places
+    }
+    try:
+        order = list(TopologicalSorter(later).static_order())
+    except CycleError:  # then by the number of tags before it in a bundle, on average
+        order = sorted(places, key=lambda tag: places[tag] / before["", tag])
+    return [tag for tag in order if tag]
 
 
 def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
@@ -239,13 +268,32 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     return chosen
 
 
-def _parse_line(text: str, where: str, language: str | None) -> Example:
-    columns = text.split("\t")
-    if len(columns) != 3:
-        count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
-        raise DataError(f"{where}: expected {_COLUMNS}, got {count}: {text!r}")
-    tags = tuple(columns[2].split(";"))
-    for name, value in (("lemma", columns[0]), ("form", columns[1]), *(("tag", t) for t in tags)):
+def tags_column(rows: Sequence[Sequence[str]]) -> int:
+    """The column that holds the tags of these lines: 2 (before 2023) or 1, counted from 0.
+
+    It is the one with a semicolon in more lines; among equals, the one with fewer different values.
+
+    Examples
+    --------
+    >>> tags_column([["draw", "V;PST", "drew"], ["go", "V;PST", "went"]])
+    1
+    """
+    later, earlier = ([row[i] for row in rows] for i in (2, 1))
+    joined, other = (sum(";" in text for text in column) for column in (later, earlier))
+    return 2 if (joined, -len(set(later))) >= (other, -len(set(earlier))) else 1
+
+
+def _example_from(
+    columns: Sequence[str], place: int, where: str, language: str | None = None
+) -> Example:
+    """The example of a line's three columns, the tags in the column ``place``."""
+    form, text = columns[3 - place], "\t".join(columns)
+    tags = tuple(columns[place].split(";"))
+    if ";" in form and len(tags) == 1:
+        raise DataError(
+            f"{where}: expected tags in column {place + 1}, as in the other lines, got {text!r}"
+        )
+    for name, value in (("lemma", columns[0]), ("form", form), *(("tag", t) for t in tags)):
         if not value.strip():
             raise DataError(f"{where}: expected {_COLUMNS}, got an empty {name}: {text!r}")
     for tag in tags:
@@ -254,4 +302,4 @@ def _parse_line(text: str, where: str, language: str | None) -> Example:
                 f"{where}: tag {tag!r} looks like the mark of a language; rename it, or, if it "
                 "names the language, mark the examples by the names of their files (--multilingual)"
             )
-    return Example(columns[0], columns[1], tags, language)
+    return Example(columns[0], form, tags, language)

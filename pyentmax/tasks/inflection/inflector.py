@@ -10,7 +10,7 @@ import numpy as np
 from pyentmax.data import BOS, EOS, SPECIALS, BucketedPairs, DataError, Pair, Vocabulary
 from pyentmax.decoding import ForcedDecoding, SearchResult, forced_decoding, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.tasks.inflection.examples import LANGUAGE_MARK, Example, source_tokens
+from pyentmax.tasks.inflection.examples import LANGUAGE_MARK, Example, source_tokens, tag_order
 from pyentmax.tasks.sequences import SequenceModel, batches_of
 from pyentmax.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
@@ -23,6 +23,11 @@ class Inflector(SequenceModel):
     model : RNNSeq2Seq or Ensemble
     source, target : Vocabulary
         Of tags and characters, and of the characters of forms.
+    tags : sequence of str, optional
+        The order in which the model reads the tags of a bundle, which is a set. Without it, as for
+        models of early versions, they have to come in the order of the training files.
+    bundles : collection of str
+        Those of training, in that order, joined by semicolons.
 
     Examples
     --------
@@ -35,6 +40,18 @@ class Inflector(SequenceModel):
     """
 
     kind = "inflection model"
+
+    def __init__(
+        self,
+        model: Any,
+        source: Vocabulary,
+        target: Vocabulary,
+        tags: Sequence[str] | None = None,
+        bundles: Iterable[str] = (),
+    ) -> None:
+        super().__init__(model, source, target)
+        self.tags = None if tags is None else list(tags)
+        self.bundles = set(bundles)
 
     @classmethod
     def untrained(
@@ -52,20 +69,51 @@ class Inflector(SequenceModel):
         source = Vocabulary.build(source_tokens(example) for example in examples)
         target = Vocabulary.build(example.form for example in examples)
         shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
-        return cls(RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS), source, target)
+        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
+        inflector = cls(model, source, target, tag_order(examples))
+        inflector.bundles = {";".join(inflector.in_order(example.tags)) for example in examples}
+        return inflector
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these parameters and this description."""
         config = RNNSeq2SeqConfig(**description["config"])
         source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
-        return cls(RNNSeq2Seq(config, arrays, BOS, EOS), source, target)
+        model = RNNSeq2Seq(config, arrays, BOS, EOS)
+        order, bundles = description.get("tags"), description.get("bundles", ())
+        return cls(model, source, target, order, bundles)
+
+    def description(self) -> dict[str, Any]:
+        """Configuration, vocabularies, and the tags with their bundles."""
+        return super().description() | {"tags": self.tags, "bundles": sorted(self.bundles)}
+
+    def shared(self) -> dict[str, Any]:
+        """What has to be the same in models whose probabilities are averaged."""
+        return super().shared() | {"order of tags": self.tags}
+
+    def in_order(self, tags: Iterable[str]) -> tuple[str, ...]:
+        """Tags in the order in which the model reads them; unknown ones last."""
+        if self.tags is None:
+            return tuple(tags)
+        place = {tag: i for i, tag in enumerate(self.tags)}
+        return tuple(sorted(tags, key=lambda tag: place.get(tag, len(place))))
+
+    def source_tokens(self, example: Example) -> list[str]:
+        """What the model reads: `source_tokens` with the tags in its order."""
+        return source_tokens(example._replace(tags=self.in_order(example.tags)))
+
+    def note(self, tags: Iterable[str]) -> str:
+        """What to know about an answer for these tags, or an empty text."""
+        if self.tags is None:
+            return "the model does not know in which order it reads tags: give those of its files"
+        bundle = ";".join(self.in_order(tags))
+        return "" if bundle in self.bundles else f"no training example has the tags {bundle}"
 
     def pairs(self, examples: Sequence[Example]) -> list[Pair]:
         """Examples as token ids; a token that the vocabularies lack becomes ``<unk>``."""
         return [
             (
-                self.source.encode(source_tokens(example), unknown="<unk>"),
+                self.source.encode(self.source_tokens(example), unknown="<unk>"),
                 self.target.encode(example.form, unknown="<unk>"),
             )
             for example in examples
@@ -172,14 +220,17 @@ class Inflector(SequenceModel):
                 right += self.form(found) == examples[i].form
         return Validation(float(loss) / tokens, right / len(examples))
 
-    def _source(self, lemma: str, tags: str | Sequence[str], language: str | None) -> np.ndarray:
-        """The ids of a source; a DataError names what the model does not know."""
-        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+    def known_tags(self) -> list[str]:
+        """The tags of the source vocabulary, sorted."""
+        marks = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
+        return [mark for mark in marks if not mark.startswith(LANGUAGE_MARK)]
+
+    def check(self, lemma: str, words: Sequence[str], language: str | None) -> None:
+        """Raise a DataError for an empty lemma, or a tag or a language that is not known."""
         if not lemma:
             raise DataError("lemma: expected at least one character, got an empty string")
-        marks = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
-        languages = [m.removeprefix(LANGUAGE_MARK) for m in marks if m.startswith(LANGUAGE_MARK)]
-        known = [m for m in marks if not m.startswith(LANGUAGE_MARK)]
+        mark, known = f"<{LANGUAGE_MARK}", self.known_tags()
+        languages = [t[len(mark) : -1] for t in self.source.tokens if t.startswith(mark)]
         for tag in words:
             if tag not in known:
                 raise DataError(
@@ -191,7 +242,12 @@ class Inflector(SequenceModel):
             raise DataError(f"unknown language {language!r}: the model expects {expected}")
         if language is None and languages:
             raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
-        tokens = source_tokens(Example(lemma, "", words, language))
+
+    def _source(self, lemma: str, tags: str | Sequence[str], language: str | None) -> np.ndarray:
+        """The ids of a source; a DataError names what the model does not know."""
+        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        self.check(lemma, words, language)
+        tokens = self.source_tokens(Example(lemma, "", words, language))
         return self.source.encode(tokens, what=f"lemma {lemma!r}")
 
 

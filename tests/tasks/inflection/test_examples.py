@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyentmax.data import DataError
 from pyentmax.tasks.inflection import Example, language_of, read_examples, source_tokens
-from pyentmax.tasks.inflection.examples import LANGUAGE_MARK
+from pyentmax.tasks.inflection.examples import LANGUAGE_MARK, tag_order
 
 # What a column may hold: any character but the separators, and not only blanks.
 columns = st.text(
@@ -92,3 +92,24 @@ def test_tag_like_a_language_mark_is_refused(tmp_path):
     for languages in (None, ["english"]):
         with pytest.raises(DataError, match=message):
             read_examples(path, languages=languages)
+
+
+def test_tags_stand_in_either_column(tmp_path):
+    rows = [("draw", "V;PST", "drew"), ("go", "V;PST", "went"), ("ox", "N", "ox")]
+    for order in ((0, 1, 2), (0, 2, 1)):
+        path = write(tmp_path, "".join("\t".join(row[i] for i in order) + "\n" for row in rows))
+        expected = [Example(lemma, form, tuple(tags.split(";"))) for lemma, tags, form in rows]
+        assert read_examples(path) == expected
+    path = write(tmp_path, "draw\tV;PST\tdrew\ngo\twent\tV;PST\nsee\tV;PST\tsaw\n")
+    with pytest.raises(DataError, match="line 2: expected tags in column 2, as in the other lines"):
+        read_examples(path)
+
+
+def test_tags_have_one_order_with_and_without_cycles():
+    def order(*bundles):
+        return tag_order([Example("go", "", tuple(bundle)) for bundle in bundles])
+
+    assert order("VAB", "VAC", "VBC") == list("VABC")
+    assert order("AB", "AB", "BA") == list("AB")
+    assert order("XAB", "XBC", "XCA")[0] == "X"
+    assert sorted(order("XAB", "XBC", "XCA")) == list("ABCX")

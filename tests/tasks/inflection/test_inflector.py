@@ -105,3 +105,22 @@ def test_several_languages_need_a_name():
     ):
         with pytest.raises(DataError, match=message):
             inflector.inflect("gehen", "V;PST", language)
+
+
+def test_tags_are_a_set_also_after_loading(trained, tmp_path):
+    inflector = trained[0]
+    inflector.save(tmp_path / "model")
+    for model in (inflector, Inflector.load(tmp_path / "model")):
+        one, other = (model.inflect("walk", tags) for tags in ("V;3;SG;PRS", "PRS;SG;3;V"))
+        assert [h.log_prob for h in one.hypotheses] == [h.log_prob for h in other.hypotheses]
+        shuffled = [example._replace(tags=example.tags[::-1]) for example in VERBS]
+        assert model.predict(VERBS)[0].best.tokens == model.predict(shuffled)[0].best.tokens
+        assert model.note(["PRS", "V", "3", "SG"]) == ""
+        assert model.note(["3", "V"]) == "no training example has the tags V;3"
+
+
+def test_model_without_an_order_says_so(trained):
+    old = {k: v for k, v in trained[0].description().items() if k not in ("tags", "bundles")}
+    model = Inflector.restore(trained[0].arrays(), old)
+    assert "in which order" in model.note(["V", "PST"])
+    assert model.source_tokens(VERBS[0]._replace(tags=("PST", "V")))[:2] == ["<PST>", "<V>"]
