@@ -13,7 +13,6 @@ import numpy as np
 
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import beside, is_dask
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 
 
@@ -118,7 +117,6 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     return _sum(np.where(infinite, at_infinity, h), axis, dtype)
 
 
-@explained
 @np.errstate(under="ignore")
 def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """The norm entropy 1 − ‖p‖_α. Ω of normmax is, up to the 1, its negative.
@@ -156,7 +154,6 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     return (1 - norm).astype(dtype, copy=False)
 
 
-@explained
 @np.errstate(under="ignore")
 def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """‖p‖_α = (Σ p^α)^{1/α} of p ≥ 0, relative to the largest entry so that no power underflows.

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import arrange_scores, check_one_axis
@@ -27,7 +26,6 @@ from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import MAPPINGS
 
 
-@explained
 def fenchel_young_loss(
     z: Any,
     y: Any,
@@ -77,7 +75,6 @@ def fenchel_young_loss(
     return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
-@explained
 def fenchel_young_loss_and_grad(
     z: Any,
     y: Any,

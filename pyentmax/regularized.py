@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import (
@@ -100,7 +99,6 @@ _POWERS = tuple(2.0**k for k in range(-30, 31))
 _LADDER = (*(-t for t in reversed(_POWERS)), 0.0, *_POWERS)
 
 
-@explained
 def regularized_argmax(
     z: Any, omega_grad_inverse: Elementwise, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -171,7 +169,6 @@ def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
     return p / np.sum(p, axis=-1, keepdims=True)
 
 
-@explained
 def separable_jvp(
     p: Any, v: Any, omega_second_derivative: Elementwise, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -206,7 +203,6 @@ def separable_jvp(
 separable_vjp = renamed(separable_jvp, "separable_vjp")
 
 
-@explained
 def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs with s = 1/g''(p) on the support; of shape batch + (d, d).
 
@@ -236,7 +232,6 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     return jacobian.astype(rows.dtype, copy=False)
 
 
-@explained
 def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1) -> Any:
     """The Jacobian where Ω is not separable (Peters et al. 2019, Prop. 2, general form).
 

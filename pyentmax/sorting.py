@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.calls.documentation import AT_SCORES, F, explained, with_sections
+from pyentmax.calls.documentation import AT_SCORES, F, with_sections
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import Rows, arrange_scores, check_one_axis, check_same_shape, to_rows
@@ -92,10 +92,9 @@ def _product(function: F) -> F:
     """Add what all products say. They take z, unlike the products of the mappings."""
     _, direction, *others = parameter_names(function)
     with_sections(function, AT_SCORES[direction], others)
-    return explained(function)
+    return function
 
 
-@explained
 def soft_sort(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -169,7 +168,6 @@ def soft_sort_vjp(
     return problem.finish(problem.unsorted(problem.shares(problem.w) * sums))
 
 
-@explained
 def soft_rank(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -232,7 +230,6 @@ def soft_rank_vjp(
     return _ranking(z, strength, axis, regularizer).product(g, "g")
 
 
-@explained
 def soft_topk(
     z: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 import pyentmax
 from pyentmax import thresholds
-from pyentmax.calls import gufuncs
+from pyentmax.backends import gufuncs
 from pyentmax.mappings._total_variation import condat_tv
 
 ROOT = Path(__file__).parents[1]

@@ -34,7 +34,6 @@ from pyentmax.calls.documentation import (
     PRODUCT,
     SUPPORT,
     VJPS,
-    explained,
     with_sections,
 )
 from pyentmax.calls.dtypes import as_array
@@ -182,7 +181,6 @@ def accelerated(
         number of the body's first parameters that users do not see
     """
     keywords = keywords or {}
-    explained(body)
     reference = with_signature(body, arrange(False), roles, keywords, skip)
     public = reference
     if kernels:

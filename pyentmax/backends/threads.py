@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pyentmax.calls.gufuncs import core_dimensions
+from pyentmax.backends.gufuncs import BLOCK, WORTH_A_COPY, core_dimensions, in_blocks
 
 P = TypeVar("P")
 
@@ -128,7 +128,14 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
-    pieces = operands[0].size // ENTRIES_PER_WORKER
+    first = operands[0]
+    if (
+        first.ndim > 2
+        and first.size >= WORTH_A_COPY * BLOCK
+        and any(cores := core_dimensions(kernel))
+    ):
+        operands = [in_blocks(x, first, core) for x, core in zip(operands, cores, strict=False)]
+    pieces = first.size // ENTRIES_PER_WORKER
     if pieces > 1:
         count = min(pieces, get_workers() if workers is None else workers)
         if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):

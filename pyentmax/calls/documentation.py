@@ -1,11 +1,9 @@
-"""What docstrings say once for many functions: sections for a form, and references written out."""
+"""The sections of docstrings that all functions of one form share."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -108,14 +106,6 @@ TypeError
     if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 """
 
-_HEADING = re.compile(r"^(Parameters|Returns|Raises|Examples|Notes|Attributes)\n-+\n", re.MULTILINE)
-_ENTRY = re.compile(r"^(\S.*)\n((?: {4}.*\n|\n(?= {4}))*)", re.MULTILINE)
-_REFERENCE = re.compile(r"(else )?as in `(?:\w+\.)*(\w+)`")
-_REFERENCES = re.compile(r"as in `[\w.]+`(?: and `[\w.]+`)*")
-
-# Function → section → what an entry of it is about → the entry.
-_written: dict[str, dict[str, dict[str, str]]] = {}
-
 
 def with_sections(function: Callable[..., object], sections: str, others: Sequence[str]) -> None:
     """Add sections to a function's docstring before its examples, unless it has its own.
@@ -134,79 +124,3 @@ def with_sections(function: Callable[..., object], sections: str, others: Sequen
     mapping = re.split("_(?:jvp|vjp|loss|support|jacobian)", function.__name__)[0]
     added = sections.format(mapping=mapping, others=", ".join(others), parameter=others[0])
     function.__doc__ = f"{text.rstrip()}\n{added}\n{examples}{rest}"
-
-
-def explained(function: F) -> F:
-    """Write out "as in `NAME`" in a docstring's sections, from that of NAME, explained before.
-
-    It may stand for the description of parameters, for all that is returned, and, in an error's
-    description, for the other reasons for it.
-
-    >>> def first(a):
-    ...     '''First.
-    ...
-    ...     Parameters
-    ...     ----------
-    ...     a : int
-    ...     '''
-    >>> def second(a):
-    ...     '''Second.
-    ...
-    ...     Parameters
-    ...     ----------
-    ...     a : as in `first`
-    ...         but odd
-    ...     '''
-    >>> print(explained(second).__doc__ if explained(first) else "")
-    Second.
-    <BLANKLINE>
-    Parameters
-    ----------
-    a : int;
-        but odd
-    """
-    if sys.flags.optimize > 1:  # there are no docstrings
-        return function
-    text, *parts = _HEADING.split(inspect.getdoc(function) or "")
-    known: dict[str, dict[str, str]] = {}
-    for section, body in zip(parts[::2], parts[1::2], strict=True):
-        if section in ("Parameters", "Returns", "Raises"):
-            write = _error if section == "Raises" else _entry
-            entries = known[section] = {}
-            for header, lines in _ENTRY.findall(f"{body}\n"):
-                entries.update(write(section, header, lines))
-            body = "".join(dict.fromkeys(entries.values())) + "\n"
-        text += f"{section}\n{'-' * len(section)}\n{body}"
-    _written[function.__name__] = known
-    function.__doc__ = text.rstrip()
-    return function
-
-
-def _entry(section: str, header: str, lines: str) -> dict[str, str]:
-    """An entry for each name that its header lists."""
-    names, _, what = header.partition(" : ")
-    if _REFERENCE.fullmatch(header):
-        return _written[_REFERENCE.findall(header)[0][1]][section]
-    if not _REFERENCES.fullmatch(what):
-        return dict.fromkeys(names.split(", "), f"{header}\n{lines}")
-    sources = re.findall(r"(\w+)`", what)
-    listed = [_written[source][section] for source in sources]
-    found = {n: next(x[n] for x in listed if n in x) for n in names.split(", ")}
-    if lines:
-        last = names.rpartition(", ")[2]
-        found[last] = f"{found[last].rstrip()};\n{lines}"
-    return found
-
-
-def _error(section: str, header: str, lines: str) -> dict[str, str]:
-    """An entry for each error that its header lists."""
-    reference = _REFERENCE.search(" ".join(lines.split()))
-    if reference is None:
-        return {header: f"{header}\n{lines}"}
-    found = {}
-    for kind in header.split(", "):
-        reasons = _written[reference[2]][section].get(kind, "").partition("\n")[2]
-        instead = " ".join((f"or {reasons}" if reference[1] else reasons).split())
-        text = reference.string.replace(reference[0], instead)
-        found[kind] = f"{kind}\n{textwrap.indent(textwrap.fill(text, 92), '    ')}\n"
-    return found

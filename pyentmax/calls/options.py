@@ -7,12 +7,9 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from pyentmax.calls.documentation import explained
-
 REDUCTIONS = ("mean", "sum", "none")
 
 
-@explained
 class LossOptions(TypedDict, total=False):
     """The same for signatures: ``**options: Unpack[LossOptions]``.
 

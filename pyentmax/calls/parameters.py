@@ -14,7 +14,6 @@ import numpy as np
 
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating, epsilon
-from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.rows import Rows, broadcasts, check_one_axis, live_entries, reduce_to, to_rows
 
 
@@ -114,7 +113,7 @@ class PerRow:
         """What a kernel takes for rows of scores or probabilities."""
         if self.whole:
             value = np.minimum(value, rows.shape[-1]).astype(np.int64)
-        return in_blocks(value, rows, 0) if value.ndim else value
+        return value
 
     def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -11,7 +11,9 @@ from typing import Any
 class Mapping:
     """Everything that generic code (losses, autograd, checks, tests) needs of a mapping.
 
-    Parameters named in `parameters` follow the array arguments of every function, in order.
+    Parameters named in `parameters` follow the array arguments of every function, in order. In a
+    `dataclasses.replace` with another forward or Ω, set the functions from `vjps` on that no longer
+    hold to None: generic code does without them.
 
     Attributes
     ----------
@@ -81,24 +83,12 @@ class Mapping:
     support_alpha: float | None = None
     omega_takes_mask: bool = False
     one_axis: bool = False
-    # Of the mapping itself, see `with_own`.
-    vjps: Callable[..., Any] | None = field(default=None, init=False)
-    conjugate: Callable[..., Any] | None = field(default=None, init=False)
-    log: Callable[..., Any] | None = field(default=None, init=False)
-    loss: Callable[..., Any] | None = field(default=None, init=False)
-    loss_and_grad: Callable[..., Any] | None = field(default=None, init=False)
-    doubtful: Callable[..., Any] | None = field(default=None, init=False)
-    textbook: Callable[..., Any] | None = field(default=None, init=False)
-    textbook_jacobian: Callable[..., Any] | None = field(default=None, init=False)
-    textbook_loss: Callable[..., Any] | None = field(default=None, init=False)
-
-    def with_own(self, **functions: Callable[..., Any] | None) -> Mapping:
-        """The record with functions that are right for this very mapping alone.
-
-        ``dataclasses.replace`` leaves them out: of a record with another forward or Ω they would be
-        wrong, and generic code does without.
-        """
-        record = replace(self)
-        for name, function in functions.items():
-            object.__setattr__(record, name, function)
-        return record
+    vjps: Callable[..., Any] | None = None
+    conjugate: Callable[..., Any] | None = None
+    log: Callable[..., Any] | None = None
+    loss: Callable[..., Any] | None = None
+    loss_and_grad: Callable[..., Any] | None = None
+    doubtful: Callable[..., Any] | None = None
+    textbook: Callable[..., Any] | None = None
+    textbook_jacobian: Callable[..., Any] | None = None
+    textbook_loss: Callable[..., Any] | None = None

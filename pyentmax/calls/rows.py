@@ -18,7 +18,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_array, as_floating, is_masked
-from pyentmax.calls.gufuncs import in_blocks
 
 Axes = tuple[int, ...]
 
@@ -45,9 +44,8 @@ class Rows(NamedTuple):
 
     def operands(self) -> tuple[Any, ...]:
         """The array and its mask as kernels take them."""
-        if self.mask is None:
-            return self.array, all_true(self.array.shape[-1])
-        return self.array, in_blocks(self.mask, self.array, 1)
+        mask = all_true(self.array.shape[-1]) if self.mask is None else self.mask
+        return self.array, mask
 
     def finish(self, result: Any, out: Any = None, dtype: Any = None) -> Any:
         """A result with an entry for each of the array's in the caller's form, or in ``out``."""

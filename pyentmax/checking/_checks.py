@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import is_masked
-from pyentmax.calls.numbers import is_number
 from pyentmax.checking._differences import EPSILON, Array, derivatives
 from pyentmax.checking._libraries import SPACINGS, dtype_name
 from pyentmax.checking._report import CheckReport, compare
+from pyentmax.system.config import is_number
 
 ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries
 N_DIRECTIONS = 16
@@ -22,7 +21,6 @@ N_DIRECTIONS = 16
 DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
 
 
-@explained
 def check_jacobian(
     fn: Callable[[Any], Any],
     z: Any,
@@ -111,7 +109,6 @@ def check_jacobian(
     return compare(what, analytic, found, epsilon, rtol, atol)
 
 
-@explained
 def check_vjp(
     fn: Callable[[Any], Any],
     z: Any,
@@ -187,7 +184,6 @@ def check_vjp(
     )
 
 
-@explained
 def check_gradient(
     loss: Callable[[Any], Any],
     z: Any,

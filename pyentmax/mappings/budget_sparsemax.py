@@ -189,7 +189,6 @@ BUDGET_SPARSEMAX = Mapping(
     parameters=(BUDGET.name,),
     parameter_vjp=budget_sparsemax_vjp_budget,
     on_simplex=False,
-).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
 )

@@ -216,7 +216,6 @@ CSOFTMAX = Mapping(
     parameter_vjp=csoftmax_vjp_upper,
     sparse=False,
     permutation_equivariant=False,  # unless the bounds are permuted too
-).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
 )

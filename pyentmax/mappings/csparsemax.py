@@ -200,7 +200,6 @@ CSPARSEMAX = Mapping(
     parameter_vjp=csparsemax_vjp_upper,
     parameter_vjp_takes_scores=True,
     permutation_equivariant=False,  # unless the bounds are permuted too
-).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
 )

@@ -533,7 +533,6 @@ ENTMAX = Mapping(
     parameters=(ALPHA.name,),
     parameter_vjp=entmax_vjp_alpha,
     omega_at_vertices=0.0,
-).with_own(
     vjps=entmax_vjps,
     conjugate=_conjugate,
     log=log_entmax,

@@ -234,7 +234,6 @@ ENTMAX15 = Mapping(
     omega=entmax15_omega,
     omega_at_vertices=0.0,
     support_alpha=1.5,
-).with_own(
     log=log_entmax15,
     doubtful=_doubtful,
     loss=entmax15_loss,

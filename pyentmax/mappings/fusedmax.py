@@ -388,7 +388,6 @@ FUSEDMAX = Mapping(
     permutation_equivariant=False,
     omega_takes_mask=True,
     one_axis=True,
-).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,

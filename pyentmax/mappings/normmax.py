@@ -334,7 +334,6 @@ NORMMAX = Mapping(
     omega=normmax_omega,
     parameters=(ALPHA.name,),
     omega_at_vertices=1.0,
-).with_own(
     doubtful=_doubtful,
     loss=normmax_loss,
     loss_and_grad=normmax_loss_and_grad,

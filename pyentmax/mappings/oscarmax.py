@@ -273,7 +273,6 @@ OSCARMAX = Mapping(
     omega=oscarmax_omega,
     parameters=(STRENGTH.name,),
     parameter_vjp=oscarmax_vjp_strength,
-).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,

@@ -233,7 +233,6 @@ SOFTMAX = Mapping(
     sparse=False,
     omega_at_vertices=0.0,
     support_alpha=1.0,
-).with_own(
     conjugate=_conjugate,
     log=log_softmax,
     loss=softmax_loss,

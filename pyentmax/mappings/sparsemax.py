@@ -245,7 +245,6 @@ SPARSEMAX = Mapping(
     omega=sparsemax_omega,
     omega_at_vertices=0.0,
     support_alpha=2.0,
-).with_own(
     log=log_sparsemax,
     doubtful=_doubtful,
     loss=sparsemax_loss,

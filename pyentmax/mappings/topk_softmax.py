@@ -160,7 +160,6 @@ TOPK_SOFTMAX = Mapping(
     omega=None,
     parameters=(K.name,),
     support_alpha=1.0,
-).with_own(
     doubtful=_doubtful,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,

@@ -10,11 +10,11 @@ import numpy as np
 
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import is_count, is_number, require, store_python_numbers
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import ChosenMapping, choose_mapping
+from pyentmax.system.config import is_count, is_number, require, store_python_numbers
 
 
 class EncoderDecoder(ABC):

@@ -28,7 +28,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, exp
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
-from pyentmax.calls.numbers import require
 from pyentmax.models.encoder_decoder import check_sources
 from pyentmax.models.protocol import BoolArray, IntArray
 from pyentmax.models.transformer_layers import (
@@ -45,6 +44,7 @@ from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
 from pyentmax.nn.linear import init_embedding
 from pyentmax.nn.relative_positions import init_relative_positions, relative_scores, shift
+from pyentmax.system.config import require
 
 POSITIONS = ("sinusoidal", "relative")
 KIND = "self"

@@ -22,7 +22,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
-from pyentmax.calls.numbers import is_positive, require
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_sources
 from pyentmax.models.readers import Readers, distinct
 from pyentmax.nn.attention import (
@@ -43,6 +42,7 @@ from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.nn.shared_matrix import SharedMatrix, shared
+from pyentmax.system.config import is_positive, require
 
 
 @dataclass(frozen=True)

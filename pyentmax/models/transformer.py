@@ -25,7 +25,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, take_rows
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import require
 from pyentmax.models.encoder_decoder import check_sources
 from pyentmax.models.protocol import IntArray
 from pyentmax.models.readers import Readers
@@ -42,6 +41,7 @@ from pyentmax.models.transformer_layers import (
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
 from pyentmax.nn.linear import init_embedding
+from pyentmax.system.config import require
 
 KINDS = ("encoder", "context", "decoder")
 """The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to

@@ -19,7 +19,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, dropout
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import is_count, is_positive, require
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
@@ -38,6 +37,7 @@ from pyentmax.nn.layer_norm import init_norm, norm
 from pyentmax.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.nn.positions import sinusoidal_positions
+from pyentmax.system.config import is_count, is_positive, require
 
 ALPHA_PER = ("head", "layer", "kind", "model")
 NORMS = ("post", "pre")

@@ -42,8 +42,13 @@ def entmax_by_bisection(
 
 
 _ENTMAX = MAPPINGS["entmax"]
-BISECTION = replace(_ENTMAX, name="bisection", forward=entmax_by_bisection).with_own(
-    log=_ENTMAX.log, doubtful=_ENTMAX.doubtful
+BISECTION = replace(
+    _ENTMAX,
+    name="bisection",
+    forward=entmax_by_bisection,
+    conjugate=None,
+    loss=None,
+    loss_and_grad=None,
 )
 """The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
 the same mapping."""

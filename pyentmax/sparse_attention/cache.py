@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import is_dask, on_device
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings.entmax import ENTMAX
@@ -194,7 +193,6 @@ class KeyValueCache:
         heads = math.prod(self._batch)
         held.append(*(x.reshape(heads, *x.shape[-2:]) for x in (key, value)))
 
-    @explained
     def attend(
         self,
         query: Any,

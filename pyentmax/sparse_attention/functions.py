@@ -8,7 +8,6 @@ import numpy as np
 
 from pyentmax.calls.dask_arrays import plan
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.documentation import explained
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings.entmax import ENTMAX
@@ -20,7 +19,6 @@ from pyentmax.sparse_attention.weights import AttentionWeights
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 
 
-@explained
 @np.errstate(under="ignore")
 def attention(
     query: Any,
@@ -122,7 +120,6 @@ def attention(
     return output if weights is None else (output, weights)
 
 
-@explained
 @np.errstate(under="ignore")
 def attention_vjp(
     weights: AttentionWeights,
@@ -197,7 +194,6 @@ def attention_vjp(
     )
 
 
-@explained
 @np.errstate(under="ignore")
 def attention_jvp(
     weights: AttentionWeights,
@@ -262,7 +258,6 @@ def attention_jvp(
     return inputs.output(output)
 
 
-@explained
 @np.errstate(under="ignore")
 def attention_vjp_alpha(
     weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5, *, workers: int | None = None

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from pyentmax import MAPPINGS
-from pyentmax.calls.documentation import F, explained
+from pyentmax.calls.documentation import F
 from pyentmax.torch import composed, operations
 from pyentmax.torch.arguments import (
     as_number,
@@ -187,7 +187,6 @@ def apply_loss(
     return composed.reduced(each, share, reduction).to(z.dtype)
 
 
-@explained
 def fenchel_young_loss(
     z: Tensor, y: Tensor, mapping: str = "entmax15", dim: int = -1, **options: Any
 ) -> Tensor:
@@ -270,8 +269,8 @@ def _dim_last(
 
 
 def with_tensors(function: F) -> F:
-    """Write out what its docstring says as that of an array function, for tensors."""
-    text = explained(function).__doc__ or ""
+    """What its docstring says of arrays, said of tensors."""
+    text = function.__doc__ or ""
     function.__doc__ = text.replace(" array", " Tensor").replace("the axis", "``dim``")
     return function
 

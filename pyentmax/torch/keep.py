@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from pyentmax import keep
-from pyentmax.calls.documentation import explained
 from pyentmax.torch.arguments import (
     as_number,
     check_broadcast,
@@ -65,7 +64,6 @@ def _kept(keep_set: Any, z: Tensor, value: Any, dim: int, mask: Tensor | None) -
         return ((kept | ~finite) & (x != -torch.inf)).movedim(-1, dim)
 
 
-@explained
 def top_k(z: Tensor, k: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """Where a score is among the k largest, ties included: `pyentmax.keep.top_k`.
 
@@ -90,7 +88,6 @@ def top_k(z: Tensor, k: Any, dim: int = -1, *, mask: Tensor | None = None) -> Te
     return _kept(keep.top_k, z, k, dim, mask)
 
 
-@explained
 def top_p(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """The fewest largest scores whose softmax has this mass: `pyentmax.keep.top_p`.
 
@@ -112,7 +109,6 @@ def top_p(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) ->
     return _kept(keep.top_p, z, mass, dim, mask)
 
 
-@explained
 def min_p(z: Tensor, ratio: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """Where softmax gives at least a ratio of its largest probability: `pyentmax.keep.min_p`.
 
@@ -134,7 +130,6 @@ def min_p(z: Tensor, ratio: Any, dim: int = -1, *, mask: Tensor | None = None) -
     return _kept(keep.min_p, z, ratio, dim, mask)
 
 
-@explained
 def top_n_sigma(z: Tensor, n: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """Where a score is at most n deviations below the largest: `pyentmax.keep.top_n_sigma`.
 
@@ -156,7 +151,6 @@ def top_n_sigma(z: Tensor, n: Any, dim: int = -1, *, mask: Tensor | None = None)
     return _kept(keep.top_n_sigma, z, n, dim, mask)
 
 
-@explained
 def epsilon(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """Where softmax gives at least ε, and its largest: `pyentmax.keep.epsilon`.
 
@@ -178,7 +172,6 @@ def epsilon(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = Non
     return _kept(keep.epsilon, z, epsilon, dim, mask)
 
 
-@explained
 def eta(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """Where softmax gives at least min(ε, √ε e^{−H}), and its largest: `pyentmax.keep.eta`.
 
@@ -200,7 +193,6 @@ def eta(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -
     return _kept(keep.eta, z, epsilon, dim, mask)
 
 
-@explained
 def typical(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """The fewest of this mass with −log p nearest to the entropy: `pyentmax.keep.typical`.
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pyentmax.calls.documentation import explained
 from pyentmax.torch.functions import apply
 
 
-@explained
 def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = softmax(z) along ``dim``, with its derivatives.
 
@@ -38,7 +36,6 @@ def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tens
     return apply("softmax", z, None, dim, True, mask=mask)
 
 
-@explained
 def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = sparsemax(z) along ``dim``, with its derivatives.
 
@@ -59,7 +56,6 @@ def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
     return apply("sparsemax", z, None, dim, True, mask=mask)
 
 
-@explained
 def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
     """log p of p = entmax15(z) along ``dim``, with its derivatives.
 
@@ -80,7 +76,6 @@ def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
     return apply("entmax15", z, None, dim, True, mask=mask)
 
 
-@explained
 def log_entmax(
     z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
 ) -> Tensor:

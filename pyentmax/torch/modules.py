@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyentmax.calls.documentation import explained
 from pyentmax.torch import functions, one_vs_all
 from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
@@ -95,7 +94,6 @@ def module_class(
     return functions.with_tensors(type(name, (base,), namespace))
 
 
-@explained
 class Attention(Settings):
     """`attention` by a mapping, without projections; weights are dropped in training only.
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function
 
-from pyentmax.calls.documentation import explained
 from pyentmax.sparse_attention.arguments import batch_shapes
 from pyentmax.torch import composed, dense_attention, flex_attention, operations
 from pyentmax.torch.arguments import (
@@ -49,7 +48,6 @@ THEIRS = {
 }
 
 
-@explained
 def attention(
     query: Tensor,
     key: Tensor,

@@ -10,16 +10,18 @@ from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig, fin
 from pyentmax.training.history import History, Validation
 from pyentmax.training.loop import read_history, train
 from pyentmax.training.progress import counting
-from pyentmax.training.protocol import BatchSource, Trainable
+from pyentmax.training.protocol import BatchSource, Diagnosed, Scheduled, Trainable
 
 __all__ = [
     "BEST",
     "LAST",
     "BatchSource",
     "CheckpointError",
+    "Diagnosed",
     "History",
     "RunOptions",
     "Trainable",
+    "Scheduled",
     "TrainingConfig",
     "Validation",
     "checkpoint_kind",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import to_host
-from pyentmax.calls.numbers import for_json
+from pyentmax.system.config import for_json
 from pyentmax.system.files import replacing
 
 _META = "__meta__"

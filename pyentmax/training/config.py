@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyentmax.calls.numbers import is_count, is_number, is_positive, require, store_python_numbers
+from pyentmax.system.config import is_count, is_number, is_positive, require, store_python_numbers
 from pyentmax.training.checkpoint import CheckpointError
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")

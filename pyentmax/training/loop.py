@@ -30,10 +30,10 @@ import numpy as np
 
 from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
-from pyentmax.calls.numbers import for_json
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import halve_on_plateau, inverse_square_root, linear_decay
 from pyentmax.system.blas import limit_blas
+from pyentmax.system.config import for_json
 from pyentmax.system.files import locked, replacing
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -48,7 +48,7 @@ from pyentmax.training.config import (
 from pyentmax.training.history import History, Validation
 from pyentmax.training.interrupt import defer_interrupt
 from pyentmax.training.progress import Progress
-from pyentmax.training.protocol import BatchSource, Trainable
+from pyentmax.training.protocol import BatchSource, Diagnosed, Scheduled, Trainable
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -204,10 +204,12 @@ class _Run:
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
         if self.updates % DIAGNOSTICS_EVERY == 0:
-            figures: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
+            figures = self.model.diagnostics() if isinstance(self.model, Diagnosed) else {}
             for name, value in ({"update": self.updates} | figures if figures else {}).items():
                 self.history.diagnostics.setdefault(name, []).append(value)
-        model = getattr(self.model, "at_update", lambda n: self.model)(self.updates)
+        model = self.model
+        if isinstance(model, Scheduled):
+            model = model.at_update(self.updates)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # reported by `_check_state`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -14,12 +14,7 @@ Accepted = TypeVar("Accepted", contravariant=True)
 
 
 class Trainable(Protocol[Accepted]):
-    """A model as the training loop sees it.
-
-    Two methods are optional. ``at_update(n)`` returns the model, with the same parameters, whose
-    ``loss`` update number n takes (from 0): for a Transformer whose attention starts as softmax.
-    ``diagnostics()`` returns a few numbers worth following, such as the α of the heads, by name and
-    as JSON can hold them, always under the same names: the history keeps them.
+    """A model as the training loop sees it. It may also be `Scheduled` and `Diagnosed`.
 
     Attributes
     ----------
@@ -43,6 +38,22 @@ class Trainable(Protocol[Accepted]):
         rng : numpy.random.Generator, optional
             Switches dropout on; every random number comes from it.
         """
+
+
+@runtime_checkable
+class Scheduled(Protocol):
+    """A model that changes with the updates, such as one whose attention starts as softmax."""
+
+    def at_update(self, n: int) -> Self:
+        """The model, with the same parameters, whose loss update number n takes (from 0)."""
+
+
+@runtime_checkable
+class Diagnosed(Protocol):
+    """A model with a few numbers worth following, such as the α of its heads."""
+
+    def diagnostics(self) -> dict[str, Any]:
+        """The numbers by name, always the same names and as JSON can hold them, for the history."""
 
 
 class BatchSource(Protocol[Batch]):

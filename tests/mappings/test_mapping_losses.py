@@ -92,6 +92,9 @@ def test_temperature_scales_loss(record: Mapping, data: st.DataObject, t: float)
         forward=lambda z, *values, **options: record.forward(z / t, *values, **options),
         omega=lambda p, *values, **options: t * omega(p, *values, **options),
         omega_at_vertices=vertices,
+        conjugate=None,
+        loss=None,
+        loss_and_grad=None,
     )
     np.testing.assert_allclose(
         fenchel_young_loss(z, y, tempered, **params),

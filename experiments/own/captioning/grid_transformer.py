@@ -15,11 +15,11 @@ from typing import Any
 
 from pyentmax.autograd import Tensor, dropout
 from pyentmax.autograd.tensor import Array
-from pyentmax.calls.numbers import is_count, require
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear, linear
 from pyentmax.nn.positions import grid_positions
+from pyentmax.system.config import is_count, require
 
 
 @dataclass(frozen=True)
