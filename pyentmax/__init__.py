@@ -9,9 +9,11 @@ from pyentmax.backends.threads import get_workers, set_workers
 from pyentmax.calls.record import Mapping
 from pyentmax.checking import (
     CheckReport,
+    LossReport,
     MappingReport,
     check_gradient,
     check_jacobian,
+    check_loss,
     check_mapping,
     check_vjp,
 )
@@ -38,6 +40,7 @@ __all__ = [
     "CheckReport",
     "MAPPINGS",
     "Mapping",
+    "LossReport",
     "MappingReport",
     "attention",
     "attention_jvp",
@@ -45,6 +48,7 @@ __all__ = [
     "attention_vjp_alpha",
     "check_gradient",
     "check_jacobian",
+    "check_loss",
     "check_mapping",
     "check_vjp",
     "csr",

@@ -18,14 +18,17 @@ any array library; ``_properties.py`` lists them.
 """
 
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
+from pyentmax.checking._loss import LossReport, check_loss
 from pyentmax.checking._mapping import MappingReport, check_mapping
 from pyentmax.checking._report import CheckReport
 
 __all__ = [
     "CheckReport",
+    "LossReport",
     "MappingReport",
     "check_gradient",
     "check_jacobian",
+    "check_loss",
     "check_mapping",
     "check_vjp",
 ]

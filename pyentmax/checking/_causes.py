@@ -203,18 +203,25 @@ def causes(claim: Claim, results: Sequence[PropertyResult]) -> tuple[str, ...]:
         entries, cases = DERIVATIVE_CAUSES, [*_products(claim)]
     else:
         return ()
-    if all(_agree(exact, seen, claim) for _, seen, exact in cases):
+    if all(_agree(exact, seen, claim.epsilon) for _, seen, exact in cases):
         return ()  # what is wrong does not show in these
+    return first_that_agrees(entries, [case[:2] for case in cases], claim.epsilon)
+
+
+def first_that_agrees(
+    entries: Sequence[Cause], cases: Sequence[Any], epsilon: float
+) -> tuple[str, ...]:
+    """The first whose variant gives what was seen, for all cases of (arguments, seen)."""
     with np.errstate(all="ignore"):
         for entry in entries:
             with suppress(ValueError, KeyError, ZeroDivisionError):
-                if all(_agree(entry.variant(*given), seen, claim) for given, seen, _ in cases):
+                if all(_agree(entry.variant(*given), seen, epsilon) for given, seen in cases):
                     return (str(entry),)
     return ()
 
 
-def _agree(variant: Array, seen: Array, claim: Claim) -> bool:
-    limit = ROUNDING * claim.epsilon * max(1, np.nanmax(np.abs(seen), initial=0))
+def _agree(variant: Any, seen: Array, epsilon: float) -> bool:
+    limit = ROUNDING * epsilon * max(1, np.nanmax(np.abs(seen), initial=0))
     both = np.isnan(variant) & np.isnan(seen)
     return bool(np.all((np.abs(variant - seen) <= limit) | (variant == seen) | both))
 

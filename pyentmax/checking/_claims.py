@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from itertools import product
@@ -22,21 +21,15 @@ from pyentmax.checking._libraries import (
     SPACINGS,
     Function,
     Library,
+    blaming,
     dtype_name,
     library_of,
+    parameter_names,
 )
 from pyentmax.checking._truths import JACOBIANS, slack
 
 LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches
 FIXED = (2, 4, 6, 8, 10, 12, 16, 20, 32, 50, 64)  # of functions that take one length only
-
-
-@contextmanager
-def _blaming(z: Array) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # libraries have errors of their own
-        raise CallError(z, error) from error
 
 
 def once(method: Callable[..., Array]) -> Callable[..., Array]:
@@ -52,21 +45,13 @@ def once(method: Callable[..., Array]) -> Callable[..., Array]:
     return remembered
 
 
-def _names(fn: Function) -> set[str] | None:
-    """The names of fn's parameters; None if it has no signature."""
-    try:
-        return {*inspect.signature(fn).parameters}
-    except (TypeError, ValueError):
-        return None
-
-
 def claims_of(
     fn: Function, record: Mapping, parameters: dict[str, Any], vjp: Function | None
 ) -> list[Claim]:
     """The claim in every float type that fn takes; a TypeError if it takes no scores at all."""
     if inspect.isclass(fn):
         raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
-    names = _names(fn)
+    names = parameter_names(fn)
     passed = {name: value for name, value in parameters.items() if name in (names or ())}
     axis_names = (
         ("axis", "dim", None) if names is None else (*sorted({"axis", "dim"} & names), None)
@@ -187,14 +172,14 @@ class Claim:
 
     def call(self, z: Array) -> tuple[Any, Any]:
         """The scores after the call, and what fn gave, both arrays of its library."""
-        with _blaming(z):
+        with blaming(z):
             array = self.array(z)
             return array, self.call_native(array)
 
     @once
     def __call__(self, z: Array, axis: int = -1) -> Array:
         """What fn gives."""
-        with _blaming(z):
+        with blaming(z):
             array = self.array(z)
             p = self.functions.numbers(self.call_native(array, axis))
             if p.shape != tuple(array.shape):
@@ -203,13 +188,20 @@ class Claim:
 
     def vjp(self, z: Array, v: Array, axis: int = -1) -> Array | None:
         """Jᵀv by the function handed in, or by the library's own; None if there is neither."""
-        with _blaming(z):
+        with blaming(z):
             array = self.array(z)
             if self.own_vjp is not None:
-                names = {"axis", "dim"} & (_names(self.own_vjp) or set()) if axis != -1 else set()
+                names = (
+                    {"axis", "dim"} & (parameter_names(self.own_vjp) or set())
+                    if axis != -1
+                    else set()
+                )
                 if axis != -1 and not names:
                     return None
-                p, more = self.call_native(array, axis), dict.fromkeys(names, axis)
+                p, more = (
+                    self.call_native(array, axis),
+                    dict.fromkeys(names if axis != -1 else (), axis),
+                )
                 gradient = self.own_vjp(p, self.array(v), **more)
             elif self.functions.vjp is not None:
                 along = partial(self.call_native, axis=axis)

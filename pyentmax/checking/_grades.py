@@ -6,7 +6,7 @@ yields nothing if it does not apply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -225,9 +225,7 @@ class Report:
         return table(self._heading, bars(units, LIMIT), self._rows(), below)
 
 
-def examine(
-    properties: dict[Callable[[Any], Iterator[Finding]], str], subjects: Sequence[Any]
-) -> tuple[PropertyResult, ...]:
+def examine(properties: dict[Any, str], subjects: Sequence[Any]) -> tuple[PropertyResult, ...]:
     """Every property in every float type; of a function → what of it are edges.
 
     That is ``""``, ``"errors"`` that the function raises, or ``"all"``.
@@ -273,8 +271,9 @@ def text(x: Any, short: bool = True) -> str:
     >>> print(text(np.array([0.0, 1 / 3, -np.inf])))
     [0, 0.333333, -inf]
     """
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and x.ndim:
         if x.size > 12 or not x.size:
             return f"{'scores' if x.ndim == 1 else 'an array'} of shape {x.shape}"
         return f"[{', '.join(text(one, short) for one in x)}]"
+    x = x.item() if isinstance(x, np.ndarray) else x
     return str(x) if not isinstance(x, float) else f"{x:.6g}" if short else repr(float(x))

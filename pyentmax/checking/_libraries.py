@@ -6,13 +6,16 @@ imported.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.checking._differences import Array
+from pyentmax.checking._grades import CallError
 
 Function = Callable[..., Any]
 # Of each float type, the spacing at 1 and the smallest normal number; bfloat16 is PyTorch's too.
@@ -95,3 +98,27 @@ def dtype_name(array: Any) -> str:
     """The name of an array's dtype, such as ``"float32"``, in any library."""
     dtype = getattr(array, "dtype", None)
     return str(getattr(dtype, "name", str(dtype).rpartition(".")[2]))
+
+
+def to_numbers(array: Any) -> Array:
+    """An array of any library, or a number, as float64 on the host."""
+    return LIBRARIES[library_of(array)]().numbers(array)
+
+
+def parameter_names(fn: Function) -> set[str] | None:
+    """The names of fn's parameters; None if it has no signature."""
+    try:
+        return {*inspect.signature(fn).parameters}
+    except (TypeError, ValueError):
+        return None
+
+
+@contextmanager
+def blaming(z: Array, given: str = "") -> Iterator[None]:
+    """Errors of a function as `CallError`, with its input."""
+    try:
+        yield
+    except CallError:
+        raise
+    except Exception as error:  # libraries have errors of their own
+        raise CallError(z, error, given) from error
