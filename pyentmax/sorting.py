@@ -96,7 +96,12 @@ def _product(function: F) -> F:
 
 
 def soft_sort(
-    z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
+    z: Any,
+    strength: Any = 1.0,
+    axis: Any = -1,
+    *,
+    regularizer: str = "quadratic",
+    out: Any = None,
 ) -> Any:
     """z sorted to rise, differentiably: proj((1, …, d)/ε; z), ε the strength.
 
@@ -111,6 +116,8 @@ def soft_sort(
     axis : int
     regularizer : {"quadratic", "entropic"}
         the entropic one is smooth, and in logarithms: e^p lies in the permutahedron of e^z
+    out : array of z's shape, optional
+        where to write the result, and what is returned then
 
     Returns
     -------
@@ -132,8 +139,8 @@ def soft_sort(
     >>> print(soft_sort([2.0, -1.0, 0.0], 4).round(4))
     [0.0833 0.3333 0.5833]
     """
-    problem = _sorting(z, strength, axis, regularizer)
-    return problem.finish(problem.projection()[..., ::-1])
+    problem = _sorting(z, strength, axis, regularizer, out)
+    return problem.finish(problem.projection()[..., ::-1], out)
 
 
 @_product
@@ -169,7 +176,12 @@ def soft_sort_vjp(
 
 
 def soft_rank(
-    z: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
+    z: Any,
+    strength: Any = 1.0,
+    axis: Any = -1,
+    *,
+    regularizer: str = "quadratic",
+    out: Any = None,
 ) -> Any:
     """Ranks of z, 1 for the least and d for the largest: proj(z/ε; 1, …, d), ε the strength.
 
@@ -178,7 +190,7 @@ def soft_rank(
 
     Parameters
     ----------
-    z, strength, axis : as in `soft_sort`
+    z, strength, axis, out : as in `soft_sort`
     regularizer : {"quadratic", "entropic"}
         the entropic one minimises KL(p ‖ e^{z/ε}) over the same permutahedron, for smooth ranks
 
@@ -198,8 +210,8 @@ def soft_rank(
     >>> print(soft_rank([0.0, 5.0, 0.5], 0.1))
     [1. 3. 2.]
     """
-    problem = _ranking(z, strength, axis, regularizer)
-    return problem.finish(problem.unsorted(problem.projection()))
+    problem = _ranking(z, strength, axis, regularizer, out)
+    return problem.finish(problem.unsorted(problem.projection()), out)
 
 
 @_product
@@ -231,7 +243,13 @@ def soft_rank_vjp(
 
 
 def soft_topk(
-    z: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
+    z: Any,
+    k: Any,
+    strength: Any = 1.0,
+    axis: Any = -1,
+    *,
+    regularizer: str = "quadratic",
+    out: Any = None,
 ) -> Any:
     """Between 0 and 1, how much each entry belongs to the k largest: proj(z/ε; 1, …, 1, 0, …, 0).
 
@@ -241,7 +259,7 @@ def soft_topk(
 
     Parameters
     ----------
-    z, strength, axis : as in `soft_sort`
+    z, strength, axis, out : as in `soft_sort`
     k : int or array that broadcasts against the batch shape
         from 1 up; from d on, all entries belong to the k largest
     regularizer : {"quadratic", "entropic"}
@@ -263,8 +281,8 @@ def soft_topk(
     >>> print(soft_topk([0.5, 2.0, 0.0, -1.0], 2))
     [0.75 1.   0.25 0.  ]
     """
-    problem = _choosing(z, k, strength, axis, regularizer)
-    return problem.finish(problem.unsorted(problem.projection()))
+    problem = _choosing(z, k, strength, axis, regularizer, out)
+    return problem.finish(problem.unsorted(problem.projection()), out)
 
 
 @_product
@@ -351,37 +369,41 @@ class _Problem(NamedTuple):
         """Values in the order of the caller's entries."""
         return np.take_along_axis(values, np.argsort(self.order, axis=-1), axis=-1)
 
-    def finish(self, values: Any) -> Any:
+    def finish(self, values: Any, out: Any = None) -> Any:
         """Values in the caller's form; NaN in rows that hold NaN or infinities."""
         finite = np.isfinite(self.rows.array).all(axis=-1, keepdims=True)
-        return self.rows.finish(np.where(finite, values, np.nan))
+        return self.rows.finish(np.where(finite, values, np.nan), out)
 
 
-def _sorting(z: Any, strength: Any, axis: Any, regularizer: str) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer)
+def _sorting(z: Any, strength: Any, axis: Any, regularizer: str, out: Any = None) -> _Problem:
+    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
     d = z.shape[-1]
     x = np.arange(d, 0, -1, like=z) / strength
     return _problem(rows, order, strength, x + np.zeros_like(z), z, regularizer)
 
 
-def _ranking(z: Any, strength: Any, axis: Any, regularizer: str) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer)
+def _ranking(z: Any, strength: Any, axis: Any, regularizer: str, out: Any = None) -> _Problem:
+    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
     w = np.arange(z.shape[-1], 0, -1, like=z) + np.zeros_like(z)
     return _scaled(rows, order, strength, z, w, regularizer)
 
 
-def _choosing(z: Any, k: Any, strength: Any, axis: Any, regularizer: str) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer)
+def _choosing(
+    z: Any, k: Any, strength: Any, axis: Any, regularizer: str, out: Any = None
+) -> _Problem:
+    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
     k = K.checked(k, rows.array)
     w = np.arange(z.shape[-1], like=z) < (k[..., None] if k.ndim else k)
     return _scaled(rows, order, strength, z, w + np.zeros_like(z), regularizer)
 
 
-def _arranged(z: Any, strength: Any, axis: Any, regularizer: str) -> tuple[Rows, Any, Any, Any]:
+def _arranged(
+    z: Any, strength: Any, axis: Any, regularizer: str, out: Any
+) -> tuple[Rows, Any, Any, Any]:
     """The rows of a call, their order, z sorted in double, and ε as a column."""
     if regularizer not in REGULARIZERS:
         raise ValueError(f"regularizer must be quadratic or entropic, got {regularizer!r}")
-    rows = arrange_scores(z, axis)
+    rows = arrange_scores(z, axis, out=out)
     check_one_axis(rows.axes)
     strength = STRENGTH.for_scores(strength, rows)
     finite = np.isfinite(rows.array).all(axis=-1, keepdims=True)

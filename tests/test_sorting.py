@@ -194,3 +194,16 @@ def test_axes_dtypes_broken_rows_and_errors() -> None:
     ]:
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("name", ["soft_sort", "soft_rank", "soft_topk"])
+def test_results_are_written_to_out(name):
+    z, values = np.random.default_rng(0).normal(size=(4, 3)), (2,) if name == "soft_topk" else ()
+    function = getattr(sorting, name)
+    expected, out = function(z, *values, axis=0), np.empty((3, 4)).T
+    assert function(z, *values, axis=0, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    function(z, *values, axis=0, out=z)
+    np.testing.assert_array_equal(z, expected)
+    with pytest.raises(ValueError, match="out must have the shape of z"):
+        function(z, *values, out=np.empty(3))

@@ -29,6 +29,7 @@ from pyentmax.torch.entmax import root_finding as _root_finding
 from pyentmax.torch.functions import (
     LOSS_FUNCTIONS,
     MAPPING_FUNCTIONS,
+    SUPPORT_FUNCTIONS,
     fenchel_young_loss,
 )
 from pyentmax.torch.log_probabilities import (
@@ -41,7 +42,7 @@ from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 from pyentmax.torch.sparse_attention import attention
 
-globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
+globals().update({**MAPPING_FUNCTIONS, **SUPPORT_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the package's names, too, and
 # what Python asks of a package, for `from entmax.losses import …` once it is sys.modules["entmax"].
 vars(MAPPING_FUNCTIONS["entmax"]).update(
@@ -65,4 +66,4 @@ __all__ = [
     "log_sparsemax",
     "one_vs_all_loss",
 ]
-__all__ += [*MAPPING_FUNCTIONS, *LOSS_FUNCTIONS, *MODULES]
+__all__ += [*MAPPING_FUNCTIONS, *SUPPORT_FUNCTIONS, *LOSS_FUNCTIONS, *MODULES]

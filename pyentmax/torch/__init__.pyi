@@ -48,6 +48,18 @@ __all__ = [
     "csoftmax",
     "csparsemax",
     "budget_sparsemax",
+    "softmax_support",
+    "sparsemax_support",
+    "entmax15_support",
+    "entmax_support",
+    "normmax_support",
+    "topk_softmax_support",
+    "topk_sparsemax_support",
+    "fusedmax_support",
+    "oscarmax_support",
+    "csoftmax_support",
+    "csparsemax_support",
+    "budget_sparsemax_support",
     "softmax_loss",
     "sparsemax_loss",
     "entmax15_loss",
@@ -123,6 +135,48 @@ def budget_sparsemax(
     z: Tensor, budget: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
 ) -> Tensor:
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all."""
+def softmax_support(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+    """Where softmax gives probability: every unmasked score above −∞, even if p underflows."""
+def sparsemax_support(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+    """Where sparsemax gives probability: z > τ."""
+def entmax15_support(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+    """Where 1.5-entmax gives probability: z/2 > τ."""
+def entmax_support(
+    z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where α-entmax gives probability, even if it underflows to 0 as α nears 1."""
+def normmax_support(
+    z: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where normmax gives probability, even if it underflows to 0 as α nears 1."""
+def topk_softmax_support(
+    z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where top-k softmax gives probability: the scores kept, even if p underflows."""
+def topk_sparsemax_support(
+    z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where top-k sparsemax gives probability: the scores kept that exceed their threshold."""
+def fusedmax_support(
+    z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where fusedmax gives probability: u > τ."""
+def oscarmax_support(
+    z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where oscarmax gives probability: u > τ."""
+def csoftmax_support(
+    z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0."""
+def csparsemax_support(
+    z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where csparsemax gives probability: z > τ and a bound that is not 0."""
+def budget_sparsemax_support(
+    z: Tensor, budget: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+) -> Tensor:
+    """Where budget_sparsemax takes anything: z > τ."""
 def softmax_loss(
     z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
     weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,

@@ -38,22 +38,28 @@ DEFAULTS = {
 }
 
 
-def _mapping_function(name: str) -> Callable[..., Tensor]:
+RESULT = "Tensor of z's shape and dtype; zeros in a row with nothing left"
+
+
+def _mapping_function(name: str, ending: str = "") -> Callable[..., Tensor]:
+    """The mapping, or its support."""
     parameter, default = parameter_of(name)
+    run, title = apply_support if ending else apply, f"{name}{ending}"
+    described = MAPPINGS[name].support if ending else MAPPINGS[name].forward
 
     def without(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-        return apply(name, z, None, dim, mask=mask)
+        return run(name, z, None, dim, mask=mask)
 
     def with_parameter(
         z: Tensor, value: Any = MISSING, dim: int = -1, *, mask: Tensor | None = None, **named: Any
     ) -> Tensor:
-        value = chosen(f"{name}()", parameter, default, value, named)
-        return apply(name, z, value, dim, mask=mask)
+        value = chosen(f"{title}()", parameter, default, value, named)
+        return run(name, z, value, dim, mask=mask)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
-    function.__doc__ = f"""{(MAPPINGS[name].forward.__doc__ or "").partition(chr(10))[0]}
+    function.__doc__ = f"""{(described.__doc__ or "").partition(chr(10))[0]}
 
-    Along ``dim``, with its derivatives; `pyentmax.{name}` says more.
+    Along ``dim``{"" if ending else ", with its derivatives"}; `pyentmax.{title}` says more.
 
     Parameters
     ----------
@@ -65,9 +71,9 @@ def _mapping_function(name: str) -> Callable[..., Tensor]:
 
     Returns
     -------
-    Tensor of z's shape and dtype; zeros in a row with nothing left
+    {"bool Tensor of z's shape" if ending else RESULT}
     """
-    return with_tensors(_named(function, name, ["z"], parameter, default, apply))
+    return with_tensors(_named(function, title, ["z"], parameter, default, apply_support))
 
 
 def _loss_function(name: str) -> Callable[..., Tensor]:
@@ -122,6 +128,19 @@ def apply(
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask, log)
     return apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log).movedim(-1, dim)
+
+
+def apply_support(
+    name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None
+) -> Tensor:
+    """Where a mapping gives probability, as for `apply`."""
+    if is_overridden(z):
+        return handle_torch_function(apply_support, (z,), name, z, value, dim, mask=mask)
+    check_scores(z, "z")
+    check_mask(mask, z)
+    z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
+    result: Tensor = operations.support(z, name, *split(name, value), mask)
+    return result.movedim(-1, dim)
 
 
 def apply_to_rows(
@@ -320,6 +339,7 @@ def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 LOSS_OPTIONS = [option.name for option in _options(apply_loss)]
 MAPPING_FUNCTIONS = {name: _mapping_function(name) for name in MAPPINGS}
+SUPPORT_FUNCTIONS = {f"{name}_support": _mapping_function(name, "_support") for name in MAPPINGS}
 LOSS_FUNCTIONS = {
     f"{name}_loss": _loss_function(name)
     for name, record in MAPPINGS.items()

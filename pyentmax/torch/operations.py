@@ -2,6 +2,7 @@
 
     mapping             p = π(z)
     log_mapping         log p
+    support             where p is above 0
     product             J v at the output p
     parameter_gradient  Σ g ∘ ∂p/∂parameter
     loss                a Fenchel-Young loss, reduced, and its gradient share ∘ (p − q)
@@ -194,6 +195,29 @@ log_mapping: Rule = registered(
     backward=_log_mapping_backward,
     jvp=_log_mapping_jvp,
     vmap=partial(row_by_row, arrays=1, per_score=per_score),
+)
+
+
+# --- where p is above 0 ---------------------------------------------------------------------------
+
+
+def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+    if has_kernels(z):
+        values = _values(name, parameter, number)
+        return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool)
+    value = _value(parameter, number)
+    if name in LOGARITHMS:
+        return composed.log_mapping(z, name, value, mask).contiguous() > -torch.inf
+    return composed.mapping(z, name, value, mask).contiguous() > 0
+
+
+support: Rule = registered(
+    "support",
+    f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
+    compute=_support,
+    fake=lambda z, *rest: z.new_empty(z.shape, dtype=torch.bool),
+    vmap=partial(row_by_row, arrays=1, per_score=per_score),
+    **not_differentiable("a support has no derivative"),
 )
 
 
