@@ -18,6 +18,7 @@ SHORT = {  # those that save a picture: arguments, and what is printed on the wa
     "torch_classifier": (["--epochs", "1"], "  epoch   1: loss "),
     "torch_softmax_to_sparse": (["--updates", "2"], "slow queries and keys "),
     "torch_transformer": (["--epochs", "1"], "epoch   1: "),
+    "truncated_policy_gradient": (["--updates", "3"], "log p on the set "),
     "transformers_sparse": (["--updates", "4"], "trained with softmax "),
 }
 MOST_LINES = {"pico": 80, "seq2seq": 250}
@@ -25,6 +26,7 @@ NEEDED = {
     "sklearn": ["sklearn", "matplotlib"],
     "torch": ["torch", "sklearn", "matplotlib"],
     "transformers": ["torch", "transformers", "matplotlib"],
+    "truncated": ["matplotlib"],
 }
 
 
