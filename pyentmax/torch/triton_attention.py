@@ -1,0 +1,587 @@
+r"""α-entmax attention in Triton: scores, weights and their derivatives tile by tile, for 1 ≤ α ≤ 2.
+
+With β = α − 1, h the largest score s of a row and u = β (s − h) + t, the weights are
+
+    p = [u]₊^{1/β},    F(t) = Σ p = 1,    D = β F'(t) = Σ [u]₊^{1/β − 1},    n^{−β} ≤ t ≤ 1.
+
+**The threshold.** t is first solved for a sample of the keys, one tile wide, each of which stands
+for n/64 keys. Then each pass over the scores sums F and D in 64 groups of keys, the columns of a
+tile, with the largest score of each group. A group is modelled as that score and one more mass with
+what remains of F and D; Newton's method on the model gives the next t, without another pass. Three
+passes leave F within 1e-4 of 1, four near α = 2, five in clusters of equal scores; the step after
+the last is not verified, and the pass over the values divides by F.
+
+**Two words for t.** Near α = 2 a threshold has to be precise compared with t, which falls to 1/n;
+near α = 1 compared with r = 1 − t, where log u = log(1 + β (s − h) − r) is a series. Both are kept.
+
+**Derivatives.** With s = p^{2−α} and a = G Vᵀ for the gradient G of the output, the scores have
+s (a − δ), δ = Σ s a / Σ s (Peters et al. 2019, Proposition 1). Rows keep h, t, r, F and δ; tiles
+without a positive weight are skipped. A sink is one more score of a row, without a value.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1e-6 (s − h)²/2
+MOST_PASSES = tl.constexpr(16)
+TINY = tl.constexpr(0.06)  # below it, series of log(1 + x) and e^x − 1 are exact to float32
+LOG2_E = tl.constexpr(1.4426950408889634)
+HUGE = tl.constexpr(1e18)  # sums beyond it come from a sample that missed the row's largest score
+
+
+# ---------------------------------------------------------------- one score
+@triton.jit
+def _log1p(x, u):
+    """log(1 + x), where u = 1 + x > 0."""
+    series = x * (1 - x * (0.5 - x * (0.33333333 - x * (0.25 - x * 0.2))))
+    return tl.where(tl.abs(x) < TINY, series, tl.log2(u) / LOG2_E)
+
+
+@triton.jit
+def _expm1(x):
+    series = x * (1 + x * (0.5 + x * (0.16666667 + x * 0.041666667)))
+    return tl.where(tl.abs(x) < TINY, series, tl.exp2(x * LOG2_E) - 1)
+
+
+@triton.jit
+def _powers(x, t, r, inverse, KIND: tl.constexpr):
+    """[u]₊^{1/β − 1} and [u]₊^{1/β} of u = x + t; NaN stays. KIND is 1/β, or 0 unless 1 or 2."""
+    u = x + t
+    out = u <= 0
+    if KIND == 1:
+        curvature = tl.where(out, 0.0, u * 0 + 1)
+    elif KIND == 2:
+        curvature = tl.where(out, 0.0, u)
+    else:
+        log = _log1p(x - r, tl.where(out, 1.0, u))
+        curvature = tl.where(out, 0.0, tl.exp2((inverse - 1) * LOG2_E * log))
+    return curvature, tl.where(out, 0.0, curvature * u)
+
+
+@triton.jit
+def _step(total, slope, beta):
+    """Newton's step in t for Σ p = 1, on (Σ p)^β, which is all but linear."""
+    log = tl.log2(total) / LOG2_E
+    return _expm1(-beta * log) * total / slope
+
+
+@triton.jit
+def _moved(t, r, step, least):
+    """t and r = 1 − t after a step, in [n^{−β}, 1]."""
+    t, r = t + step, r - step
+    low, high = t < least, t > 1
+    t = tl.where(low, least, tl.where(high, 1.0, t))
+    return t, tl.where(low, 1 - least, tl.where(high, 0.0, r))
+
+
+# ---------------------------------------------------------------- one tile
+@triton.jit
+def _load(base, rows, seen, stride, columns, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """Rows of a matrix, as a tile; zeros beyond its edges."""
+    at = base + rows[:, None] * stride + columns[None, :]
+    inside = seen[:, None]
+    if SIZE != BLOCK:
+        inside = inside & (columns[None, :] < SIZE)
+    return tl.load(at, mask=inside, other=0.0)
+
+
+@triton.jit
+def _scores(
+    q, k, i, j, queries, keys, offset, scale, cap, slope,
+    CAUSAL: tl.constexpr, CAP: tl.constexpr, SLOPE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Scores of a tile, −∞ where a query sees no key; the softcap's derivative; what is seen."""
+    s = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+    bend = s * 0 + 1
+    if CAP:
+        tanh = 2 * tl.sigmoid(2 * s / cap) - 1
+        s, bend = cap * tanh, 1 - tanh * tanh
+    if SLOPE:
+        s -= slope * tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
+    seen = (i[:, None] < queries) & (j[None, :] < keys)
+    if CAUSAL:
+        seen = seen & (j[None, :] <= i[:, None] + offset)
+    return tl.where(seen, s, float("-inf")), bend, seen
+
+
+@triton.jit
+def _place(TABLE, block, sequence, BLOCK: tl.constexpr):
+    """Where a sequence's queries and keys are, by its row of the table; a block's positions."""
+    row = TABLE + sequence * 6
+    batch, first_query, queries = tl.load(row), tl.load(row + 1), tl.load(row + 2)
+    first_key, keys, offset = tl.load(row + 3), tl.load(row + 4), tl.load(row + 5)
+    return batch, first_query, queries, first_key, keys, offset, block * BLOCK + tl.arange(0, BLOCK)
+
+
+# ---------------------------------------------------------------- thresholds and outputs
+@triton.jit
+def _forward(
+    Q, K, V, OUT, STATE, PASSES, TABLE, BETA, SINK, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, ob, oh, ot, total, heads,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
+    SLOPE: tl.constexpr, WITH_SINK: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
+    TOLERANCE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    block, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
+    if block * ROWS < queries:
+        beta = tl.load(BETA + head)
+        inverse = 1 / beta
+        slope = tl.load(SLOPES + head) if SLOPE else 0.0
+        sink = tl.load(SINK + head) if WITH_SINK else float("-inf")
+        d, dv, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, KEYS)
+        kv = head // GROUP
+        K += batch * kb + kv * kh + first_key * kt
+        V += batch * vb + kv * vh + first_key * vt
+        here = i < queries
+        q = _load(Q + batch * qb + head * qh + first_query * qt, i, here, qt, d, SIZE, BLOCK_D)
+        end, visible = keys, tl.where(here, keys, 0)
+        if CAUSAL:
+            end = tl.maximum(tl.minimum(keys, tl.minimum((block + 1) * ROWS, queries) + offset), 0)
+            visible = tl.minimum(visible, tl.maximum(i + offset + 1, 0))
+
+        # The sample: keys at equal distances, each of the weight of those that it stands for.
+        stride = tl.maximum((end + KEYS - 1) // KEYS, 1)
+        j = stride // 2 + column * stride
+        k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
+        s, bend, seen = _scores(
+            q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
+        )
+        drawn = tl.sum(seen.to(tl.float32), 1)
+        weight = visible / tl.maximum(drawn, 1.0)
+        top = tl.maximum(tl.max(s, 1), sink)
+        h = tl.where(top > float("-inf"), top, 0.0)
+        t, r = tl.full([ROWS], 1.0, tl.float32), tl.zeros([ROWS], tl.float32)
+        x = beta * (s - h[:, None])
+        for _ in range(6):
+            curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
+            own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
+            total_p = weight * tl.sum(p, 1) + own_p
+            total_d = weight * tl.sum(curvature, 1) + own_d
+            step = tl.where(total_d > 0, _step(total_p, total_d, beta), 0.0)
+            t, r = t + step, r - step
+
+        count = tl.maximum(visible + (1 if WITH_SINK else 0), 1).to(tl.float32)
+        least = tl.exp2(-beta * tl.log2(count))
+        passes, error = 0, 1.0
+        while (passes < MOST_PASSES) & (error > TOLERANCE):
+            group_p = tl.zeros([ROWS, KEYS], tl.float32)
+            group_d = tl.zeros([ROWS, KEYS], tl.float32)
+            largest = tl.full([ROWS, KEYS], float("-inf"), tl.float32)
+            for at in range(0, end, KEYS):
+                j = at + column
+                k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
+                s, bend, seen = _scores(
+                    q, k, i, j, queries, keys, offset, scale, cap, slope,
+                    CAUSAL, CAP, SLOPE, PRECISION,
+                )  # fmt: skip
+                x = beta * (s - h[:, None])
+                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
+                group_p += p
+                group_d += curvature
+                largest = tl.maximum(largest, s)
+            own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
+            total_p, total_d = tl.sum(group_p, 1) + own_p, tl.sum(group_d, 1) + own_d
+            # The model of each group: its largest score, and the rest as one mass at u.
+            x = beta * (largest - h[:, None])
+            curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
+            rest_d = tl.maximum(group_d - curvature, 0.0)
+            rest_p = tl.maximum(group_p - p, 0.0)
+            # Without sums of use, the largest scores alone, from t = 1 down.
+            top = tl.maximum(tl.max(largest, 1), sink)
+            top = tl.where(top > float("-inf"), top, 0.0)
+            known = (total_d > 0) & (total_p < HUGE)
+            has_rest = (rest_d > 1e-5 * group_d) & (rest_p > 0) & known[:, None]
+            u = tl.where(has_rest, rest_p / rest_d, 1.0)
+            rest_d = tl.where(has_rest, rest_d, 0.0)
+            rise = beta * (top - h)  # to count from the row's largest score
+            t, r, h = tl.where(known, t + rise, 1.0), tl.where(known, r - rise, 0.0), top
+            x = beta * (largest - h[:, None])
+            far = tl.where(known, tl.abs(total_p - 1), 1.0)
+            solvable = (visible > 0) & (total_p == total_p)  # a row with a NaN is not
+            error = tl.max(tl.where(solvable, far, 0.0), 0)
+            shift = tl.zeros([ROWS], tl.float32)
+            for _ in range(2):
+                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
+                own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
+                more = shift[:, None] / u
+                mass_d, mass_p = _powers(more, 1.0, 0.0, inverse, KIND)
+                model_d = tl.sum(curvature + rest_d * mass_d, 1) + own_d
+                model_p = tl.sum(p + rest_d * u * mass_p, 1) + own_p
+                step = tl.where(model_d > 0, _step(model_p, model_d, beta), 1 - t)
+                before = t
+                t, r = _moved(t, r, step, least)
+                shift += t - before
+            passes += 1
+
+        output = tl.zeros([ROWS, BLOCK_V], tl.float32)
+        own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
+        sums = own_p
+        for at in range(0, end, KEYS):
+            j = at + column
+            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
+            s, bend, seen = _scores(
+                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
+            )
+            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
+            any_weight = tl.sum(p, 1)
+            sums += any_weight
+            if tl.max(tl.where(any_weight == 0, 0.0, 1.0), 0) > 0:
+                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
+                if CAUSAL:  # a key that is hidden may hold anything; 0 · NaN is NaN
+                    wrong = tl.sum(tl.where(v - v == 0, 0.0, 1.0), 1) > 0
+                    v = tl.where(wrong[:, None], 0.0, v)
+                    hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
+                    sums = tl.where(hurt > 0, float("nan"), sums)
+                output += tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+        alive = visible > 0
+        output = tl.where(alive[:, None], output / sums[:, None], 0.0)
+        at = OUT + batch * ob + head * oh + (first_query + i)[:, None] * ot + dv[None, :]
+        inside = here[:, None] & (dv[None, :] < VALUES)
+        tl.store(at, output.to(OUT.dtype.element_ty), mask=inside)
+        row = STATE + ((batch * heads + head) * total + first_query + i) * 4
+        tl.store(row, h + (sums - sums), mask=here)  # NaN, so that no gradient comes from the row
+        tl.store(row + 1, t, mask=here)
+        tl.store(row + 2, r, mask=here)
+        tl.store(row + 3, tl.where(alive, sums, float("inf")), mask=here)
+        tl.store(PASSES + (sequence * heads + head) * tl.num_programs(0) + block, passes)
+
+
+# ---------------------------------------------------------------- derivatives
+@triton.jit
+def _row_state(STATE, row, here):
+    """h, t, r and 1/F of a block's rows; beyond the last row no weight is positive."""
+    h = tl.load(STATE + row * 4, mask=here, other=0.0)
+    t = tl.load(STATE + row * 4 + 1, mask=here, other=0.0)
+    r = tl.load(STATE + row * 4 + 2, mask=here, other=1.0)
+    return h, t, r, 1 / tl.load(STATE + row * 4 + 3, mask=here, other=1.0)
+
+
+@triton.jit
+def _backward_queries(
+    Q, K, V, G, DQ, STATE, DELTA, D_BETA, D_SINK, D_SLOPES, TABLE, BETA, SINK, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, total, heads,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
+    SLOPE: tl.constexpr, WITH_SINK: tl.constexpr, WITH_BETA: tl.constexpr, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """δ of each row, then the gradient of the queries; of rows also those of β, sink and slope."""
+    block, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
+    if block * ROWS < queries:
+        beta = tl.load(BETA + head)
+        inverse = 1 / beta
+        slope = tl.load(SLOPES + head) if SLOPE else 0.0
+        sink = tl.load(SINK + head) if WITH_SINK else float("-inf")
+        d, dv, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, KEYS)
+        kv = head // GROUP
+        K += batch * kb + kv * kh + first_key * kt
+        V += batch * vb + kv * vh + first_key * vt
+        here = i < queries
+        q = _load(Q + batch * qb + head * qh + first_query * qt, i, here, qt, d, SIZE, BLOCK_D)
+        g = _load(G + batch * gb + head * gh + first_query * gt, i, here, gt, dv, VALUES, BLOCK_V)
+        row = (batch * heads + head) * total + first_query + i
+        h, t, r, norm = _row_state(STATE, row, here)
+        end = keys
+        if CAUSAL:
+            end = tl.maximum(tl.minimum(keys, tl.minimum((block + 1) * ROWS, queries) + offset), 0)
+
+        own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
+        sum_d, sum_da = own_d, tl.zeros([ROWS], tl.float32)
+        # For β: Σ p l and Σ p l² φ, alone and with a; l = log p (Correia et al. 2019, Prop. 1).
+        own_l, own_q = _log_terms(own_p * norm, beta)
+        entropy, square = -own_p * norm * own_l, own_p * norm * own_q
+        sum_a = tl.zeros([ROWS], tl.float32)
+        sum_la = tl.zeros([ROWS], tl.float32)
+        sum_qa = tl.zeros([ROWS], tl.float32)
+        for at in range(0, end, KEYS):
+            j = at + column
+            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
+            s, bend, seen = _scores(
+                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
+            )
+            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
+            positive = curvature > 0
+            if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
+                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
+                a = tl.where(positive, tl.dot(g, tl.trans(v), input_precision=PRECISION), 0.0)
+                sum_d += tl.sum(curvature, 1)
+                sum_da += tl.sum(curvature * a, 1)
+                if WITH_BETA:
+                    p = p * norm[:, None]
+                    log, bent = _log_terms(p, beta)
+                    entropy -= tl.sum(p * log, 1)
+                    square += tl.sum(p * bent, 1)
+                    sum_a += tl.sum(p * a, 1)
+                    sum_la += tl.sum(p * log * a, 1)
+                    sum_qa += tl.sum(p * bent * a, 1)
+        delta = tl.where(sum_d > 0, sum_da / sum_d, 0.0)
+        tl.store(DELTA + row, delta, mask=here)
+        if WITH_SINK:
+            tl.store(D_SINK + row, -own_d * delta, mask=here)
+        if WITH_BETA:  # of p, whose Σ p^{2−α} is Σ D, up to F to the power 2 − α, all but 1
+            along = square * (sum_a - beta * sum_la) - (1 + beta * entropy) * sum_qa
+            tl.store(D_BETA + row, tl.where(sum_d > 0, along / sum_d, 0.0), mask=here)
+
+        gradient, by_slope = tl.zeros([ROWS, BLOCK_D], tl.float32), tl.zeros([ROWS], tl.float32)
+        for at in range(0, end, KEYS):
+            j = at + column
+            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
+            s, bend, seen = _scores(
+                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
+            )
+            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
+            positive = curvature > 0
+            if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
+                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
+                a = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+                ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
+                if SLOPE:
+                    distance = tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
+                    by_slope -= tl.sum(ds * distance, 1)
+                if CAP:
+                    ds = ds * bend
+                if CAUSAL:
+                    k = tl.where(k - k == 0, k, 0.0)
+                gradient += tl.dot(ds.to(k.dtype), k, input_precision=PRECISION)
+        at = DQ + (row[:, None] * SIZE + d[None, :])
+        inside = here[:, None] & (d[None, :] < SIZE)
+        tl.store(at, (gradient * scale).to(DQ.dtype.element_ty), mask=inside)
+        if SLOPE:
+            tl.store(D_SLOPES + row, by_slope, mask=here)
+
+
+@triton.jit
+def _log_terms(p, beta):
+    """l = log p and l² φ(−β l), φ(x) = (e^x − 1 − x)/x²; 0 where p is 0."""
+    log = tl.where(p > 0, tl.log2(tl.where(p > 0, p, 1.0)) / LOG2_E, 0.0)
+    x = -beta * log
+    tail = 0.0013888889 + x * (0.00019841270 + x * 0.000024801587)
+    series = 0.5 + x * (0.16666667 + x * (0.041666667 + x * (0.0083333333 + x * tail)))
+    safe = tl.where(x > 0.5, x, 1.0)
+    bent = (tl.exp2(tl.minimum(safe, 60.0) * LOG2_E) - 1 - safe) / (safe * safe)
+    return log, log * log * tl.where(x > 0.5, bent, series)
+
+
+@triton.jit
+def _backward_keys(
+    Q, K, V, G, DK, DV, STATE, DELTA, TABLE, BETA, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, total, total_keys, heads,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
+    SLOPE: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a block of keys and values, over the heads of queries that share it."""
+    block, kv, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    batch, first_query, queries, first_key, keys, offset, j = _place(TABLE, block, sequence, KEYS)
+    if block * KEYS < keys:
+        d, dv, line = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, ROWS)
+        here = j < keys
+        k = _load(K + batch * kb + kv * kh + first_key * kt, j, here, kt, d, SIZE, BLOCK_D)
+        v = _load(V + batch * vb + kv * vh + first_key * vt, j, here, vt, dv, VALUES, BLOCK_V)
+        dk = tl.zeros([KEYS, BLOCK_D], tl.float32)
+        dvalue = tl.zeros([KEYS, BLOCK_V], tl.float32)
+        start = tl.maximum(block * KEYS - offset, 0) // ROWS * ROWS if CAUSAL else 0
+        for head in range(kv * GROUP, (kv + 1) * GROUP):
+            beta = tl.load(BETA + head)
+            inverse = 1 / beta
+            slope = tl.load(SLOPES + head) if SLOPE else 0.0
+            for at in range(start, queries, ROWS):
+                i = at + line
+                there = i < queries
+                base = Q + batch * qb + head * qh + first_query * qt
+                q = _load(base, i, there, qt, d, SIZE, BLOCK_D)
+                row = (batch * heads + head) * total + first_query + i
+                h, t, r, norm = _row_state(STATE, row, there)
+                s, bend, seen = _scores(
+                    q, k, i, j, queries, keys, offset, scale, cap, slope,
+                    CAUSAL, CAP, SLOPE, PRECISION,
+                )  # fmt: skip
+                x = beta * (s - h[:, None])
+                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
+                positive = curvature > 0
+                if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
+                    base = G + batch * gb + head * gh + first_query * gt
+                    g = _load(base, i, there, gt, dv, VALUES, BLOCK_V)
+                    weights = tl.where(positive, p * norm[:, None], 0.0).to(g.dtype)
+                    dvalue += tl.dot(tl.trans(weights), g, input_precision=PRECISION)
+                    a = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+                    delta = tl.load(DELTA + row, mask=there, other=0.0)
+                    ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
+                    if CAP:
+                        ds = ds * bend
+                    dk += tl.dot(tl.trans(ds.to(q.dtype)), q, input_precision=PRECISION)
+        # Contiguous, as the keys of all sequences are.
+        row = (batch * tl.num_programs(1) + kv) * total_keys + first_key + j
+        inside = here[:, None]
+        at = DK + row[:, None] * SIZE + d[None, :]
+        tl.store(at, (dk * scale).to(DK.dtype.element_ty), mask=inside & (d[None, :] < SIZE))
+        at = DV + row[:, None] * VALUES + dv[None, :]
+        tl.store(at, dvalue.to(DV.dtype.element_ty), mask=inside & (dv[None, :] < VALUES))
+
+
+# ---------------------------------------------------------------- as a function of tensors
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, beta: Tensor, sink: Tensor | None,
+        slopes: Tensor | None, table: Tensor, settings: dict[str, Any],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        batch, heads, total, _ = query.shape
+        launch = _launch(query, key, value, settings["kinds"]["KIND"])
+        grid = (triton.cdiv(settings["queries"], launch["ROWS"]), heads, table.size(0))
+        output = torch.zeros(
+            (batch, heads, total, value.size(-1)), dtype=query.dtype, device=query.device
+        )
+        state = torch.empty((batch, heads, total, 4), dtype=torch.float32, device=query.device)
+        passes = torch.zeros(grid[::-1], dtype=torch.int32, device=query.device)
+        if all(grid):
+            _forward[grid](
+                query, key, value, output, state, passes, table, beta, sink, slopes,
+                *settings["numbers"], *_strides(query, key, value, output), total, heads,
+                **settings["kinds"], **launch, WITH_SINK=sink is not None,
+                TOLERANCE=1e-4 if query.dtype == torch.float32 else 1e-3,
+            )  # fmt: skip
+        ctx.save_for_backward(query, key, value, beta, sink, slopes, table, state)
+        ctx.settings = settings
+        ctx.mark_non_differentiable(passes)
+        return output, passes
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> Any:
+        query, key, value, beta, sink, slopes, table, state = ctx.saved_tensors
+        heads, total = query.shape[1:3]
+        gradient = gradient.contiguous()
+        by_row = state.new_zeros((4, *state.shape[:-1]))
+        d_query, d_key, d_value = (
+            torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (query, key, value)
+        )
+        numbers, kinds = ctx.settings["numbers"], ctx.settings["kinds"]
+        launch = _launch(query, key, value, kinds["KIND"])
+        strides = _strides(query, key, value, gradient)
+        grid = (triton.cdiv(ctx.settings["queries"], launch["ROWS"]), heads, table.size(0))
+        if all(grid):
+            _backward_queries[grid](
+                query, key, value, gradient, d_query, state, *by_row, table, beta, sink, slopes,
+                *numbers, *strides, total, heads, **kinds, **launch,
+                WITH_SINK=sink is not None, WITH_BETA=ctx.needs_input_grad[3],
+            )  # fmt: skip
+        grid = (triton.cdiv(ctx.settings["keys"], launch["KEYS"]), key.size(1), table.size(0))
+        if all(grid):
+            _backward_keys[grid](
+                query, key, value, gradient, d_key, d_value, state, by_row[0], table, beta, slopes,
+                *numbers, *strides, total, key.size(2), heads, **kinds, **launch,
+            )  # fmt: skip
+        # One more head than parameters, if they are one for all, is autograd's to add.
+        by_head = [
+            x.sum((0, 2)) if needed else None
+            for x, needed in zip(by_row[1:], ctx.needs_input_grad[3:6], strict=True)
+        ]
+        return d_query, d_key, d_value, *by_head, None, None
+
+
+def _launch(query: Tensor, key: Tensor, value: Tensor, kind: int) -> dict[str, Any]:
+    """Sizes of tiles, and how they are multiplied, chosen so that sums stay in registers."""
+    features, values = (max(16, triton.next_power_of_2(x.size(-1))) for x in (query, value))
+    wide = max(features, values) > 128 or query.dtype == torch.float32
+    warps = 4 if max(features, values) <= 64 and kind and not wide else 8
+    return {
+        "GROUP": query.size(1) // key.size(1),
+        "SIZE": query.size(-1),
+        "VALUES": value.size(-1),
+        "ROWS": 32 if wide else 64,
+        "KEYS": 32 if wide else 64,
+        "BLOCK_D": features,
+        "BLOCK_V": values,
+        "PRECISION": "tf32x3",
+        "num_warps": warps,
+        "num_stages": 2,
+    }
+
+
+def _strides(*tensors: Tensor) -> list[int]:
+    return [stride for x in tensors for stride in x.stride()[:3]]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alpha: float | Tensor,
+    *,
+    scale: float,
+    causal: bool = False,
+    offset: int | Tensor = 0,
+    sink: Tensor | None = None,
+    softcap: float | None = None,
+    slopes: Tensor | None = None,
+    key_lengths: Tensor | None = None,
+    cu_seqlens: tuple[Tensor, Tensor] | None = None,
+    count: bool = False,
+) -> Any:
+    """The output of α-entmax attention, with gradients of all tensors but the last three.
+
+    Parameters
+    ----------
+    query, key, value : Tensors of shape (B, H, T, d), (B, n, S, d), (B, n, S, dᵥ), n dividing H
+        on a GPU, of one dtype: float16, bfloat16 or float32; d and dᵥ at most 256
+    alpha : float or Tensor of shape () or (H,), from 1 to 2
+        a head whose α in a tensor is outside gives NaN
+    scale, causal, softcap : as in `pyentmax.torch.attention`
+    offset : int or integer Tensor, one for each sequence
+        query t sees the keys 0 … t + offset, if causal; distances count from there
+    sink : Tensor of shape (H,), optional
+        one more score of each row, without a value
+    slopes : Tensor of shape (H,), optional
+        ALiBi: m |t + offset − j| is taken from a score
+    key_lengths : integer Tensor of shape (B,), optional
+        later keys of a sequence are not seen
+    cu_seqlens : two integer Tensors of shape (N + 1,), optional
+        where the packed sequences of queries and of keys begin and end, with B = 1
+    count : bool, default False
+        return the number of passes for the threshold of each block of queries, too
+    """
+    heads, device = query.size(1), query.device
+    if cu_seqlens is None:
+        batch = torch.arange(query.size(0), device=device)
+        zero, queries = torch.zeros_like(batch), torch.full_like(batch, query.size(2))
+        keys = torch.full_like(batch, key.size(2)) if key_lengths is None else key_lengths
+        columns = [batch, zero, queries, zero, keys]
+        longest = query.size(2), key.size(2)
+    else:
+        starts, lengths = zip(*((c[:-1], c.diff()) for c in cu_seqlens), strict=True)
+        columns = [torch.zeros_like(starts[0]), starts[0], lengths[0], starts[1], lengths[1]]
+        most = [int(x.max()) if x.numel() else 0 for x in lengths]
+        longest = most[0], most[1]
+    columns.append(torch.as_tensor(offset, device=device).expand_as(columns[0]))
+    table = torch.stack([x.to(torch.int32) for x in columns], 1)
+    beta = torch.as_tensor(alpha, dtype=torch.float32, device=device) - 1
+    # Looking at a tensor's values would wait for the device.
+    beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan).clamp(min=LEAST_BETA)
+    kind = {1.5: 2, 2.0: 1}.get(alpha, 0) if not isinstance(alpha, Tensor) else 0
+    settings = {
+        "queries": longest[0],
+        "keys": longest[1],
+        "numbers": (scale, 1.0 if softcap is None else softcap),
+        "kinds": {
+            "KIND": kind,
+            "CAUSAL": causal,
+            "CAP": softcap is not None,
+            "SLOPE": slopes is not None,
+        },
+    }
+    by_head = (
+        None if x is None else x.float().expand(heads).contiguous() for x in (beta, sink, slopes)
+    )
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    output, passes = _Attention.apply(query, key, value, *by_head, table, settings)
+    return (output, passes) if count else output

@@ -1,0 +1,229 @@
+"""The Triton kernels of attention by Triton's interpreter, without a GPU, against dense α-entmax.
+
+Kernels are interpreted only in a process that sets it from the start: `make test-adapters` runs
+this file by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ["TRITON_INTERPRET"] = "1"
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
+
+import pyentmax as pe  # noqa: E402
+from pyentmax.torch import triton_attention  # noqa: E402
+
+# The interpreter computes with NumPy, and −∞ on the way to a weight of 0 makes it warn.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+# Not bfloat16, whose products the interpreter gets wrong; it is compiled in `test_torch_triton.py`.
+TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3}
+
+
+def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[Any]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
+
+
+def one_row(z: Any, alpha: float) -> Any:
+    """α-entmax of one row of float64 scores, with its derivatives in z and α."""
+
+    class Row(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, z: Any, alpha: Any) -> Any:
+            p = pe.entmax.reference(z.numpy(), float(alpha))
+            ctx.p, ctx.alpha = p, float(alpha)
+            return torch.from_numpy(p)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            g = g.numpy()
+            by_z = pe.entmax_vjp(ctx.p, g, ctx.alpha)
+            return torch.from_numpy(by_z), torch.tensor(g @ pe.entmax_grad_alpha(ctx.p, ctx.alpha))
+
+    return Row.apply(z, torch.as_tensor(alpha, dtype=torch.float64))
+
+
+def dense(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
+    """Attention row by row, by the reference mapping, from the definition of each option."""
+    batch, heads, queries, _ = query.shape
+    group = heads // key.size(1)
+    outputs = []
+    offsets = torch.as_tensor(options.get("offset", 0)).expand(batch).tolist()
+    lengths = options.get("key_lengths")
+    lengths = [key.size(2)] * batch if lengths is None else lengths.tolist()
+    for b in range(batch):
+        for h in range(heads):
+            a = alpha[h] if isinstance(alpha, torch.Tensor) and alpha.ndim else alpha
+            k, v = key[b, h // group, : lengths[b]], value[b, h // group, : lengths[b]]
+            for i in range(queries):
+                s = options["scale"] * k @ query[b, h, i]
+                if options.get("softcap"):
+                    s = options["softcap"] * torch.tanh(s / options["softcap"])
+                at = i + offsets[b]
+                if options.get("slopes") is not None:
+                    s = s - options["slopes"][h] * (at - torch.arange(len(s))).abs()
+                seen = min(len(s), max(at + 1, 0)) if options.get("causal") else len(s)
+                if seen == 0:
+                    outputs.append(0 * query[b, h, i].sum() + value.new_zeros(value.size(-1)))
+                    continue
+                s = s[:seen]
+                if options.get("sink") is not None:
+                    s = torch.cat([s, options["sink"][h : h + 1]])
+                outputs.append(one_row(s, a)[:seen] @ v[:seen])
+    return torch.stack(outputs).view(batch, heads, queries, -1)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "1.5": {"alpha": 1.5},
+    "2": {"alpha": 2.0, "causal": True},
+    "1.25": {"alpha": 1.25, "heads": (4, 2)},
+    "1.01": {"alpha": 1.01, "causal": True, "offset": 35},
+    "before the first key": {"alpha": 1.5, "causal": True, "offset": -7},
+    "one key": {"alpha": 1.5, "keys": 1},
+    "heads of 48 and 20": {"alpha": 2.0, "sizes": (48, 20)},
+    "alpha per head": {
+        "alpha": torch.tensor([1.05, 1.5, 1.8, 2.0], dtype=torch.float64),
+        "heads": (4, 4),
+    },
+    "sink, slopes, softcap": {
+        "alpha": torch.tensor([1.3, 1.9], dtype=torch.float64),
+        "sink": torch.tensor([0.5, -1.0], dtype=torch.float64),
+        "slopes": torch.tensor([0.1, 0.02], dtype=torch.float64),
+        "softcap": 4.0,
+        "causal": True,
+    },
+    "sink above all": {"alpha": 1.5, "sink": torch.tensor([9.0, 0.0], dtype=torch.float64)},
+    "lengths of keys": {"alpha": 1.5, "batch": 3, "key_lengths": torch.tensor([40, 0, 17])},
+    "offset per sequence": {
+        "alpha": 1.5,
+        "batch": 2,
+        "causal": True,
+        "offset": torch.tensor([4, -2]),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_and_gradients(name: str) -> None:
+    case = dict(CASES[name])
+    (heads, key_heads), (size, values) = case.pop("heads", (2, 1)), case.pop("sizes", (16, 16))
+    batch, keys = case.pop("batch", 1), case.pop("keys", 75)
+    shapes = (
+        (batch, heads, 40, size),
+        (batch, key_heads, keys, size),
+        (batch, key_heads, keys, values),
+    )
+    inputs = drawn(*shapes, (batch, heads, 40, values))
+    inputs[0] *= 2
+    compare(inputs[:3], inputs[3], torch.float32, {"scale": 0.4, **case})
+
+
+def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) -> None:
+    names = [n for n in ("alpha", "sink", "slopes") if isinstance(case.get(n), torch.Tensor)]
+    inputs = [x.to(dtype).double() for x in inputs]  # what the kernel is given
+    exact = [x.clone().requires_grad_() for x in inputs]
+    exact_numbers = {n: case[n].clone().requires_grad_() for n in names}
+    wanted = dense(*exact, **{**case, **exact_numbers})
+    wanted.backward(gradient.to(dtype).double())
+    tensors = [x.to(dtype).requires_grad_() for x in inputs]
+    numbers = {n: case[n].float().requires_grad_() for n in names}
+    output, passes = triton_attention.attention(*tensors, **{**case, **numbers}, count=True)
+    output.backward(gradient.to(dtype))
+    assert passes.max() <= 5
+    pairs = [(output, wanted), *((a.grad, b.grad) for a, b in zip(tensors, exact, strict=True))]
+    pairs += [(numbers[n].grad, exact_numbers[n].grad) for n in names]
+    for got, right in pairs:
+        assert got.isfinite().all()
+        size = max(1.0, right.abs().max().item())
+        np.testing.assert_allclose(
+            got.double().detach().numpy(),
+            right.detach().numpy(),
+            rtol=0,
+            atol=TOLERANCES[dtype] * size,
+        )
+
+
+def test_half_precision() -> None:
+    *inputs, gradient = drawn((1, 2, 40, 32), (1, 2, 130, 32), (1, 2, 130, 32), (1, 2, 40, 32))
+    compare(inputs, gradient, torch.float16, {"alpha": 1.5, "scale": 0.5})
+
+
+def rows_of(kind: str, rng: Any) -> tuple[Any, Any]:
+    """Queries and keys whose scores are of a kind that thresholds find hard."""
+    query, key = rng.normal(size=(64, 16)), rng.normal(size=(300, 16)) / 4
+    if kind == "flat":
+        key *= 1e-3
+    elif kind == "clusters":
+        query[:] = 1
+        key[:] = (rng.random((300, 1)) < 0.1) / 16 + 1e-5 * rng.normal(size=(300, 1))
+    elif kind == "spike":
+        key[:, 0], query[:, 0] = 0, 20
+        key[100, 0] = 1
+    elif kind == "missed by the sample":
+        query[:], key[:] = 1, 0
+        key[7] = 3.0
+    elif kind == "steep":
+        key *= 30
+    return query, key
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.5, 2.0])
+@pytest.mark.parametrize("kind", ["flat", "clusters", "spike", "missed by the sample", "steep"])
+def test_hard_rows(kind: str, alpha: float) -> None:
+    query, key = (torch.from_numpy(x)[None, None] for x in rows_of(kind, np.random.default_rng(1)))
+    (value,) = drawn((1, 1, 300, 16))
+    query, key, value = query.float(), key.float(), value.float()
+    output, passes = triton_attention.attention(query, key, value, alpha, scale=1.0, count=True)
+    scores = (query.double() @ key.double().mT).numpy()
+    right = pe.entmax.reference(scores, alpha) @ value.double().numpy()
+    print(kind, alpha, "passes", passes.max().item())
+    assert passes.max() <= 6
+    room = 2e-5 if kind != "steep" else 2e-4  # scores of 100 are rounded by 1e-5
+    np.testing.assert_allclose(output.double().numpy(), right, rtol=0, atol=room)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_is_each_sequence_alone(causal: bool) -> None:
+    lengths = [(5, 9), (0, 3), (33, 33), (4, 0)]
+    ends = torch.tensor([(0, 0), *lengths]).cumsum(0).T
+    query, key, value, gradient = (
+        x.float() for x in drawn((1, 2, 42, 16), (1, 2, 45, 16), (1, 2, 45, 16), (1, 2, 42, 16))
+    )
+    packed = [x.clone().requires_grad_() for x in (query, key, value)]
+    options: dict[str, Any] = {"scale": 0.5, "causal": causal}
+    output = triton_attention.attention(*packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options)
+    output.backward(gradient)
+    for n, (queries, keys) in enumerate(lengths):
+        q, k = slice(ends[0][n], ends[0][n] + queries), slice(ends[1][n], ends[1][n] + keys)
+        alone = [x[:, :, s].clone().requires_grad_() for x, s in ((query, q), (key, k), (value, k))]
+        right = triton_attention.attention(*alone, 1.5, **options)
+        right.backward(gradient[:, :, q])
+        torch.testing.assert_close(output[:, :, q], right, rtol=0, atol=1e-6)
+        for whole, part, s in zip(packed, alone, (q, k, k), strict=True):
+            torch.testing.assert_close(whole.grad[:, :, s], part.grad, rtol=0, atol=1e-6)
+
+
+def test_hidden_nan_stays_hidden() -> None:
+    query, key, value = (x.float() for x in drawn(*3 * [(1, 1, 40, 16)]))
+    right = triton_attention.attention(query, key, value, 1.5, scale=0.5, causal=True)
+    key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
+    tensors = [x.requires_grad_() for x in (query, key, value)]
+    output = triton_attention.attention(*tensors, 1.5, scale=0.5, causal=True)
+    torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
+    assert output[:, :, 39].isnan().all()
+    output[:, :, :39].sum().backward()
+    assert all(x.grad[:, :, :39].isfinite().all() for x in tensors)
+
+
+def test_alpha_outside_is_nan() -> None:
+    query, key, value = (x.float() for x in drawn(*3 * [(1, 3, 8, 16)]))
+    alpha = torch.tensor([0.5, 1.5, 2.5])
+    output = triton_attention.attention(query, key, value, alpha, scale=0.5)
+    assert output[:, 1].isfinite().all()
+    assert output[:, [0, 2]].isnan().all()

@@ -1,0 +1,89 @@
+"""The Triton kernels of attention, compiled for GPUs without one.
+
+What they compute is tested by `interpreted_triton.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+triton = pytest.importorskip(
+    "triton", reason="Triton is not installed: it comes with PyTorch for CUDA"
+)
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.backends.nvidia import compiler as nvidia  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from pyentmax.torch import triton_attention  # noqa: E402
+
+PTXAS = Path(nvidia.__file__).parent / "bin" / "ptxas"
+KERNELS = ("_forward", "_backward_queries", "_backward_keys")
+TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+
+def resources(
+    name: str, capability: int, dtype: Any, size: int, kind: int, folder: Path
+) -> tuple[int, int]:
+    """Registers of a thread, and bytes that spill from them."""
+    kernel = getattr(triton_attention, name)
+    x = torch.empty(1, 2, 1, size, dtype=dtype)
+    constants = triton_attention._launch(x, x, x, kind)
+    options = {key: constants.pop(key) for key in ("num_warps", "num_stages")}
+    constants |= {"KIND": kind, "CAUSAL": True, "CAP": False, "SLOPE": False, "WITH_SINK": False}
+    constants |= {"WITH_BETA": not kind, "TOLERANCE": 1e-3}
+    signature, fixed, aligned = {}, {}, {}
+    for place, parameter in enumerate(kernel.params):
+        argument = parameter.name
+        if parameter.is_constexpr:
+            signature[argument], fixed[(place,)] = "constexpr", constants[argument]
+        elif argument in ("Q", "K", "V", "G", "OUT", "DQ", "DK", "DV"):
+            signature[argument] = "*" + TYPES[dtype]
+        elif argument.isupper():
+            signature[argument] = "*i32" if argument in ("PASSES", "TABLE") else "*fp32"
+        else:
+            signature[argument] = "fp32" if argument in ("scale", "cap") else "i32"
+        if signature[argument].startswith("*") or argument in ("qt", "kt", "vt", "gt", "ot"):
+            aligned[(place,)] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, fixed, aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    assembly = folder / "kernel.ptx"
+    assembly.write_text(compiled.asm["ptx"])
+    target = f"sm_{capability}" + ("a" if capability >= 90 else "")
+    command = [PTXAS, "-v", f"--gpu-name={target}", assembly, "-o", folder / "kernel.cubin"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers, spills = (
+        re.search(r"Used (\d+) registers", said),
+        re.search(r"(\d+) bytes spill stores", said),
+    )
+    assert registers is not None
+    assert spills is not None
+    return int(registers[1]), int(spills[1])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("capability", "dtype", "size", "kind"),
+    [
+        (90, torch.bfloat16, 64, 2),
+        pytest.param(80, torch.float16, 64, 2, marks=pytest.mark.slow),
+        pytest.param(90, torch.float16, 64, 0, marks=pytest.mark.slow),
+        pytest.param(90, torch.float16, 128, 1, marks=pytest.mark.slow),
+        pytest.param(80, torch.float16, 128, 0, marks=pytest.mark.slow),
+        pytest.param(90, torch.float16, 256, 2, marks=pytest.mark.slow),
+        pytest.param(90, torch.float32, 64, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_stay_in_registers(
+    name: str, capability: int, dtype: Any, size: int, kind: int, tmp_path: Path
+) -> None:
+    registers, spilled = resources(name, capability, dtype, size, kind, tmp_path)
+    power = kind or "any"
+    print(f"{name} sm_{capability} {dtype} d={size} 1/β={power}: {registers}, {spilled} B spilled")
+    assert spilled <= (1024 if dtype == torch.float32 else 256)
