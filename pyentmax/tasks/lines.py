@@ -169,8 +169,3 @@ def result(text: str, log_prob: float, score: float | None = None) -> dict[str, 
     """One of the ``results`` of a record."""
     numbers = {"probability": math.exp(log_prob), "log_probability": log_prob}
     return {"text": text, **numbers} | ({} if score is None else {"score": score})
-
-
-def named(words: Sequence[str]) -> str:
-    """Some words for a note."""
-    return " ".join(words[:N_NAMED]) + " …" * (len(words) > N_NAMED)

@@ -26,13 +26,13 @@ def _tqdm() -> Any:
 
 
 @contextmanager
-def counting(total: int, unit: str, show: bool = True) -> Iterator[Callable[[int], Any]]:
+def counting(total: int | None, unit: str, show: bool = True) -> Iterator[Callable[[int], Any]]:
     """A progress bar for work that may be short: it appears after two seconds.
 
     Parameters
     ----------
-    total : int
-        Number of units to do.
+    total : int or None
+        Number of units to do, if it is known.
     unit : str
         What is counted: "word".
     show : bool

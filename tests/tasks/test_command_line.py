@@ -111,8 +111,10 @@ def test_value_after_two_hyphens_is_not_an_option():
         (["analyse", "nowhere"], "expected MODEL and DATA, got nowhere alone"),
         (["analyse", "nowhere", "data", "--first", "0"], "--first: expected at least 1, got 0"),
         (["translate", "m", "-", "das ei"], "expected - for standard input alone"),
-        (["translate", "m", "a", "--best", "2"], "--best: expected --list with it"),
-        (["translate", "m", "a", "--search", "exact"], "--search: expected --list with it"),
+        (["translate", "m", "a", "--search", "exact"], "--search: expected --list, --format or"),
+        (["translate", "m", "a", "--strict"], "--strict: expected a file or -"),
+        (["inflect", "m", "draw", "V", "--strict"], "--strict: expected a file or -"),
+        (["inflect", "m", "words"], "expected MODEL LEMMA TAGS, or MODEL FILE; got m words"),
         (
             ["translate", "m", "a", "--list", "--whole"],
             "--whole: expected without --list",

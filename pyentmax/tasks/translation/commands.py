@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyentmax.data import DataError, Vocabulary
+from pyentmax.decoding import Hypothesis, SearchResult
 from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.text_files import decode
+from pyentmax.tasks.lines import (
+    FORMATS,
+    N_NAMED,
+    Line,
+    Notes,
+    Results,
+    blocks_from,
+    is_input,
+    result,
+)
 from pyentmax.tasks.translation import head_pictures, heads
 from pyentmax.tasks.translation.configuration import (
     BUNDLED,
@@ -21,10 +32,8 @@ from pyentmax.tasks.translation.configuration import (
 )
 from pyentmax.tasks.translation.demo import run_demo
 from pyentmax.tasks.translation.parallel import SentencePair, read_multi30k
-from pyentmax.tasks.translation.translator import Translator, train_translator
+from pyentmax.tasks.translation.translator import Translator, ranked, score, train_translator
 from pyentmax.training import TrainingConfig, counting
-
-N_NAMED = 20  # unknown words that are named
 
 
 def add_commands(commands: Commands) -> None:
@@ -68,15 +77,16 @@ def add_commands(commands: Commands) -> None:
         "translate",
         run=_translate,
         help="sentences, or every translation that a model finds possible",
-        description="Translate sentences, given here or one per line of standard input: the best "
-        "translation of each on a line of its own. With --list, every one that the search finds, "
+        description="Translate sentences, given here or one per line of a file or a pipe: the best "
+        "translation of each on a line of its own, an empty one for an empty line; a process "
+        "that waits for each answer gets it. With --list, every one that the search finds, "
         "as a tree with its probabilities, and whether that is all there are. With --force, what "
         "it finds possible at each step of a given translation (Peters et al. 2019, Figure 2).",
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
     # At least one: an optional list would be taken as empty where an option comes before it.
-    add("sentences", nargs="+", metavar="SENTENCE", help="in quotes; or - for standard input")
+    add("sentences", nargs="+", metavar="SENTENCE", help="in quotes; or a file, or -")
     add(
         "--ensemble",
         action="append",
@@ -86,6 +96,7 @@ def add_commands(commands: Commands) -> None:
         help="one more, whose probabilities are averaged with the first one's; may be repeated",
     )
     add("--list", action="store_true", help="all translations, with probabilities")
+    parser.add_lines(FORMATS)
     parser.add_search()
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
     add("--force", metavar="TRANSLATION", help="of the one sentence: feed it, step by step")
@@ -130,51 +141,120 @@ def _translate(args: argparse.Namespace) -> None:
     forced, one = args.force is not None, not args.list and args.force is None
     if "-" in args.sentences and len(args.sentences) > 1:
         raise ValueError("sentences: expected - for standard input alone, got more sentences")
-    command_line.expect(args, "best budget search", args.list, "--list with it")
+    several = args.list or (one and (args.format is not None or args.best is not None))
+    command_line.expect(args, "budget search", several, "--list, --format or --n-best with it")
     command_line.expect(args, "pictures", not one, "--list or --force with it")
-    command_line.expect(args, "list beam", not forced, "without --force, where it has no effect")
+    without = "without --force, where it has no effect"
+    command_line.expect(args, "list beam best keep format", not forced, without)
+    command_line.expect(args, "format", one, "without --list")
     command_line.expect(args, "whole", one, "without --list and --force, which always compare so")
+    on_lines = len(args.sentences) == 1 and is_input(args.sentences[0])
+    command_line.expect(args, "strict", on_lines, "a file or -")
     options = command_line.search_options(args)
     translator = Translator.load_ensemble([args.model, *args.ensemble])
+    if on_lines and not forced:
+        with blocks_from(args.sentences[0]) as blocks:
+            _translate_blocks(args, translator, blocks, None, options)
+        return
     sentences = args.sentences
-    if sentences == ["-"]:
-        text = decode(sys.stdin.buffer.read(), "standard input")
-        sentences = text.removesuffix("\n").split("\n") if text else []
     if forced and len(sentences) != 1:
         raise ValueError(f"--force: expected one sentence, got {len(sentences)}")
     sources = [translator.segmenter.split(sentence) for sentence in sentences]
     for number, (sentence, source) in enumerate(zip(sentences, sources, strict=True), start=1):
         if not source:  # said before anything is computed
             raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
-    _note_unknown(sources, translator.source)
     if forced:
-        _note_unknown([translator.target_segmenter.split(args.force)], translator.target)
+        _note_unknown(sources, translator.source, set())
+        _note_unknown([translator.target_segmenter.split(args.force)], translator.target, set())
         decoding = translator.force(sentences[0], args.force)
         reports.show(translator, sentences[0], sources[0], decoding, args.pictures, "1")
         return
+    lines = [Line(f"sentence {n}", sentence) for n, sentence in enumerate(sentences, start=1)]
+    _translate_blocks(args, translator, [lines], len(lines), options)
+
+
+def _translate_blocks(
+    args: argparse.Namespace,
+    translator: Translator,
+    blocks: Iterable[list[Line]],
+    total: int | None,
+    options: dict[str, Any],
+) -> None:
+    """Translate lines as they come; their number is not known in advance where they are read."""
+    results, notes, normalize = Results(args.format), Notes(args.strict), not args.whole
+    if args.list:
+        options["keep_attention"] = args.pictures is not None
+    else:
+        options["normalize"] = normalize
+        if args.format is None:
+            options["n_best"] = args.best or 1
+            if args.best is None:
+                options["prove"] = False
+        if args.search != "exact":
+            options.setdefault("beam", max(5, args.best or 0))
     progress = not args.quiet and not sys.stdout.isatty()  # a screen shows the translations
-    if one:
-        options |= {"normalize": not args.whole, "progress": progress}
-        for translation in translator.translate_all(sentences, **options):
-            print(command_line.printable(translation), flush=True)
-        return
-    width, options["keep_attention"] = len(str(len(sentences))), args.pictures is not None
-    with counting(len(sentences), "sentence", progress) as advance:
-        for number, (sentence, source) in enumerate(zip(sentences, sources, strict=True), start=1):
-            found = translator.translate(sentence, **options)
-            place = (args.pictures, f"{number:0{width}}")
-            reports.show(translator, sentence, source, found, *place, graph=True)
-            print(flush=True)
-            advance(1)
+    number, unknown, with_unknown, cut = 0, set[str](), 0, 0
+    with counting(total, "sentence", progress) as advance:
+        for block in blocks:
+            sources = [translator.segmenter.split(line.text) for line in block]
+            with_unknown += _note_unknown(sources, translator.source, unknown)
+            texts = [line.text for line, source in zip(block, sources, strict=True) if source]
+            found: Iterator[SearchResult]
+            if args.list:
+                found = (translator.translate(text, **options) for text in texts)
+            else:
+                found = translator.search_all(texts, **options)
+            for line, source in zip(block, sources, strict=True):
+                number += 1
+                advance(1)
+                if line.error:
+                    notes.wrong(line.error)
+                elif not source:
+                    notes.good += 1
+                if not source:
+                    results.write([""], {})
+                    continue
+                notes.good += 1
+                searched = next(found)
+                if args.list:
+                    place = (args.pictures, f"{number:0{len(str(total or ''))}}")
+                    reports.show(translator, line.text, source, searched, *place, graph=True)
+                    print()
+                else:
+                    best = ranked(searched, normalize)[: args.best]
+                    cut += not best[0].finished
+                    record = _record(translator, searched, best, normalize)
+                    rows = [r["text"] for r in record["results"]][: args.best or 1]
+                    results.write(rows, {"source": line.text} | record)
+            results.flush()
+    results.finish()
+    if total is None:
+        if with_unknown:
+            what = "sentences have words that the model does not know"
+            notes.say(f"{with_unknown} of {number} {what}")
+        if cut:
+            notes.say(f"{cut} of {number} translations end at the limit of their length")
+        notes.finish()
 
 
-def _note_unknown(sentences: Sequence[Sequence[str]], known: Vocabulary) -> None:
-    """Name the words that become ``<unk>``, on standard error."""
-    unknown = list(dict.fromkeys(t for tokens in sentences for t in tokens if t not in known))
-    if unknown:
-        named = " ".join(unknown[:N_NAMED]) + " …" * (len(unknown) > N_NAMED)
-        note = f"note: words that the model does not know: {named}"
-        print(command_line.printable(note), file=sys.stderr)
+def _record(
+    translator: Translator, found: SearchResult, best: Sequence[Hypothesis], normalize: bool
+) -> dict[str, Any]:
+    """The translations for `Results`."""
+    texts = [result(translator.sentence(h.tokens), h.log_prob, score(h, normalize)) for h in best]
+    return {"results": texts, "complete": found.exact and len(best) == len(found.hypotheses)}
+
+
+def _note_unknown(sentences: Sequence[Sequence[str]], known: Vocabulary, named: set[str]) -> int:
+    """Name the words that become ``<unk>``, on standard error, once; return how many sentences."""
+    unknown = [[token for token in tokens if token not in known] for tokens in sentences]
+    new = list(dict.fromkeys(t for tokens in unknown for t in tokens if t not in named))
+    if new and len(named) < N_NAMED:
+        words = " ".join(new[:N_NAMED]) + " …" * (len(new) > N_NAMED)
+        note = f"note: words that the model does not know: {words}"
+        print(command_line.printable(note, keep=""), file=sys.stderr, flush=True)
+    named.update(new)
+    return sum(map(bool, unknown))
 
 
 class HeadAnalysis(Analysis):

@@ -20,7 +20,7 @@ from pyentmax.data import (
     bucketed_batches,
     make_batch,
 )
-from pyentmax.decoding import ForcedDecoding, SearchResult
+from pyentmax.decoding import ForcedDecoding, Hypothesis, SearchResult
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.tasks.sequences import SequenceModel, batches_of
@@ -178,10 +178,10 @@ class Translator(SequenceModel):
         sentences: Sequence[str],
         *,
         block_size: int = 512,
-        beam: int = 5,
         normalize: bool = True,
         batch_size: int = 64,
         progress: bool = False,
+        **options: Any,
     ) -> Iterator[str]:
         """The best translation of each sentence, in their order, by a beam that proves nothing.
 
@@ -190,8 +190,6 @@ class Translator(SequenceModel):
         block_size : int
             Number of consecutive sentences that are sorted by length and cut into batches, and
             yielded when all of them are done. In small blocks, batches have more padding.
-        beam : int
-            Number of open prefixes kept at each step.
         normalize : bool
             Whether translations are compared by their mean log-probability per token, end symbol
             included, or by the probability of the whole.
@@ -199,6 +197,8 @@ class Translator(SequenceModel):
             Number of sentences that are decoded together.
         progress : bool
             Whether to show a bar.
+        **options
+            As for `translate`.
 
         Raises
         ------
@@ -207,23 +207,36 @@ class Translator(SequenceModel):
         ValueError
             If a number is below 1.
         """
+        options |= {"n_best": 1, "normalize": normalize, "prove": False}
+        sizes: dict[str, Any] = {
+            "block_size": block_size,
+            "batch_size": batch_size,
+            "progress": progress,
+        }
+        for result in self.search_all(sentences, **sizes, **options):
+            yield self.sentence(ranked(result, normalize)[0].tokens)
+
+    def search_all(
+        self,
+        sentences: Sequence[str],
+        *,
+        block_size: int = 512,
+        batch_size: int = 64,
+        progress: bool = False,
+        **options: Any,
+    ) -> Iterator[SearchResult]:
+        """The result of a search for each sentence, in their order; parameters as above."""
         if block_size < 1:
             raise ValueError(f"block_size: expected at least 1, got {block_size}")
         pairs: list[Pair] = [(self.source_ids(s), np.zeros(0, np.int64)) for s in sentences]
-        options: dict[str, Any] = {"beam": beam, "n_best": 1, "normalize": normalize}
-        options |= {"prove": False, "keep_attention": False}
+        options["keep_attention"] = False
         with counting(len(pairs), "sentence", progress) as advance:
             for start in range(0, len(pairs), block_size):
-                block, found = pairs[start : start + block_size], dict[int, str]()
+                block, found = pairs[start : start + block_size], dict[int, SearchResult]()
                 for index in bucketed_batches(block, batch_size):
                     batch = make_batch(block, index)
                     results = self.decode(batch.source, batch.source_mask, **options)
-                    for i, result in zip(map(int, index), results, strict=True):
-                        best = result.best
-                        if normalize:  # by the mean, with the end symbol
-                            key = lambda h: h.log_prob / (len(h.tokens) + 1)  # noqa: E731
-                            best = max(result.hypotheses, key=key)
-                        found[i] = self.sentence(best.tokens)
+                    found |= zip(map(int, index), results, strict=True)
                     advance(len(batch))
                 yield from (found[i] for i in range(len(block)))
 
@@ -279,6 +292,19 @@ class Translator(SequenceModel):
     def shared(self) -> dict[str, Any]:
         """What has to be the same in models whose probabilities are averaged."""
         return super().shared() | {"way to cut sentences": self.segmenter_states()}
+
+
+def score(hypothesis: Hypothesis, normalize: bool) -> float:
+    """What hypotheses are compared by: the mean log-probability per token, end symbol included.
+
+    Or, if it is not to be normalised, that of the whole.
+    """
+    return hypothesis.log_prob / (len(hypothesis.tokens) + 1 if normalize else 1)
+
+
+def ranked(result: SearchResult, normalize: bool) -> list[Hypothesis]:
+    """The hypotheses of a result, the best one first."""
+    return sorted(result.hypotheses, key=lambda h: -score(h, normalize))
 
 
 def train_translator(

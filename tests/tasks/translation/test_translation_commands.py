@@ -1,13 +1,18 @@
 """The commands of translation, from configurations and files to what is printed."""
 
 import io
+import json
+import os
+import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pyentmax.cli import main
+from pyentmax.data import EOS
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
 from pyentmax.tasks.translation.segmentation import Words
 
@@ -47,9 +52,9 @@ def model(tmp_path):
     """The file of a small model that has learned nothing."""
     shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
     rng = np.random.default_rng(0)
-    Translator.untrained("transformer", toy_german()[:100], Words(), rng, **shape).save(
-        tmp_path / "best.npz"
-    )
+    made = Translator.untrained("transformer", toy_german()[:100], Words(), rng, **shape)
+    made.model.params["output.bias"][EOS] = 1.5  # some strings end within the limit
+    made.save(tmp_path / "best.npz")
     return tmp_path / "best.npz"
 
 
@@ -143,24 +148,87 @@ def test_translations_stand_alone_on_standard_output(model, capsys, monkeypatch)
     feed(monkeypatch, "\ufeffder hund\r\ndas ei\n".encode())
     assert run("translate", model, "-") == 0
     assert capsys.readouterr().out == said.out
-    feed(monkeypatch, b"")
+    (model.parent / "sentences").write_text("der hund\ndas ei\n", "utf-8")
+    assert run("translate", model, model.parent / "sentences") == 0
+    assert capsys.readouterr().out == said.out
+
+
+def test_lines_stay_in_their_place(model, capsys, monkeypatch):
+    assert run("translate", model, "der hund", "das ei") == 0
+    one, two = capsys.readouterr().out.splitlines()
+    feed(monkeypatch, b"der hund\n\n \nein \xff hund\ndas ei")
     assert run("translate", model, "-") == 0
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"der hund\nein \xff hund\n", "standard input, line 2: expected UTF-8, got byte 0xff"),
-        (b"der hund\n\ndas ei", "sentence 2: expected at least one word"),
-    ],
-)
-def test_bad_input_is_named_before_any_output(model, capsys, monkeypatch, data, message):
-    feed(monkeypatch, data)
-    assert run("translate", model, "-") == 2
     said = capsys.readouterr()
-    assert message in said.err
-    assert not said.out
+    assert said.out.splitlines() == [one, "", "", "", two]
+    assert "note: standard input, line 4: expected UTF-8, got byte 0xff" in said.err
+    assert "note: 1 of 5 lines were left out" in said.err
+    feed(monkeypatch, b"der hund\nein \xff hund\n")
+    with pytest.raises(SystemExit) as stop:
+        run("translate", model, "-", "--strict")
+    assert stop.value.code == 1
+    assert capsys.readouterr().out.splitlines() == [one, ""]
+    feed(monkeypatch, b"")
+    with pytest.raises(SystemExit) as stop:
+        run("translate", model, "-")
+    assert stop.value.code == 1
+    assert "expected at least one line" in capsys.readouterr().err
+
+
+def test_unknown_words_and_long_lines_are_counted(model, capsys, monkeypatch):
+    endless = Translator.load(model)
+    endless.model.params["output.bias"][EOS] = -100
+    endless.save(model)
+    feed(monkeypatch, ("der uhu\nder hund\n" + "der hund " * 60 + "\nuhu und otter\n").encode())
+    assert run("translate", model, "-") == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 4
+    notes = said.err.splitlines()[2:]
+    assert notes == [
+        "note: words that the model does not know: uhu und otter",
+        "note: 2 of 4 sentences have words that the model does not know",
+        "note: 4 of 4 translations end at the limit of their length",
+    ]
+
+
+def test_n_best_in_three_formats(model, capsys, monkeypatch):
+    def printed(*options):
+        feed(monkeypatch, b"der hund\n\ndas ei\n")
+        assert run("translate", model, "-", *options) == 0
+        return capsys.readouterr().out
+
+    records = [
+        json.loads(line) for line in printed("--format", "jsonl", "--n-best", 3).splitlines()
+    ]
+    assert json.loads(printed("--format", "json", "--n-best", 3)) == records
+    assert [r.get("source") for r in records] == ["der hund", None, "das ei"]
+    for record in (records[0], records[2]):
+        scores = [r["score"] for r in record["results"]]
+        assert len(scores) == 3
+        assert scores == sorted(scores, reverse=True)
+        assert record["complete"] is False
+    rows = printed("--format", "tsv", "--n-best", 3, "--whole").splitlines()
+    assert len(rows) == 7
+    assert rows[0].split("\t")[3] == rows[0].split("\t")[4]  # the score is of the whole
+    assert printed("--n-best", 3).splitlines() == [
+        r["text"] for record in records for r in record.get("results", [{"text": ""}])
+    ]
+    assert run("translate", model, "der hund", "--format", "tsv", "--search", "exact") == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="waits for a pipe")
+def test_process_that_waits_gets_each_answer(model):
+    command = [sys.executable, "-m", "pyentmax", "translate", str(model), "-"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipe) as process:
+        watch = threading.Timer(60, process.kill)
+        watch.start()
+        for line in ("der hund\n", "\n", "das ei\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")
+        process.stdin.close()
+        assert process.wait() == 0
+        watch.cancel()
 
 
 @pytest.mark.slow
