@@ -2,8 +2,8 @@
 
 Every command says first, on standard error, what computes the mappings; one that trains or decodes
 says next how many threads BLAS runs. Results go to standard output. The exit code is 0 if the
-command did what it was asked for, 130 after Ctrl-C, 1 where ``check`` finds a fault, and otherwise
-2, with one line that says what was wrong.
+command did what it was asked for, 130 after Ctrl-C, 143 after SIGTERM, 1 where ``check`` finds a
+fault or no line of a file could be used, and otherwise 2, with one line that says what was wrong.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
@@ -27,6 +31,7 @@ from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.language_model.commands import add_commands as add_language_model
 from pyentmax.tasks.translation.commands import HeadAnalysis
 from pyentmax.tasks.translation.commands import add_commands as add_translation
+from pyentmax.training import LAST
 
 ERRORS = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
 """What a user's input or machine may cause, said in one line; others are bugs."""
@@ -42,18 +47,41 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal may not have α
     args = build_parser().parse_args(argv)
     try:
-        _run(args)
-        sys.stdout.flush()
+        with _terminated():
+            _run(args)
+            sys.stdout.flush()
         return 0
-    except KeyboardInterrupt:
-        _note(f"pyentmax {args.command}: stopped")
-        return 130
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, _Terminated)
+        resume = terminated and "resume" in args and (args.out / LAST).exists()
+        hint = "; continue with the same command and --resume" if resume else ""
+        _note(f"pyentmax {args.command}: stopped{hint}")
+        return 143 if terminated else 130
     except BrokenPipeError:  # the reader of the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 141
     except ERRORS as error:
         _note(f"pyentmax {args.command}: {_message(error)}")
         return 2
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    def handler(signum: int, frame: Any) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _note(text: str) -> None:

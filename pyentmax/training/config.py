@@ -90,8 +90,8 @@ class TrainingConfig:
 
     @property
     def extendable(self) -> bool:
-        """Whether a longer run makes the same first updates: none depends on their number."""
-        return self.schedule != "linear" and self.validate_every is not None
+        """Whether a run may be made longer: the schedule does not depend on its updates."""
+        return self.schedule != "linear"
 
 
 def _are_betas(x: Any) -> bool:
@@ -213,9 +213,14 @@ def check_settings(directory: Path, settings: dict[str, Any], *, extends: int | 
         for name in now | then
         if then.get(name) != now.get(name)
     ]:
+        advice = "resume with the same settings, or start a new run in another folder"
+        if [name for name in now | then if then.get(name) != now.get(name)] == ["training.updates"]:
+            advice = (
+                "a run can be made longer if its number of updates is a multiple of validate_every "
+                "and its schedule is not 'linear', whose rate is 0 at the last update"
+            )
         raise CheckpointError(
-            f"{directory}: belongs to another run ({'; '.join(different[:3])}); resume with the "
-            "same settings, or start a new run in another folder"
+            f"{directory}: belongs to another run ({'; '.join(different[:3])}); {advice}"
         )
 
 

@@ -56,7 +56,7 @@ DIAGNOSTICS_EVERY = 20  # updates
 Batch = TypeVar("Batch")
 
 # The numbers of a run that last.npz holds as they are.
-_NUMBERS = ("updates", "done_in_epoch", "loss_sum", "count", "seconds")
+_NUMBERS = ("updates", "done_in_epoch", "loss_sum", "count", "seconds", "validate_every")
 
 
 def train(
@@ -86,8 +86,8 @@ def train(
     settings : dict, optional
         What else determines the run (the model's sizes, fingerprints of the data), as JSON can hold
         it. It is written to ``settings.json`` with the configuration; a run is resumed only if
-        all of them are equal, except that ``updates`` may grow where the first updates do not
-        depend on it (`TrainingConfig.extendable`).
+        all of them are equal, except that ``updates`` may grow where the schedule does not depend
+        on it (`TrainingConfig.extendable`). The interval of validation stays what it was.
     save_best : callable, optional
         Given a path, writes the model there, with everything needed to use it.
 
@@ -109,7 +109,8 @@ def train(
     Notes
     -----
     On Ctrl-C the current update is finished, ``last.npz`` is written, and the history is returned
-    with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint remains.
+    with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint remains. After
+    SIGTERM ``last.npz`` is written, too, and then the process ends as it would have without.
     """
     options = options or RunOptions()
     keep_freed_memory()
@@ -339,7 +340,7 @@ class _Run:
 
     def _load(self, directory: Path) -> None:
         """Restore what :meth:`save` wrote; a run killed before its first checkpoint begins anew."""
-        extends = self.config.validate_every if self.config.extendable else None
+        extends = (self.config.validate_every or 1) if self.config.extendable else None
         check_settings(directory, self.settings, extends=extends)
         path = directory / LAST
         if not path.exists():
@@ -351,6 +352,7 @@ class _Run:
 
         try:
             self.set_parameters(group("param"))
+            meta.setdefault("validate_every", self.validate_every)  # of an early version
             for name in _NUMBERS:
                 setattr(self, name, meta[name])
             self.saved_at = self.seconds

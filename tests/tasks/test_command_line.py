@@ -169,8 +169,9 @@ def test_closed_or_full_output_is_no_traceback(redirection, code, said):
     assert said in done.stderr
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
-def test_interrupt_finishes_update_and_can_be_resumed(tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, signum, code):
     (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
     options = ["--train", "words", "--dev", "words", "--hidden", "8", "--updates", "100000"]
     words = command("train", "seq2seq", *options, "--validate-every", "50")
@@ -178,9 +179,9 @@ def test_interrupt_finishes_update_and_can_be_resumed(tmp_path):
     out = tmp_path / "runs" / "inflection"
     while process.poll() is None and not (out / "best.npz").exists():
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signum)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     assert "Traceback" not in errors
     assert {"last.npz", "best.npz"} <= {path.name for path in out.iterdir()}
 

@@ -32,10 +32,11 @@ class Windows:
 
 
 class Interrupting:
-    """Other batches, and Ctrl-C's signal while batch number ``stop`` is in use."""
+    """Other batches, and a signal, of Ctrl-C, while batch number ``stop`` is in use."""
 
-    def __init__(self, batches, stop):
+    def __init__(self, batches, stop, signum=signal.SIGINT):
         self.batches, self.stop, self.counted, self.unit = batches, stop, 0, batches.unit
+        self.signum = signum
 
     def epoch(self, rng):
         return self.batches.epoch(rng)
@@ -43,5 +44,5 @@ class Interrupting:
     def count(self, batch):
         self.counted += 1
         if self.counted == self.stop:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.signum)
         return self.batches.count(batch)

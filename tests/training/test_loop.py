@@ -339,6 +339,16 @@ def test_resumed_run_writes_a_best_that_was_moved(tmp_path):
     assert (tmp_path / "best.npz").read_text() == best != repr(checksum(model))
 
 
+def test_longer_run_keeps_its_interval_of_validation(tmp_path):
+    settings = config(schedule="halve", validate_every=None)
+    run(Bigrams(), tmp_path, settings)
+    longer = replace(settings, updates=60)
+    assert run(Bigrams(), tmp_path, longer, resume=True).update == list(range(4, 61, 4))
+    run(Bigrams(), tmp_path / "linear")
+    with pytest.raises(CheckpointError, match="made longer if .* its schedule is not 'linear'"):
+        run(Bigrams(), tmp_path / "linear", config(updates=60), resume=True)
+
+
 @pytest.mark.parametrize("schedule", [{"schedule": "halve"}, EVERYTHING])
 def test_finished_run_can_be_extended(tmp_path, schedule):
     settings = config(**schedule)
@@ -354,7 +364,6 @@ def test_finished_run_can_be_extended(tmp_path, schedule):
     ("settings", "updates"),
     [
         (config(updates=20), 40),  # the rate falls to zero at the end
-        (config(updates=20, schedule="halve", validate_every=None), 40),
         (config(updates=15, schedule="halve"), 40),  # its last validation was between two others
     ],
 )
@@ -464,6 +473,17 @@ def test_parameter_that_overflows_is_not_saved(tmp_path, updates):
     with pytest.raises(FloatingPointError, match="largest entry of scores is inf at update 1"):
         run(Bigrams(), tmp_path, wide, batches=Interrupting(Windows(), 1))
     assert not (tmp_path / "last.npz").exists()
+
+
+def test_termination_reaches_its_handler_after_saving(tmp_path, monkeypatch):
+    reached = []
+    before = signal.signal(signal.SIGTERM, lambda *_: reached.append(updates_in(tmp_path)))
+    try:
+        batches = Interrupting(Windows(), 5, signal.SIGTERM)
+        assert run(Bigrams(), tmp_path, batches=batches).interrupted
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert reached == [5]
 
 
 def test_second_interrupt_stops_at_once(tmp_path):

@@ -74,7 +74,8 @@ def add_commands(commands: Commands) -> None:
     add("--layers", type=int, default=1, help="of encoder and decoder")
     add("--dropout", type=float, default=0.3, help="rate")
     add("--label-smoothing", type=float, default=0.0, help="target's share for all tokens alike")
-    add("--updates", type=int, default=3000, help="steps of Adam")
+    help = "steps of Adam; with --resume and --schedule halve, more of them make the run longer"
+    add("--updates", type=int, default=3000, help=help)
     add("--batch-size", type=int, default=32, help="examples per update")
     add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
     add(
