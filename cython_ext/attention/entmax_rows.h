@@ -46,9 +46,9 @@ typedef struct {
 
 /* search_below() of a row whose chunk_maxima() are in room->scratch, with the columns of what it
  * keeps; returns how many these are, in whole lanes. */
-static ptrdiff_t TYPED(search_numbered)(const REAL *restrict z, ptrdiff_t n, REAL largest,
-                                        REAL scale, TYPED(Solver) *solve, const void *context,
-                                        const TYPED(RowRoom) *room, TYPED(Search) *found) {
+static ptrdiff_t TYPED(search_with_indices)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                            REAL scale, TYPED(Solver) *solve, const void *context,
+                                            const TYPED(RowRoom) *room, TYPED(Search) *found) {
     const REAL t = TYPED(bound_by_maxima)(n, largest, scale, solve, context, room->scratch, found);
     const ptrdiff_t count = TYPED(gather)(z, n, largest, scale, t, found->maxima, room->x,
                                           room->every, room->columns);
@@ -66,21 +66,21 @@ static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, dou
     TYPED(Search) found;
     ptrdiff_t size;
     if (run.own == &TYPED(sparsemax)) {
-        size = TYPED(search_numbered)(z, n, largest, 1, TYPED(michelot), NULL, room, &found);
+        size = TYPED(search_with_indices)(z, n, largest, 1, TYPED(michelot), NULL, room, &found);
         const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
         for (ptrdiff_t i = 0; i < size; i++)
             room->p[i] = TYPED(sparsemax_entry)(room->x[i], found.t, rest);
     } else if (run.own == &TYPED(entmax15)) {
-        size = TYPED(search_numbered)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve), NULL, room,
-                                      &found);
+        size = TYPED(search_with_indices)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve), NULL,
+                                          room, &found);
         const REAL twice = (REAL)(2 * quadratic_step(found.at_t));
         for (ptrdiff_t i = 0; i < size; i++)
             room->p[i] = TYPED(entmax15_entry)(room->x[i], found.t, twice);
     } else if (run.block) {
         REAL start = 0;
         const TYPED(EntmaxRow) wanted = {alpha, kept, room->p, &start, &(Ahead){0}};
-        size = TYPED(search_numbered)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve),
-                                      &wanted, room, &found);
+        size = TYPED(search_with_indices)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve),
+                                          &wanted, room, &found);
     } else { /* the whole row */
         size = whole_lanes(n);
         if (run.own)
@@ -100,17 +100,17 @@ static ptrdiff_t TYPED(nonzeros)(const REAL *z, ptrdiff_t n, REAL largest, doubl
     const ptrdiff_t size = TYPED(candidates)(z, n, largest, alpha, kept, room);
     ptrdiff_t count = 0;
     for (ptrdiff_t i = 0; i < size; i += LANES)
-        count += TYPED(keep_numbered)(room->p + i, 0, room->columns + i, to.values + count,
-                                      to.columns + count);
+        count += TYPED(keep_with_indices)(room->p + i, 0, room->columns + i, to.values + count,
+                                          to.columns + count);
     return count;
 }
 
 /* The same of any row of n scores, behind which lies a sink's unless it is −∞: NaN in every column
  * that the mask lets through, if there is a NaN. */
-static ptrdiff_t TYPED(nonzeros_beside_sink)(const REAL *z, const char *mask, ptrdiff_t mask_stride,
-                                             ptrdiff_t n, double alpha, REAL *sink,
-                                             TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room,
-                                             TYPED(NonZeros) to) {
+static ptrdiff_t TYPED(nonzeros_and_sink)(const REAL *z, const char *mask, ptrdiff_t mask_stride,
+                                          ptrdiff_t n, double alpha, REAL *sink,
+                                          TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room,
+                                          TYPED(NonZeros) to) {
     const ptrdiff_t length = n + (*sink != -(REAL)INFINITY);
     *sink = 0;
     if (length == 0) return 0;
@@ -181,8 +181,8 @@ static void TYPED(rows_entmax_loop)(char **args, const ptrdiff_t *dims, const pt
                 row = room.masked;
             }
             const TYPED(NonZeros) to = {values + count, columns + count};
-            count += TYPED(nonzeros_beside_sink)(row, mask, all.key[1], (ptrdiff_t)visible, alpha,
-                                                 &last, &kept, &room, to);
+            count += TYPED(nonzeros_and_sink)(row, mask, all.key[1], (ptrdiff_t)visible, alpha,
+                                              &last, &kept, &room, to);
             *(int64_t *)(ends + r * all.row[7]) = count;
             *(REAL *)(sinks + r * all.row[8]) = last;
         }

@@ -97,7 +97,7 @@ ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Reg
                                              TYPED(Register) b, const int count) {
     const TYPED(Register) near_1 = (TYPED(Register)){0} + (REAL)0.75;
     const REAL lowest = 2 - EXPONENT_BIAS - SHIFT;
-    TYPED(Register) e[ABREAST], f[ABREAST];
+    TYPED(Register) e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++) {
         const TYPED(Register) m = TYPED(split_register)(u[k], e + k);
         f[k] = TYPED(choose_above)(u[k], near_1, r[k], m - 1);
@@ -119,7 +119,7 @@ ALWAYS_INLINE void TYPED(wide_power_of_registers)(TYPED(Register) *u, double exp
     enum { LIFT = MANTISSA_BITS + 1, PART = IS_DOUBLE ? 40 : 14 }; /* 2^LIFT u is normal */
     const REAL part = 3 * TYPED(power_of_2)(ROUNDER, MANTISSA_BITS - PART - 1);
     const REAL b = (REAL)exponent, high = (b + part) - part, low = (REAL)(exponent - high);
-    TYPED(Register) e[ABREAST], f[ABREAST];
+    TYPED(Register) e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++)
         f[k] = TYPED(split_register)(u[k] * TYPED(power_of_2)(ROUNDER, LIFT), e + k) - 1;
     for (int k = 0; k < count; k++) {

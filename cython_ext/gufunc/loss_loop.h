@@ -49,8 +49,8 @@ typedef struct {
     ptrdiff_t longest;
 } TYPED(Loss);
 
-/* A row with nothing left counts nothing; a spoilt one is NaN. */
-static bool TYPED(settled_loss)(const REAL *gradient, double *loss) {
+/* A row without scores does not count; one with a NaN or +inf is NaN. */
+static bool TYPED(degenerate_loss)(const REAL *gradient, double *loss) {
     *loss = gradient[0];
     return gradient[0] != 0;
 }
@@ -60,8 +60,8 @@ static bool TYPED(settled_loss)(const REAL *gradient, double *loss) {
 static bool TYPED(no_label_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                                 REAL *restrict scratch, double *loss) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (!TYPED(is_settled)(gradient, n, largest)) TYPED(fill)(gradient, n, (REAL)NAN);
-    return TYPED(settled_loss)(gradient, loss);
+    if (!TYPED(fill_degenerate_row)(gradient, n, largest)) TYPED(fill)(gradient, n, (REAL)NAN);
+    return TYPED(degenerate_loss)(gradient, loss);
 }
 
 /* What comes with rows, and what comes of them. */

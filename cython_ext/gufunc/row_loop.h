@@ -8,7 +8,7 @@
  * Some rows at a time are taken: contiguous, with -inf where they are masked, and the numbers as
  * doubles. Then the kind's function runs on them, and what it wrote is handed out.
  *
- * Rows may lie across the memory, beside each other as columns do: along axis 0 of an array, say.
+ * Rows may lie across the memory, next to each other as columns do: along axis 0 of an array, say.
  * To gather one entry after the other would read a whole line of memory for each, and again for the
  * next row. So the rows of a few lines are copied together, and what was written goes back the same
  * way.
@@ -113,7 +113,7 @@ typedef struct {
     double number[MOST_NUMBERS][BLOCK], result[MOST_RESULTS][BLOCK];
     Ahead ahead; /* the rows behind them */
     void *scratch;
-    REAL *spare; /* a row to write what nobody reads */
+    REAL *spare; /* a row for results that are not wanted */
 } TYPED(Rows);
 
 /* What a kind of kernels does with some rows; context is the kernel's data. */

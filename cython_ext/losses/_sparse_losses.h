@@ -33,7 +33,7 @@ typedef double LossOfLabel(double u, Others others, double *missing);
                                        REAL *restrict scratch, double *loss) { \
         TYPED(Search) found; \
         if (!TYPED(search)(z, gradient, n, (REAL)scale, solve, NULL, scratch, &found)) \
-            return TYPED(settled_loss)(gradient, loss); \
+            return TYPED(degenerate_loss)(gradient, loss); \
         const TYPED(Place) at = {found.largest, (REAL)scale, found.t, (REAL)lacks(found.at_t)}; \
         *loss = TYPED(sparse_loss)(TYPED(name##_share), name##_loss_of_label, z, gradient, n, \
                                    label, weight, at, &found); \
@@ -124,7 +124,7 @@ ALWAYS_INLINE void TYPED(tile_to_gradient)(TYPED(LossShare) *share, REAL *restri
             const ptrdiff_t end = n - start < LANES ? n : start + LANES;
             REAL mass[LANES] = {0}, powers[LANES] = {0};
             for (ptrdiff_t i = start; i < end; i++) {
-                if (half == 0) ask_lines_ahead(&mine, 1);
+                if (half == 0) prefetch_lines(&mine, 1);
                 for (int j = 0; j < LANES; j++) {
                     REAL *entry = x + i * BLOCK + half + j;
                     *entry = share(*entry, t[half + j], rest[half + j], weight[half + j], mass + j,
@@ -150,8 +150,8 @@ static void TYPED(deliver_gradients)(const REAL *x, ptrdiff_t n, REAL *const gra
     TYPED(separate)(x, n, gradient);
     for (int j = 0; j < count; j++) {
         gradient[j][label[j]] = at_label[j];
-        counts[j] = !TYPED(is_settled)(gradient[j], n, largest[j])
-                    || TYPED(settled_loss)(gradient[j], loss + j);
+        counts[j] = !TYPED(fill_degenerate_row)(gradient[j], n, largest[j])
+                    || TYPED(degenerate_loss)(gradient[j], loss + j);
     }
 }
 

@@ -130,7 +130,8 @@ static bool TYPED(entmax_loss_row)(const REAL *restrict z, REAL *restrict gradie
     TYPED(Search) found;
     REAL *restrict p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
+    if (TYPED(fill_degenerate_row)(gradient, n, largest))
+        return TYPED(degenerate_loss)(gradient, loss);
     TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, p, &found);
     const REAL scale = (REAL)(alpha - 1), gap = z[label] - found.largest, *x = found.kept;
     const ptrdiff_t size = found.size;
@@ -236,7 +237,7 @@ static bool TYPED(argmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
                                     ptrdiff_t label, REAL weight, REAL *restrict scratch,
                                     double *loss) {
     const REAL own = p[label], largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (own != own) return TYPED(settled_loss)(p, loss);
+    if (own != own) return TYPED(degenerate_loss)(p, loss);
     if (largest == -(REAL)INFINITY) return false;
     *loss = (double)largest - z[label];
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= weight;
@@ -260,7 +261,7 @@ static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, pt
         return TYPED(entmax_loss_row)(z, p, n, label, weight, alpha, kept, ahead, scratch, loss);
     run->row(z, p, n, alpha, kept, ahead, scratch);
     if (alpha > 2) return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
-    return TYPED(settled_loss)(p, loss); /* no α */
+    return TYPED(degenerate_loss)(p, loss); /* no α */
 }
 
 /* Rows that run the same code, if they are short. */
@@ -286,7 +287,7 @@ static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
                   rows->scratch, &use);
         for (int j = 0; j < rows->count; j++) {
             at.loss[j] = use.loss[j];
-            at.counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->out[j], at.loss + j);
+            at.counts[j] = !use.degenerate[j] || TYPED(degenerate_loss)(rows->out[j], at.loss + j);
         }
     }
     for (int j = 0; !by_block && j < rows->count; j++) {

@@ -17,13 +17,14 @@ LOSS_AND_GRAD(softmax)
 
 #elif defined(REAL)
 
-/* L = log sum exp(x) - x_y. The others' exponentials are added up apart from y's: what is lost
- * beside a 1 is all there is of a small loss. */
+/* L = log sum exp(x) - x_y. The others' exponentials are added up apart from y's: a small
+ * loss is all in the digits that a sum with y's 1 would lose. */
 static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, REAL *restrict scratch,
                                     double *loss) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
+    if (TYPED(fill_degenerate_row)(gradient, n, largest))
+        return TYPED(degenerate_loss)(gradient, loss);
 
     const ptrdiff_t next = label + 1;
     double others = TYPED(exponentials)(z, gradient, label, largest, z);
@@ -70,8 +71,8 @@ static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gr
         counts[j] = true;
         loss[j] = (double)log_sum[j] - own[j];
         gradient[j][label[j]] = -others[j] * share[j] * weight[j];
-        if (TYPED(is_settled)(gradient[j], n, largest[j]))
-            counts[j] = TYPED(settled_loss)(gradient[j], loss + j);
+        if (TYPED(fill_degenerate_row)(gradient[j], n, largest[j]))
+            counts[j] = TYPED(degenerate_loss)(gradient[j], loss + j);
     }
 }
 

@@ -44,7 +44,8 @@ static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restric
                                            ptrdiff_t label, REAL weight, ptrdiff_t k,
                                            REAL *restrict scratch, double *loss) {
     TYPED(TopkThreshold) at;
-    if (!TYPED(find_topk_sparsemax)(z, p, n, k, scratch, &at)) return TYPED(settled_loss)(p, loss);
+    if (!TYPED(find_topk_sparsemax)(z, p, n, k, scratch, &at))
+        return TYPED(degenerate_loss)(p, loss);
     const REAL own = p[label], x = z[label] - at.largest;
     const REAL last_p = (at.kth + at.t) + at.rest; /* of the k */
     const double u = (double)x + at.t + at.rest;
@@ -86,7 +87,7 @@ static void TYPED(run_topk_loss)(TYPED(Rows) *rows, void *context) {
                 k < (double)n ? (ptrdiff_t)k : n, rows->scratch, at.loss + j);
         } else {
             TYPED(fill)(rows->out[j], n, (REAL)NAN);
-            at.counts[j] = TYPED(settled_loss)(rows->out[j], at.loss + j);
+            at.counts[j] = TYPED(degenerate_loss)(rows->out[j], at.loss + j);
         }
     }
     TYPED(give_losses)(rows, &at);

@@ -25,14 +25,14 @@ static inline REAL TYPED(power_of_curvature)(double alpha) {
 static void TYPED(curvature_powers)(const REAL *p, ptrdiff_t n, double exponent, REAL *power) {
     enum { WIDTH = TYPED(WIDTH) };
     const TYPED(Register) none = {0}, one = none + 1;
-    for (ptrdiff_t i = 0; i < n; i += ABREAST * WIDTH) {
-        TYPED(Register) u[ABREAST];
-        for (int k = 0; k < ABREAST; k++) {
+    for (ptrdiff_t i = 0; i < n; i += UNROLL * WIDTH) {
+        TYPED(Register) u[UNROLL];
+        for (int k = 0; k < UNROLL; k++) {
             u[k] = TYPED(load_first)(p + i + k * WIDTH, n - i - k * WIDTH);
             u[k] = TYPED(choose_above)(u[k], none, u[k], one);
         }
-        TYPED(wide_power_of_registers)(u, exponent, ABREAST);
-        for (int k = 0; k < ABREAST; k++)
+        TYPED(wide_power_of_registers)(u, exponent, UNROLL);
+        for (int k = 0; k < UNROLL; k++)
             TYPED(store_first)(u[k], power + i + k * WIDTH, n - i - k * WIDTH);
     }
 }

@@ -49,9 +49,9 @@ typedef struct {
 ALWAYS_INLINE void TYPED(add_to_balance)(const REAL *p, const REAL *v, ptrdiff_t n, REAL origin,
                                          TYPED(InverseCurvature) *inverse_curvature,
                                          TYPED(Balance) *total) {
-    enum { WIDTH = TYPED(WIDTH), STEP = ABREAST * WIDTH };
-    TYPED(Register) weight[ABREAST], along[ABREAST], top[ABREAST];
-    for (int k = 0; k < ABREAST; k++) weight[k] = along[k] = top[k] = (TYPED(Register)){0};
+    enum { WIDTH = TYPED(WIDTH), STEP = UNROLL * WIDTH };
+    TYPED(Register) weight[UNROLL], along[UNROLL], top[UNROLL];
+    for (int k = 0; k < UNROLL; k++) weight[k] = along[k] = top[k] = (TYPED(Register)){0};
     REAL last[2 * STEP];
     for (ptrdiff_t i = 0; i < n; i += STEP) {
         const REAL *p_i = p + i, *v_i = v + i;
@@ -62,15 +62,15 @@ ALWAYS_INLINE void TYPED(add_to_balance)(const REAL *p, const REAL *v, ptrdiff_t
             p_i = last;
             v_i = last + STEP;
         }
-        for (int k = 0; k < ABREAST; k++) {
+        for (int k = 0; k < UNROLL; k++) {
             const TYPED(Register) s = inverse_curvature(TYPED(load_register)(p_i + k * WIDTH));
             const TYPED(Register) apart = TYPED(load_register)(v_i + k * WIDTH) - origin;
             weight[k] += s;
-            along[k] += TYPED(beside_nonzero)(s, s * apart);
+            along[k] += TYPED(where_nonzero)(s, s * apart);
             top[k] = TYPED(larger_of)(s, top[k]);
         }
     }
-    for (int half = ABREAST / 2; half > 0; half /= 2)
+    for (int half = UNROLL / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) {
             weight[k] += weight[k + half];
             along[k] += along[k + half];
@@ -98,7 +98,7 @@ ALWAYS_INLINE TYPED(Balance) TYPED(balance)(const REAL *p, const REAL *v, ptrdif
 /* s (v - origin - mean), 0 where s is; out may be p. */
 ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdiff_t n, REAL origin,
                                  REAL mean, TYPED(InverseCurvature) *inverse_curvature) {
-    enum { WIDTH = TYPED(WIDTH), STEP = ABREAST * WIDTH };
+    enum { WIDTH = TYPED(WIDTH), STEP = UNROLL * WIDTH };
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
         if (n > LEAF && !TYPED(any_nonzero)(p + start, end - start)) {
@@ -107,19 +107,19 @@ ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdif
         }
         ptrdiff_t i = start;
         for (; i + STEP <= end; i += STEP) {
-            TYPED(Register) s[ABREAST], apart[ABREAST]; /* all are read before one is written */
-            for (int k = 0; k < ABREAST; k++) {
+            TYPED(Register) s[UNROLL], apart[UNROLL]; /* all are read before one is written */
+            for (int k = 0; k < UNROLL; k++) {
                 s[k] = inverse_curvature(TYPED(load_register)(p + i + k * WIDTH));
                 apart[k] = (TYPED(load_register)(v + i + k * WIDTH) - origin) - mean;
             }
-            for (int k = 0; k < ABREAST; k++)
-                TYPED(store_register)(TYPED(beside_nonzero)(s[k], s[k] * apart[k]),
+            for (int k = 0; k < UNROLL; k++)
+                TYPED(store_register)(TYPED(where_nonzero)(s[k], s[k] * apart[k]),
                                       out + i + k * WIDTH);
         }
         for (; i < end; i += WIDTH) {
             const TYPED(Register) s = inverse_curvature(TYPED(load_first)(p + i, end - i));
             const TYPED(Register) apart = (TYPED(load_first)(v + i, end - i) - origin) - mean;
-            TYPED(store_first)(TYPED(beside_nonzero)(s, s * apart), out + i, end - i);
+            TYPED(store_first)(TYPED(where_nonzero)(s, s * apart), out + i, end - i);
         }
     }
 }
@@ -169,17 +169,17 @@ ALWAYS_INLINE void TYPED(short_product)(const REAL *p, const REAL *v, REAL *out,
     }
     const REAL weight = TYPED(sum_across)(weights), bound = weight * MOST_OF_WEIGHT;
     if (may_dominate && TYPED(any_below)(bound - top, 0)) {
-        TYPED(Register) beside = none; /* v of the one entry above the bound */
+        TYPED(Register) dominant = none; /* v of the one entry above the bound */
         for (int k = 0; k < count; k++)
-            beside += TYPED(choose_above)(s[k], none + bound, apart[k], none);
-        const REAL origin = TYPED(sum_across)(beside);
+            dominant += TYPED(choose_above)(s[k], none + bound, apart[k], none);
+        const REAL origin = TYPED(sum_across)(dominant);
         for (int k = 0; k < count; k++) apart[k] -= origin;
     }
-    for (int k = 0; k < count; k++) along += TYPED(beside_nonzero)(s[k], s[k] * apart[k]);
+    for (int k = 0; k < count; k++) along += TYPED(where_nonzero)(s[k], s[k] * apart[k]);
     const REAL mean = TYPED(sum_across)(along) / weight;
     for (int k = 0; k < count; k++) {
         const ptrdiff_t left = k < count - TYPED(REGISTERS) ? WIDTH : n - k * WIDTH;
-        TYPED(store_first)(TYPED(beside_nonzero)(s[k], s[k] * (apart[k] - mean)), out + k * WIDTH,
+        TYPED(store_first)(TYPED(where_nonzero)(s[k], s[k] * (apart[k] - mean)), out + k * WIDTH,
                            left);
     }
 }

@@ -41,7 +41,7 @@
         for (int j = 0; squared && j < BLOCK; j++) rest[j] *= 2; \
         TYPED(entries_of_rows)(TYPED(name##_entry), z, p, count, n, scale, largest, t, rest, \
                                ahead, x); \
-        for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]); \
+        for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]); \
     } \
     static const TYPED(Mapping) \
         TYPED(name) = {TYPED(name##_row), TYPED(name##_block), SHORT_SEARCHED}; \

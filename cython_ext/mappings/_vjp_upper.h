@@ -36,7 +36,7 @@ static void TYPED(vjp_upper_row)(const TYPED(BoundsVjp) *kind, const REAL *p, co
     const double weight = sum_of(s, n), mean = weight != 0 ? sum_of(along, n) / weight : 0;
     if (kind->needs_scores) {
         for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? z[i] : (double)INFINITY;
-        least = smallest_of(s, n); /* near tau: beside it no digit is lost to a full entry */
+        least = smallest_of(s, n); /* near tau: relative to it, a full entry costs no digits */
         for (ptrdiff_t i = 0; i < n; i++)
             s[i] = p[i] > 0 ? ((double)z[i] - least) - p[i] : (double)INFINITY;
         tau = smallest_of(s, n);

@@ -136,7 +136,7 @@ static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
     TYPED(Search) found;
     REAL *kept_p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(p, n, largest)) return;
+    if (TYPED(fill_degenerate_row)(p, n, largest)) return;
     TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, kept_p, &found);
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
@@ -149,19 +149,19 @@ typedef struct TYPED(TileUse) {
     const double *alpha;
     const ptrdiff_t *label;
     const REAL *weight;
-    REAL gap[BLOCK];      /* of each label, */
-    double loss[BLOCK];   /* the loss, */
-    REAL at_label[BLOCK]; /* and its gradient there; */
-    bool settled[BLOCK];  /* unless the row has no threshold */
+    REAL gap[BLOCK];        /* of each label, */
+    double loss[BLOCK];     /* the loss, */
+    REAL at_label[BLOCK];   /* and its gradient there; */
+    bool degenerate[BLOCK]; /* unless the row has no threshold */
 } TYPED(TileUse);
 
 /* Write the rows of a block that have no threshold. */
-static void TYPED(settle_rows)(REAL *const p[BLOCK], int count, ptrdiff_t n,
-                               const REAL largest[BLOCK], TYPED(TileUse) *use) {
+static void TYPED(fill_degenerate_rows)(REAL *const p[BLOCK], int count, ptrdiff_t n,
+                                        const REAL largest[BLOCK], TYPED(TileUse) *use) {
     for (int j = 0; j < count; j++) {
         if (use) p[j][use->label[j]] = use->at_label[j];
-        const bool settled = TYPED(is_settled)(p[j], n, largest[j]);
-        if (use) use->settled[j] = settled;
+        const bool degenerate = TYPED(fill_degenerate_row)(p[j], n, largest[j]);
+        if (use) use->degenerate[j] = degenerate;
     }
 }
 
@@ -269,7 +269,7 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
     for (int j = 0; tile.few && j < count; j++)
         TYPED(spread_row)(z[j], n, tile.largest[j], tile.beta[j], tile.floor[j], tile.packed[j],
                           p[j]);
-    TYPED(settle_rows)(p, count, n, tile.largest, use);
+    TYPED(fill_degenerate_rows)(p, count, n, tile.largest, use);
 }
 
 /* α = ∞: the largest share alike. */
@@ -277,7 +277,7 @@ static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
                               TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
     (void)alpha, (void)kept, (void)ahead;
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(p, n, largest)) return;
+    if (TYPED(fill_degenerate_row)(p, n, largest)) return;
     ptrdiff_t ties = 0;
     for (ptrdiff_t i = 0; i < n; i++) ties += z[i] == largest;
     const REAL share = 1 / (REAL)ties;

@@ -78,8 +78,8 @@ ALWAYS_INLINE REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
 }
 
 /* One pass of entmax15_solve in every column; tells whether any moved. A column that has arrived
- * stays where it is. A choice to a loop, in a function of its own: of several that hang together
- * compilers make branches. */
+ * stays where it is. A choice to a loop, in a function of its own: of several that depend on each
+ * other compilers make branches. */
 NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
                                        TYPED(SparseColumns) *restrict c) {
     REAL next[BLOCK];

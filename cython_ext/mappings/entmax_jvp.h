@@ -76,7 +76,7 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
     const REAL slope = TYPED(power_of_curvature)(alpha), most = EXPONENT_BIAS + 1; /* 2^most is ∞ */
     ptrdiff_t k = -1;
     for (ptrdiff_t i = 0; i < n; i++) {
-        if (p[i] != p[i]) { /* which spoils its row, but nothing off the support */
+        if (p[i] != p[i]) { /* which makes its row NaN, but for zeros off the support */
             for (ptrdiff_t j = 0; j < n; j++) out[j] = p[j] == 0 ? (REAL)0 : (REAL)NAN;
             return;
         }

@@ -38,7 +38,7 @@ static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrd
     REAL sum[LANES] = {0};
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
+        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) PREFETCH(next + i + j);
         for (int j = 0; j < LANES; j++) {
             p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
             sum[j] += p[i + j];
@@ -54,9 +54,9 @@ static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrd
 static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
                                REAL *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(p, n, largest)) return;
+    if (TYPED(fill_degenerate_row)(p, n, largest)) return;
 
-    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest, next_or(ahead, z)));
+    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest, next_row_or(ahead, z)));
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
@@ -69,7 +69,7 @@ static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahe
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL sum[BLOCK] = {0};
         for (ptrdiff_t i = start; i < end; i++) {
-            ask_lines_ahead(ahead, 1);
+            prefetch_lines(ahead, 1);
             for (int j = 0; j < BLOCK; j++) {
                 const REAL power = TYPED(scaled_exp)(x[i * BLOCK + j]);
                 x[i * BLOCK + j] = power;
@@ -84,7 +84,7 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
                                  ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
     if (n > NARROW) {
         for (int j = 0; j < count; j++) {
-            ask_ahead(ahead);
+            prefetch_some(ahead);
             TYPED(softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
         }
         return;
@@ -94,11 +94,11 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
     TYPED(exponential_columns)(x, n, ahead, share);
     for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
     for (ptrdiff_t i = 0; i < n; i++) {
-        ask_lines_ahead(ahead, 1);
+        prefetch_lines(ahead, 1);
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
     }
     TYPED(separate)(x, n, p);
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+    for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]);
 }
 
 static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block), SHORT};
@@ -120,7 +120,7 @@ static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest
     REAL sum[LANES] = {0}, zeros[LANES] = {0};
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
+        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) PREFETCH(next + i + j);
         for (int j = 0; j < LANES; j++) {
             const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
             sum[j] += TYPED(scaled_exp)(x) - tie * unit;
@@ -140,12 +140,12 @@ static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest
 static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                    Ahead *ahead, REAL *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(p, n, largest)) {
+    if (TYPED(fill_degenerate_row)(p, n, largest)) {
         if (largest < 0) TYPED(fill)(p, n, -(REAL)INFINITY);
         return;
     }
     double ties = 0;
-    const double below = TYPED(exponentials_below)(z, n, largest, next_or(ahead, z), &ties);
+    const double below = TYPED(exponentials_below)(z, n, largest, next_row_or(ahead, z), &ties);
     const REAL log_sum = (REAL)log1p(ties - 1 + below / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }
@@ -159,7 +159,7 @@ static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, Ahead *ahe
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL sum[BLOCK] = {0};
         for (ptrdiff_t i = start; i < end; i++) {
-            ask_lines_ahead(ahead, 1);
+            prefetch_lines(ahead, 1);
             for (int j = 0; j < BLOCK; j++) {
                 const REAL gap = x[i * BLOCK + j], tie = gap == 0 ? (REAL)1 : (REAL)0;
                 sum[j] += TYPED(scaled_exp)(gap) - tie * unit;
@@ -174,7 +174,7 @@ static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[B
                                      ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
     if (n > NARROW) {
         for (int j = 0; j < count; j++) {
-            ask_ahead(ahead);
+            prefetch_some(ahead);
             TYPED(log_softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
         }
         return;
@@ -185,12 +185,12 @@ static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[B
     for (int j = 0; j < BLOCK; j++)
         log_sum[j] = (REAL)log1p((double)ties[j] - 1 + log_sum[j] / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) {
-        ask_lines_ahead(ahead, 1);
+        prefetch_lines(ahead, 1);
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] -= log_sum[j];
     }
     TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++)
-        if (TYPED(is_settled)(p[j], n, largest[j]) && largest[j] < 0)
+        if (TYPED(fill_degenerate_row)(p[j], n, largest[j]) && largest[j] < 0)
             TYPED(fill)(p[j], n, -(REAL)INFINITY);
 }
 

@@ -45,7 +45,7 @@ static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, pt
                                     ptrdiff_t k, REAL *restrict scratch) {
     REAL *maxima = scratch, *room = scratch + maxima_of(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
-    if (TYPED(is_settled)(p, n, largest)) return;
+    if (TYPED(fill_degenerate_row)(p, n, largest)) return;
 
     const REAL cut = k < n ? TYPED(kth_score)(z, n, k, maxima, room) : -(REAL)INFINITY;
     double sum = 0;
@@ -77,7 +77,7 @@ static void TYPED(kth_of_columns)(const REAL *restrict x, ptrdiff_t n, const ptr
         REAL entry[BLOCK];
         for (int j = 0; j < BLOCK; j++) {
             entry[j] = x[i * BLOCK + j];
-            nans[j] += entry[j] * MINUTE;
+            nans[j] += entry[j] * TINY_SCALE;
         }
         for (ptrdiff_t m = 0; m <= i && m < most; m++)
             for (int j = 0; j < BLOCK; j++) {
@@ -104,8 +104,8 @@ static void TYPED(topk_softmax_block)(const REAL *const z[BLOCK], REAL *const p[
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL sum[BLOCK] = {0};
-        ask_ahead(ahead);
-        ask_ahead(ahead);
+        prefetch_some(ahead);
+        prefetch_some(ahead);
         for (ptrdiff_t i = start; i < end; i++)
             for (int j = 0; j < BLOCK; j++) {
                 const REAL score = x[i * BLOCK + j], e = TYPED(scaled_exp)(score - largest[j]);
@@ -119,7 +119,7 @@ static void TYPED(topk_softmax_block)(const REAL *const z[BLOCK], REAL *const p[
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
     TYPED(separate)(x, n, p);
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+    for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]);
 }
 
 static const TYPED(TopkMapping)

@@ -15,15 +15,15 @@
 #include <stddef.h>
 
 enum {
-    LINE = 64,            /* bytes that come from memory together, on nearly all processors */
-    LINES_AT_ONCE = 8,    /* of each array, where a loop has no place for one now and then */
-    MOST_AHEAD = 1 << 18, /* bytes: more would drive out what is being worked on */
+    LINE = 64,                 /* bytes that come from memory together, on nearly all processors */
+    LINES_TOGETHER = 8,        /* of each array, where a loop has no place for one now and then */
+    MOST_PREFETCHED = 1 << 18, /* bytes: more would drive out what is being worked on */
 };
 
 #if defined(__GNUC__)
-#define ASK_FOR(place) __builtin_prefetch(place)
+#define PREFETCH(place) __builtin_prefetch(place)
 #else
-#define ASK_FOR(place) ((void)(place))
+#define PREFETCH(place) ((void)(place))
 #endif
 
 /* What is left of the next rows to ask for: `bytes` from each place on. */
@@ -36,15 +36,15 @@ typedef struct {
 static inline Ahead ahead_of(const char *read, ptrdiff_t read_step, const char *write,
                              ptrdiff_t write_step, ptrdiff_t row_bytes, ptrdiff_t rows) {
     const bool side_by_side = read_step == row_bytes && write_step == row_bytes && rows > 0;
-    const bool fits = rows * row_bytes <= MOST_AHEAD;
+    const bool fits = rows * row_bytes <= MOST_PREFETCHED;
     return (Ahead){read, write, side_by_side && fits ? rows * row_bytes : 0};
 }
 
 /* Ask for so many lines more. */
-static inline void ask_lines_ahead(Ahead *ahead, int lines) {
+static inline void prefetch_lines(Ahead *ahead, int lines) {
     for (int k = 0; k < lines && ahead->bytes > 0; k++) {
-        ASK_FOR(ahead->read);
-        ASK_FOR(ahead->write);
+        PREFETCH(ahead->read);
+        PREFETCH(ahead->write);
         ahead->read += LINE;
         ahead->write += LINE;
         ahead->bytes -= LINE;
@@ -52,13 +52,13 @@ static inline void ask_lines_ahead(Ahead *ahead, int lines) {
 }
 
 /* Ask for a few lines more. */
-static inline void ask_ahead(Ahead *ahead) {
-    ask_lines_ahead(ahead, LINES_AT_ONCE);
+static inline void prefetch_some(Ahead *ahead) {
+    prefetch_lines(ahead, LINES_TOGETHER);
 }
 
 /* Where a long row's loop asks from as it goes along the row itself: the next row, or, where there
  * is none, the same, which is there already. */
-static inline const void *next_or(const Ahead *ahead, const void *row) {
+static inline const void *next_row_or(const Ahead *ahead, const void *row) {
     return ahead->bytes > 0 ? ahead->read : row;
 }
 

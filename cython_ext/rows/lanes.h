@@ -61,10 +61,10 @@ static inline REAL TYPED(lane_max)(const REAL *lane) {
  * lie before it. */
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to);
 
-/* The same, and of the numbers that go with x those beside what is kept. `to` and `numbers_to` lie
- * apart from x and numbers. */
-static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
-                                             REAL *to, int32_t *numbers_to);
+/* The same, with the indices of what is kept, from `indices`. `to` and `indices_to` lie
+ * apart from x and indices. */
+static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, const int32_t *indices,
+                                                 REAL *to, int32_t *indices_to);
 
 /* The reverse: write the values at `from`, in order, to where x exceeds floor, and 0 elsewhere;
  * return how many were taken. Up to LANES values are read. */
@@ -86,14 +86,14 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     return __builtin_popcount(above);
 }
 
-static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
-                                             REAL *to, int32_t *numbers_to) {
+static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, const int32_t *indices,
+                                                 REAL *to, int32_t *indices_to) {
     const __m512 lanes = _mm512_loadu_ps(x);
     const __mmask16 above = _mm512_cmp_ps_mask(lanes, _mm512_set1_ps(floor), _CMP_GT_OQ);
     if (above == 0) return 0;
-    const __m512i beside = _mm512_loadu_si512(numbers);
+    const __m512i kept_from = _mm512_loadu_si512(indices);
     _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
-    _mm512_storeu_si512(numbers_to, _mm512_maskz_compress_epi32(above, beside));
+    _mm512_storeu_si512(indices_to, _mm512_maskz_compress_epi32(above, kept_from));
     return __builtin_popcount(above);
 }
 
@@ -121,8 +121,8 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     return low_count + __builtin_popcount(high_above);
 }
 
-static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
-                                             REAL *to, int32_t *numbers_to) {
+static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, const int32_t *indices,
+                                                 REAL *to, int32_t *indices_to) {
     const __m512d bound = _mm512_set1_pd(floor);
     const __m512d low = _mm512_loadu_pd(x), high = _mm512_loadu_pd(x + LANES / 2);
     const __mmask8 low_above = _mm512_cmp_pd_mask(low, bound, _CMP_GT_OQ);
@@ -130,10 +130,10 @@ static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const in
     if ((low_above | high_above) == 0) return 0;
     const __mmask16 above = (__mmask16)(low_above | (unsigned)high_above << 8);
     const ptrdiff_t low_count = __builtin_popcount(low_above);
-    const __m512i beside = _mm512_loadu_si512(numbers);
+    const __m512i kept_from = _mm512_loadu_si512(indices);
     _mm512_storeu_pd(to, _mm512_maskz_compress_pd(low_above, low));
     _mm512_storeu_pd(to + low_count, _mm512_maskz_compress_pd(high_above, high));
-    _mm512_storeu_si512(numbers_to, _mm512_maskz_compress_epi32(above, beside));
+    _mm512_storeu_si512(indices_to, _mm512_maskz_compress_epi32(above, kept_from));
     return __builtin_popcount(above);
 }
 
@@ -147,7 +147,7 @@ static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
 #elif HAS_AVX2 && !IS_DOUBLE
 
 /* Where the lanes that a mask keeps come from, a byte each: pdep makes a byte of ones of each bit
- * of the mask, pext collects the numbers of those lanes. */
+ * of the mask, pext collects the indices of those lanes. */
 static inline __m256i TYPED(kept_lanes)(unsigned mask) {
     const uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 0xff;
     return _mm256_cvtepu8_epi32(
@@ -172,20 +172,20 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     return low_count + __builtin_popcount(high_above);
 }
 
-static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
-                                             REAL *to, int32_t *numbers_to) {
+static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, const int32_t *indices,
+                                                 REAL *to, int32_t *indices_to) {
     const __m256 bound = _mm256_set1_ps(floor);
     ptrdiff_t size = 0;
     for (int j = 0; j < LANES; j += 8) {
         const __m256 lanes = _mm256_loadu_ps(x + j);
-        const __m256i beside = _mm256_loadu_si256((const __m256i *)(numbers + j));
+        const __m256i kept_from = _mm256_loadu_si256((const __m256i *)(indices + j));
         const unsigned above = (unsigned)_mm256_movemask_ps(
             _mm256_cmp_ps(lanes, bound, _CMP_GT_OQ));
         if (above == 0) continue;
         const __m256i kept = TYPED(kept_lanes)(above);
         _mm256_storeu_ps(to + size, _mm256_permutevar8x32_ps(lanes, kept));
-        _mm256_storeu_si256((__m256i *)(numbers_to + size),
-                            _mm256_permutevar8x32_epi32(beside, kept));
+        _mm256_storeu_si256((__m256i *)(indices_to + size),
+                            _mm256_permutevar8x32_epi32(kept_from, kept));
         size += __builtin_popcount(above);
     }
     return size;
@@ -253,13 +253,13 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
 
 #if !HAS_AVX512 && (!HAS_AVX2 || IS_DOUBLE)
 
-static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
-                                             REAL *to, int32_t *numbers_to) {
+static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, const int32_t *indices,
+                                                 REAL *to, int32_t *indices_to) {
     if (!TYPED(any_above)(x, floor)) return 0;
     ptrdiff_t size = 0;
     for (int j = 0; j < LANES; j++) {
         to[size] = x[j];
-        numbers_to[size] = numbers[j];
+        indices_to[size] = indices[j];
         size += x[j] > floor;
     }
     return size;

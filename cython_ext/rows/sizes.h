@@ -34,8 +34,8 @@ enum {
     GROUP = 4,           /* entries of a short row, of which the largest are searched first */
     WORTH_GROUPS = 32,   /* in rows from this length on, */
     WORTH_MORE_GROUPS = 64, /* of which LANES are enough up to this length */
-    ABREAST = 4, /* registers whose long chains of instructions are interleaved in the code: of one
-                  * after the other, a processor sees too few at a time to be busy */
+    UNROLL = 4, /* registers whose long chains of instructions are interleaved in the code: of one
+                 * after the other, a processor sees too few at a time to be busy */
 };
 
 /* The longest short rows of kernels that pass over a row again and again, for a threshold, and of
@@ -83,7 +83,7 @@ static inline ptrdiff_t half_of(ptrdiff_t n) {
 }
 
 /* 2^-64: so many of any finite floats, scaled by it, do not overflow when added up. */
-#define MINUTE ((REAL)5.421010862427522e-20)
+#define TINY_SCALE ((REAL)5.421010862427522e-20)
 
 /* Fills gaps up to whole lanes: below -1, which is as low as a threshold t <= 1 reaches. */
 #define OUTSIDE (-2)

@@ -22,7 +22,7 @@ static void TYPED(fill)(REAL *p, ptrdiff_t n, REAL value) {
  * entry from the j-th on. Returns the largest of all, or NaN if there is one.
  *
  * A comparison passes over a NaN, a sum does not: sums of entries so scaled down that finite ones
- * cannot overflow become NaN by a NaN, or by +inf beside -inf, and +inf spoils a row as well. */
+ * cannot overflow become NaN by a NaN, or by +inf and -inf, and +inf makes a row NaN as well. */
 static REAL TYPED(chunk_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict maxima) {
     REAL largest[LANES], nans[2 * LANES] = {0};
     for (int j = 0; j < LANES; j++) largest[j] = -(REAL)INFINITY;
@@ -35,12 +35,12 @@ static REAL TYPED(chunk_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restr
             for (int j = 0; j < 2 * LANES; j++) { /* two of each lane, so that they overlap */
                 const REAL entry = z[i + j];
                 top[j] = TYPED(larger)(entry, top[j]);
-                nans[j] += entry * MINUTE;
+                nans[j] += entry * TINY_SCALE;
             }
         for (; i < end; i++) {
             const ptrdiff_t j = (i - start) % LANES;
             top[j] = TYPED(larger)(z[i], top[j]);
-            nans[j] += z[i] * MINUTE;
+            nans[j] += z[i] * TINY_SCALE;
         }
         for (int j = 0; j < LANES; j++) {
             maxima[j] = TYPED(larger)(top[j], top[j + LANES]);
@@ -53,7 +53,7 @@ static REAL TYPED(chunk_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restr
 }
 
 /* A row with nothing but -inf gives zeros, one with +inf or NaN gives NaN. */
-static bool TYPED(is_settled)(REAL *restrict p, ptrdiff_t n, REAL largest) {
+static bool TYPED(fill_degenerate_row)(REAL *restrict p, ptrdiff_t n, REAL largest) {
     if (largest > -(REAL)INFINITY && largest < (REAL)INFINITY) return false;
     TYPED(fill)(p, n, largest < 0 ? (REAL)0 : (REAL)NAN);
     return true;

@@ -164,7 +164,7 @@ static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
             for (int j = 0; j < LANES; j++) {
                 const REAL entry = tile[i * BLOCK + half + j];
                 top[j] = TYPED(larger)(entry, top[j]);
-                nans[j] += entry * MINUTE;
+                nans[j] += entry * TINY_SCALE;
             }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
@@ -208,7 +208,7 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
             for (int j = 0; j < LANES; j++) {
                 const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j], d = x[3 * apart + j];
                 const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), TYPED(larger)(c, d));
-                nans[j] += (a * MINUTE + b * MINUTE) + (c * MINUTE + d * MINUTE);
+                nans[j] += (a * TINY_SCALE + b * TINY_SCALE) + (c * TINY_SCALE + d * TINY_SCALE);
                 top[j] = TYPED(larger)(of_group, top[j]);
                 maxima[j] = of_group;
             }
@@ -216,7 +216,7 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
             for (int j = 0; j < LANES; j++) {
                 const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j];
                 const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), c);
-                nans[j] += (a * MINUTE + b * MINUTE) + c * MINUTE;
+                nans[j] += (a * TINY_SCALE + b * TINY_SCALE) + c * TINY_SCALE;
                 top[j] = TYPED(larger)(of_group, top[j]);
                 maxima[j] = of_group;
             }
@@ -263,7 +263,7 @@ ALWAYS_INLINE void TYPED(entries_of_rows)(TYPED(Entry) *entry, const REAL *const
     for (int j = 0; j < count; j++) {
         const REAL *const from = z[j], top = largest[j], tj = t[j], rj = rest[j];
         REAL *const to = p[j], last[LANES], some[LANES];
-        ask_ahead(ahead);
+        prefetch_some(ahead);
         for (int k = 0; k < LANES; k++)
             last[k] = entry((from[n - LANES + k] - top) * scale, tj, rj);
         for (ptrdiff_t i = 0; i < n - LANES; i += LANES) {
@@ -315,15 +315,15 @@ ALWAYS_INLINE void TYPED(group_maxima)(const REAL *restrict z, ptrdiff_t n, REAL
     const ptrdiff_t whole = n / groups * groups;
     REAL top[PAIR] = {0}, nans[PAIR] = {0}; /* written below, which compilers miss */
     for (int j = 0; j < groups; j++) top[j] = z[j];
-    for (int j = 0; j < groups; j++) nans[j] = z[j] * MINUTE;
+    for (int j = 0; j < groups; j++) nans[j] = z[j] * TINY_SCALE;
     for (ptrdiff_t i = groups; i < whole; i += groups)
         for (int j = 0; j < groups; j++) {
             top[j] = TYPED(larger)(z[i + j], top[j]);
-            nans[j] += z[i + j] * MINUTE;
+            nans[j] += z[i + j] * TINY_SCALE;
         }
     for (ptrdiff_t i = whole; i < n; i++) {
         top[i - whole] = TYPED(larger)(z[i], top[i - whole]);
-        nans[i - whole] += z[i] * MINUTE;
+        nans[i - whole] += z[i] * TINY_SCALE;
     }
     for (int j = 0; j < groups; j++) maxima[j] = nans[j] != nans[j] ? nans[j] : top[j];
 }
@@ -360,7 +360,7 @@ static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n
     return TYPED(fill_kept)(sizes, longest, n, kept);
 }
 
-/* The reverse: values beside what was kept of a row to their places, and zeros elsewhere. */
+/* The reverse: values of what was kept of a row to their places, and zeros elsewhere. */
 static void TYPED(spread_row)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
                               REAL floor, const REAL *restrict kept, REAL *restrict p) {
     REAL x[LONGEST_SHORT + LANES], last[LANES];
@@ -388,7 +388,7 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
              more_sum[LANES] = {0};
         BITS outside[LANES] = {0}, more_outside[LANES] = {0};
         for (ptrdiff_t i = start; i < end; i++) {
-            if (i & 1) ask_lines_ahead(&mine, 1); /* asking more often gains nothing */
+            if (i & 1) prefetch_lines(&mine, 1); /* asking more often gains nothing */
             for (int j = 0; j < LANES; j++) {
                 REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
                 outside[j] += TYPED(is_negative)(u);

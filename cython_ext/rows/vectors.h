@@ -142,7 +142,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Regis
 }
 
 /* x where s is not 0, and 0 elsewhere. */
-ALWAYS_INLINE TYPED(Register) TYPED(beside_nonzero)(TYPED(Register) s, TYPED(Register) x) {
+ALWAYS_INLINE TYPED(Register) TYPED(where_nonzero)(TYPED(Register) s, TYPED(Register) x) {
 #if HAS_AVX512 && IS_DOUBLE
     return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(s, _mm512_setzero_pd(), _CMP_NEQ_UQ), x);
 #elif HAS_AVX512
@@ -154,7 +154,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(beside_nonzero)(TYPED(Register) s, TYPED(Reg
 #endif
 }
 
-/* a where it is above bound, and bound elsewhere, beside a NaN too. */
+/* a where it is above bound, and bound elsewhere, also where a is NaN. */
 ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
 #if HAS_AVX512 && IS_DOUBLE
     return _mm512_max_pd(a, _mm512_set1_pd(bound));
@@ -173,7 +173,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
 #endif
 }
 
-/* a where it is above b, and b elsewhere, beside a NaN too. */
+/* a where it is above b, and b elsewhere, also where a is NaN. */
 ALWAYS_INLINE TYPED(Register) TYPED(larger_of)(TYPED(Register) a, TYPED(Register) b) {
 #if HAS_AVX512 && IS_DOUBLE
     return _mm512_max_pd(a, b);

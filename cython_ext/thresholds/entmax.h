@@ -171,7 +171,7 @@ ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
                                       TYPED(Register) steepness, TYPED(Register) exponent,
                                       const int whole, REAL *restrict q, ptrdiff_t q_apart,
                                       const int count, TYPED(EntmaxSums) *sums) {
-    TYPED(Register) g[ABREAST], w[ABREAST], power[ABREAST];
+    TYPED(Register) g[UNROLL], w[UNROLL], power[UNROLL];
     TYPED(powers_of_gaps)(x, apart, steepness, exponent, whole, count, g, w, power);
     for (int k = 0; k < count; k++) {
         const TYPED(Register) slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
@@ -196,10 +196,9 @@ ALWAYS_INLINE TYPED(EntmaxSums)
     TYPED(EntmaxSums) sums = {none, none, none, none};
     Ahead mine = *gaps->ahead;
     ptrdiff_t i = 0;
-    for (; i + ABREAST <= gaps->count;
-         i += ABREAST, x += ABREAST * apart, to += ABREAST * q_apart) {
-        ask_lines_ahead(&mine, ABREAST);
-        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, ABREAST, &sums);
+    for (; i + UNROLL <= gaps->count; i += UNROLL, x += UNROLL * apart, to += UNROLL * q_apart) {
+        prefetch_lines(&mine, UNROLL);
+        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, UNROLL, &sums);
     }
     for (; i < gaps->count; i++, x += apart, to += q_apart)
         TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, 1, &sums);
@@ -370,7 +369,7 @@ ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
                                         TYPED(LaneMask) wanted, const int count, REAL *restrict p,
                                         TYPED(SumsAtAnchor) *sums) {
     const TYPED(Register) none = {0};
-    TYPED(Register) u[ABREAST], q[ABREAST], less_1[ABREAST];
+    TYPED(Register) u[UNROLL], q[UNROLL], less_1[UNROLL];
     for (int k = 0; k < count; k++) {
         u[k] = (TYPED(load_register)(x + k * apart) + newton->anchor) + newton->beyond;
         q[k] = TYPED(at_least)(u[k], LEAST_U);
@@ -403,8 +402,8 @@ static TYPED(SumsAtAnchor)
     const REAL *x = gaps->x;
     TYPED(SumsAtAnchor) sums = {none, none, none, none};
     ptrdiff_t i = 0;
-    for (; i + ABREAST <= gaps->count; i += ABREAST)
-        TYPED(add_at_anchor)(x + i * apart, apart, at->b, newton, wanted, ABREAST,
+    for (; i + UNROLL <= gaps->count; i += UNROLL)
+        TYPED(add_at_anchor)(x + i * apart, apart, at->b, newton, wanted, UNROLL,
                              p ? p + i * apart : NULL, &sums);
     for (; i < gaps->count; i++)
         TYPED(add_at_anchor)(x + i * apart, apart, at->b, newton, wanted, 1,
@@ -448,7 +447,7 @@ static TYPED(EntmaxNewton) TYPED(newton)(const TYPED(Gaps) *gaps, const TYPED(En
     TYPED(EntmaxNewton) newton = TYPED(start_newton)(gaps, at);
     TYPED(LaneMask) moving = wanted;
     for (int pass = 0; pass < 2 * MAX_PASSES && TYPED(any_lane)(moving); pass++) {
-        if (!gaps->one_row) ask_ahead(gaps->ahead);
+        if (!gaps->one_row) prefetch_some(gaps->ahead);
         const TYPED(SumsAtAnchor) sums = TYPED(sums_at_anchor)(gaps, at, &newton, wanted, p);
         TYPED(newton_step)(at, &sums, pass, enough, &newton, &moving);
     }

@@ -152,7 +152,7 @@ static void TYPED(entmax_start)(const TYPED(Gaps) *gaps, REAL weight,
         TYPED(node_sums)(gaps, start, at->steepness, weight, 2, sums);
         TYPED(node_sums)(gaps, start, at->steepness, weight, 4, sums);
         TYPED(node_sums)(gaps, start, at->steepness, weight, 8, sums);
-        ask_lines_ahead(gaps->ahead, 4 * LINES_AT_ONCE * TYPED(WIDTH) / BLOCK);
+        prefetch_lines(gaps->ahead, 4 * LINES_TOGETHER * TYPED(WIDTH) / BLOCK);
         TYPED(start_step)(sums, start, &far, at);
     }
 }

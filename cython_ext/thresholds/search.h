@@ -60,12 +60,12 @@ static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
     return TYPED(pad)(x, size);
 }
 
-/* Scores to the gaps that t reaches, chunk by chunk, and those of the numbers beside them, unless
+/* Scores to the gaps that t reaches, chunk by chunk, and their indices, from `indices`, unless
  * NULL; returns how many. Scaling by a power of 2 is exact, and the difference is rounded once:
  * rounding is monotone, so a chunk is rightly skipped. */
 ALWAYS_INLINE ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
                                       REAL t, const REAL *restrict maxima, REAL *restrict kept,
-                                      const int32_t *numbers, int32_t *numbers_kept) {
+                                      const int32_t *indices, int32_t *indices_kept) {
     ptrdiff_t size = 0;
     for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
         if (!TYPED(any_above)(maxima, -t)) continue; /* most of a long row ends here */
@@ -74,8 +74,8 @@ ALWAYS_INLINE ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL 
         for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
         for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
         for (ptrdiff_t i = 0; i < end - start; i += LANES)
-            size += numbers ? TYPED(keep_numbered)(x + i, -t, numbers + start + i, kept + size,
-                                                   numbers_kept + size)
+            size += indices ? TYPED(keep_with_indices)(x + i, -t, indices + start + i, kept + size,
+                                                       indices_kept + size)
                             : TYPED(keep_above)(x + i, -t, kept + size);
     }
     return size;
@@ -115,7 +115,7 @@ static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                           TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
                           TYPED(Search) *found) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
-    if (TYPED(is_settled)(p, n, largest)) return false;
+    if (TYPED(fill_degenerate_row)(p, n, largest)) return false;
     TYPED(search_below)(z, n, largest, scale, solve, context, scratch, found);
     return true;
 }
