@@ -8,14 +8,19 @@
  *
  * Of a mapping only s(p) is needed, for a register of p > 0; it leaves other p, 0 or NaN, as they
  * are. A row is gone through twice, once for the sums, once for the products. Short rows stay in
- * registers.
+ * registers; of the shortest, a register holds an entry of several.
  */
 #ifndef PYENTMAX_MAPPINGS__SEPARABLE_JVP_H
 #define PYENTMAX_MAPPINGS__SEPARABLE_JVP_H
 
 #include "gufunc/jvp_loops.h"
 #include "rows/steps.h"
+#include "rows/tiles.h"
 #include "rows/vectors.h"
+
+/* The longest rows whose products are worked out side by side. (Zen 4, AVX-512: a third of the time
+ * for 4 entries, 0.65 for 8 floats; rows of 16 fill a register by themselves.) */
+#define LONGEST_TILED (IS_DOUBLE ? 4 : 8)
 
 /* The Jvp of a mapping from the function NAME_inverse_curvature; may an entry have most of the
  * weight, with others left? Not where all weights are equal. */
@@ -195,11 +200,62 @@ ALWAYS_INLINE void TYPED(products_of_rows)(const TYPED(JvpRows) *rows,
                              may_dominate, filled * TYPED(REGISTERS));
 }
 
+/* The products of at most BLOCK rows of at most LONGEST_TILED entries, side by side. */
+ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
+                                         TYPED(InverseCurvature) *inverse_curvature,
+                                         const bool may_dominate) {
+    enum { WIDTH = TYPED(WIDTH) };
+    const TYPED(Register) none = {0};
+    const ptrdiff_t n = rows->n;
+    REAL s[LONGEST_TILED * BLOCK], apart[LONGEST_TILED * BLOCK], spare[LONGEST_TILED];
+    const REAL *p[BLOCK], *v[BLOCK];
+    REAL *out[BLOCK];
+    for (int j = 0; j < BLOCK; j++) {
+        const ptrdiff_t row = j < rows->count ? j : 0;
+        p[j] = (const REAL *)(rows->p + row * rows->p_step);
+        v[j] = (const REAL *)(rows->v + row * rows->v_step);
+        out[j] = j < rows->count ? (REAL *)(rows->out + row * rows->out_step) : spare;
+    }
+    TYPED(to_tile)(p, n, s);
+    TYPED(to_tile)(v, n, apart);
+    for (int j = 0; j < rows->count; j += WIDTH) {
+        TYPED(Register) weight = none, along = none, top = none, origin = none;
+        for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
+            const TYPED(Register) own = inverse_curvature(TYPED(load_register)(s + i));
+            weight += own;
+            top = TYPED(larger_of)(own, top);
+            TYPED(store_register)(own, s + i);
+        }
+        const TYPED(Register) bound = weight * MOST_OF_WEIGHT;
+        if (may_dominate && TYPED(any_below)(bound - top, 0))
+            for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK)
+                origin += TYPED(choose_above)(TYPED(load_register)(s + i), bound,
+                                              TYPED(load_register)(apart + i), none);
+        for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
+            const TYPED(Register) own = TYPED(load_register)(s + i);
+            const TYPED(Register) from_origin = TYPED(load_register)(apart + i) - origin;
+            along += TYPED(where_nonzero)(own, own * from_origin);
+            TYPED(store_register)(from_origin, apart + i);
+        }
+        const TYPED(Register) mean = along / weight;
+        for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
+            const TYPED(Register) own = TYPED(load_register)(s + i);
+            const TYPED(Register) centred = TYPED(load_register)(apart + i) - mean;
+            TYPED(store_register)(TYPED(where_nonzero)(own, own * centred), s + i);
+        }
+    }
+    TYPED(separate)(s, n, out);
+}
+
 /* The products of rows of at most KEPT_ROW entries. A length that the compiler knows is what lets
  * it keep them in registers, where there are enough. */
 ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows, TYPED(InverseCurvature) *s,
                                          const bool may_dominate) {
     const int filled = (int)((rows->n + LANES - 1) / LANES);
+    if (rows->n <= LONGEST_TILED) {
+        TYPED(tiled_products)(rows, s, may_dominate);
+        return;
+    }
 #if HAS_AVX512 || HAS_AVX2
     switch (filled) {
         case 1:
