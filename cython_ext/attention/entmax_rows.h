@@ -84,7 +84,8 @@ static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, dou
     } else { /* the whole row */
         size = whole_lanes(n);
         if (run.own)
-            run.own->row(z, room->p, n, &(Ahead){0}, room->scratch);
+            run.own->row(z, room->p, n,
+                         &(TYPED(RowContext)){.ahead = &(Ahead){0}, .scratch = room->scratch});
         else
             run.row(z, room->p, n, alpha, kept, &(Ahead){0}, room->scratch);
         for (ptrdiff_t i = n; i < size; i++) room->p[i] = 0;

@@ -15,18 +15,17 @@
 /* The mapping log_NAME, from NAME, whose short rows have at most so many entries. */
 #define LOG_MAPPING(name, longest) \
     static void TYPED(log_##name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
-                                        Ahead *ahead, REAL *restrict scratch) { \
-        TYPED(name).row(z, p, n, ahead, scratch); \
+                                        const TYPED(RowContext) *with) { \
+        TYPED(name).row(z, p, n, with); \
         TYPED(take_logs)(p, n); \
     } \
     static void TYPED(log_##name##_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], \
-                                          int count, ptrdiff_t n, Ahead *ahead, \
-                                          REAL *restrict scratch) { \
-        TYPED(name).block(z, p, count, n, ahead, scratch); \
+                                          int count, ptrdiff_t n, const TYPED(RowContext) *with) { \
+        TYPED(name).block(z, p, count, n, with); \
         for (int j = 0; j < count; j++) TYPED(take_logs)(p[j], n); \
     } \
-    static const TYPED(Mapping) \
-        TYPED(log_##name) = {TYPED(log_##name##_row), TYPED(log_##name##_block), longest};
+    static const TYPED(Mapping) TYPED(log_##name) = {NOTHING_ELSE, TYPED(log_##name##_row), \
+                                                     TYPED(log_##name##_block), longest};
 
 #define TEMPLATE "mappings/_log_probabilities.h"
 #include "float_and_double.h"

@@ -29,6 +29,7 @@ static void TYPED(run_smoothed)(TYPED(Rows) *rows, void *context) {
     double *scratch = rows->scratch;
     REAL *row_scratch = (REAL *)(scratch + WORKSPACE * whole_lanes(n));
     REAL *smoothed = row_scratch + scratch_size(n);
+    const TYPED(RowContext) with = {.ahead = &(Ahead){0}, .scratch = row_scratch};
     for (int j = 0; j < rows->count; j++) {
         const REAL strength = (REAL)rows->number[0][j];
         if (strength > 0) {
@@ -37,12 +38,11 @@ static void TYPED(run_smoothed)(TYPED(Rows) *rows, void *context) {
             mapping->smooth(row, n, strength, scratch);
             rows->in[0][j] = row;
         }
-        if (!rows->by_block)
-            TYPED(sparsemax).row(rows->in[0][j], rows->out[j], n, &(Ahead){0}, row_scratch);
+        if (!rows->by_block) TYPED(sparsemax).row(rows->in[0][j], rows->out[j], n, &with);
     }
     if (!rows->by_block) return;
     for (int j = rows->count; j < BLOCK; j++) rows->in[0][j] = rows->in[0][0];
-    TYPED(sparsemax).block(rows->in[0], rows->out, rows->count, n, &(Ahead){0}, row_scratch);
+    TYPED(sparsemax).block(rows->in[0], rows->out, rows->count, n, &with);
 }
 
 /* (n),(n),()->(n): scores, mask and a strength to sparsemax of smoothed scores; data is the

@@ -21,9 +21,9 @@
  * what the steps leave. */
 #define SPARSE_MAPPING(name, scale, squared, solve, lacks) \
     static void TYPED(name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
-                                  Ahead *ahead, REAL *restrict scratch) { \
-        (void)ahead; /* most of the time goes into memory as it is */ \
-        TYPED(sparse_row)(z, p, n, scale, squared, solve, lacks, TYPED(name##_entry), scratch); \
+                                  const TYPED(RowContext) *with) { \
+        TYPED(sparse_row)(z, p, n, scale, squared, solve, lacks, TYPED(name##_entry), \
+                          with->scratch); \
     } \
     static void TYPED(name##_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead, \
                                    REAL *restrict x, REAL *restrict largest, REAL *restrict t, \
@@ -35,16 +35,17 @@
         memcpy(rest, c.rest, sizeof c.rest); \
     } \
     static void TYPED(name##_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, \
-                                    ptrdiff_t n, Ahead *ahead, REAL *restrict x) { \
+                                    ptrdiff_t n, const TYPED(RowContext) *with) { \
+        REAL *restrict x = with->scratch; \
         REAL largest[BLOCK], t[BLOCK], rest[BLOCK]; \
-        TYPED(name##_tile)(z, n, ahead, x, largest, t, rest); \
+        TYPED(name##_tile)(z, n, with->ahead, x, largest, t, rest); \
         for (int j = 0; squared && j < BLOCK; j++) rest[j] *= 2; \
         TYPED(entries_of_rows)(TYPED(name##_entry), z, p, count, n, scale, largest, t, rest, \
-                               ahead, x); \
+                               with->ahead, x); \
         for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]); \
     } \
     static const TYPED(Mapping) \
-        TYPED(name) = {TYPED(name##_row), TYPED(name##_block), SHORT_SEARCHED}; \
+        TYPED(name) = {NOTHING_ELSE, TYPED(name##_row), TYPED(name##_block), SHORT_SEARCHED}; \
     LOG_MAPPING(name, SHORT_SEARCHED)
 
 #define TEMPLATE "mappings/_sparse_mapping.h"

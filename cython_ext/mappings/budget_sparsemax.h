@@ -17,14 +17,15 @@ JVP(budget_sparsemax, "budget sparsemax")
 
 #elif defined(REAL)
 
-static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, REAL *restrict p,
-                                        ptrdiff_t n, double *restrict scratch) {
-    REAL *ones = (REAL *)(scratch + (WORKSPACE - 1) * whole_lanes(n));
+static void TYPED(budget_sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                        const TYPED(RowContext) *with) {
+    REAL *ones = (REAL *)((double *)with->scratch + (WORKSPACE - 1) * whole_lanes(n));
     TYPED(fill)(ones, n, 1);
-    TYPED(water_fill)(z, ones, budget, SHIFTED, p, n, scratch);
+    TYPED(water_fill)(z, ones, with->number[0], SHIFTED, p, n, with->scratch);
 }
 
-static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};
+static const TYPED(Mapping)
+    TYPED(budget_sparsemax) = {A_PARAMETER, TYPED(budget_sparsemax_row), NULL, 0};
 
 ALWAYS_INLINE TYPED(Register) TYPED(budget_sparsemax_inverse_curvature)(TYPED(Register) p) {
     const TYPED(Register) none = {0}, one = none + 1;

@@ -24,12 +24,12 @@ KERNEL("csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in t
 
 #elif defined(REAL)
 
-static void TYPED(csoftmax_row)(const REAL *restrict z, const REAL *restrict upper,
-                                REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
-    TYPED(water_fill)(z, upper, 1, SCALED, p, n, scratch);
+static void TYPED(csoftmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                const TYPED(RowContext) *with) {
+    TYPED(water_fill)(z, with->upper, 1, SCALED, p, n, with->scratch);
 }
 
-static const TYPED(BoundedMapping) TYPED(csoftmax) = {TYPED(csoftmax_row)};
+static const TYPED(Mapping) TYPED(csoftmax) = {BOUNDS, TYPED(csoftmax_row), NULL, 0};
 static const TYPED(BoundsVjp) TYPED(csoftmax_vjp_upper) = {false, false};
 
 #endif

@@ -26,12 +26,12 @@ KERNEL("csparsemax_vjp_upper", "(n),(n),(n),(n)->(n)", "Gradient in p to gradien
 
 #elif defined(REAL)
 
-static void TYPED(csparsemax_row)(const REAL *restrict z, const REAL *restrict upper,
-                                  REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
-    TYPED(water_fill)(z, upper, 1, SHIFTED, p, n, scratch);
+static void TYPED(csparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                  const TYPED(RowContext) *with) {
+    TYPED(water_fill)(z, with->upper, 1, SHIFTED, p, n, with->scratch);
 }
 
-static const TYPED(BoundedMapping) TYPED(csparsemax) = {TYPED(csparsemax_row)};
+static const TYPED(Mapping) TYPED(csparsemax) = {BOUNDS, TYPED(csparsemax_row), NULL, 0};
 static const TYPED(BoundsVjp) TYPED(csparsemax_vjp_upper) = {true, true};
 
 #endif

@@ -69,8 +69,10 @@ static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, d
  * A largest entry comes first, and gives its q^alpha less 1: so what the sum exceeds 1 by keeps its
  * digits however little it is, and near the threshold 1 + x is exact, and so is that less a small
  * s. */
-static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restrict p, ptrdiff_t n,
-                               double *restrict scratch) {
+static void TYPED(normmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                               const TYPED(RowContext) *with) {
+    const double alpha = with->number[0];
+    double *restrict scratch = with->scratch;
     const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) {
         TYPED(fill)(p, n, largest < 0 ? (REAL)0 : (REAL)NAN);
@@ -110,7 +112,7 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
 
 #undef ROUNDING
 
-static const TYPED(ParametricMapping) TYPED(normmax) = {TYPED(normmax_row)};
+static const TYPED(Mapping) TYPED(normmax) = {A_PARAMETER, TYPED(normmax_row), NULL, 0};
 
 /* J v = t - p sum t, t = s (v - p.v), s = p (|p|/p)^(alpha - 1)/(alpha - 1), |p| the alpha-norm,
  * from logarithms: |p|/p may overflow, and s, which is kept as a part of the largest. J 1 = 0, so v

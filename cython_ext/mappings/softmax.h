@@ -51,12 +51,13 @@ static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrd
     return TYPED(lane_sum)(sum);
 }
 
-static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
-                               REAL *restrict scratch) {
-    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                               const TYPED(RowContext) *with) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, with->scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return;
 
-    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest, next_row_or(ahead, z)));
+    const REAL share = (REAL)(1
+                              / TYPED(exponentials)(z, p, n, largest, next_row_or(with->ahead, z)));
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
@@ -81,27 +82,30 @@ static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahe
 }
 
 static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                 ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
+                                 ptrdiff_t n, const TYPED(RowContext) *with) {
+    REAL *restrict x = with->scratch;
     if (n > NARROW) {
+        const TYPED(RowContext) alone = {.ahead = &(Ahead){0}, .scratch = x};
         for (int j = 0; j < count; j++) {
-            prefetch_some(ahead);
-            TYPED(softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
+            prefetch_some(with->ahead);
+            TYPED(softmax_row)(z[j], p[j], n, &alone);
         }
         return;
     }
     REAL largest[BLOCK], share[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(exponential_columns)(x, n, ahead, share);
+    TYPED(exponential_columns)(x, n, with->ahead, share);
     for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
     for (ptrdiff_t i = 0; i < n; i++) {
-        prefetch_lines(ahead, 1);
+        prefetch_lines(with->ahead, 1);
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
     }
     TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]);
 }
 
-static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block), SHORT};
+static const TYPED(Mapping)
+    TYPED(softmax) = {NOTHING_ELSE, TYPED(softmax_row), TYPED(softmax_block), SHORT};
 
 ALWAYS_INLINE TYPED(Register) TYPED(softmax_inverse_curvature)(TYPED(Register) p) {
     return p;
@@ -138,14 +142,15 @@ static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest
 
 /* log p = x - log sum exp x: no probability underflows on the way. */
 static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                   Ahead *ahead, REAL *restrict scratch) {
-    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+                                   const TYPED(RowContext) *with) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, with->scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) {
         if (largest < 0) TYPED(fill)(p, n, -(REAL)INFINITY);
         return;
     }
     double ties = 0;
-    const double below = TYPED(exponentials_below)(z, n, largest, next_row_or(ahead, z), &ties);
+    const double below = TYPED(exponentials_below)(z, n, largest, next_row_or(with->ahead, z),
+                                                   &ties);
     const REAL log_sum = (REAL)log1p(ties - 1 + below / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }
@@ -171,21 +176,23 @@ static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, Ahead *ahe
 }
 
 static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                     ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
+                                     ptrdiff_t n, const TYPED(RowContext) *with) {
+    REAL *restrict x = with->scratch;
     if (n > NARROW) {
+        const TYPED(RowContext) alone = {.ahead = &(Ahead){0}, .scratch = x};
         for (int j = 0; j < count; j++) {
-            prefetch_some(ahead);
-            TYPED(log_softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
+            prefetch_some(with->ahead);
+            TYPED(log_softmax_row)(z[j], p[j], n, &alone);
         }
         return;
     }
     REAL largest[BLOCK], log_sum[BLOCK], ties[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(columns_below)(x, n, ahead, log_sum, ties);
+    TYPED(columns_below)(x, n, with->ahead, log_sum, ties);
     for (int j = 0; j < BLOCK; j++)
         log_sum[j] = (REAL)log1p((double)ties[j] - 1 + log_sum[j] / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) {
-        prefetch_lines(ahead, 1);
+        prefetch_lines(with->ahead, 1);
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] -= log_sum[j];
     }
     TYPED(separate)(x, n, p);
@@ -195,6 +202,6 @@ static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[B
 }
 
 static const TYPED(Mapping)
-    TYPED(log_softmax) = {TYPED(log_softmax_row), TYPED(log_softmax_block), SHORT};
+    TYPED(log_softmax) = {NOTHING_ELSE, TYPED(log_softmax_row), TYPED(log_softmax_block), SHORT};
 
 #endif

@@ -42,8 +42,9 @@ static double TYPED(exponentials_above)(const REAL *restrict z, REAL *restrict p
 
 /* Scores are compared, not gaps, of which rounding makes different scores tie. */
 static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                    ptrdiff_t k, REAL *restrict scratch) {
-    REAL *maxima = scratch, *room = scratch + maxima_of(n);
+                                    const TYPED(RowContext) *with) {
+    const ptrdiff_t k = at_most(with->number[0], n);
+    REAL *maxima = with->scratch, *room = maxima + maxima_of(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return;
 
@@ -95,17 +96,18 @@ static void TYPED(kth_of_columns)(const REAL *restrict x, ptrdiff_t n, const ptr
 
 /* The same for short rows side by side. */
 static void TYPED(topk_softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                      ptrdiff_t n, const ptrdiff_t k[BLOCK], Ahead *ahead,
-                                      REAL *restrict scratch) {
-    REAL *restrict x = scratch, *restrict best = scratch + scratch_size(n);
+                                      ptrdiff_t n, const TYPED(RowContext) *with) {
+    REAL *restrict x = with->scratch, *restrict best = x + scratch_size(n);
+    ptrdiff_t k[BLOCK];
+    for (int j = 0; j < BLOCK; j++) k[j] = at_most(with->number[j], n);
     REAL cut[BLOCK], largest[BLOCK], share[BLOCK] = {0};
     TYPED(to_tile)(z, n, x);
     TYPED(kth_of_columns)(x, n, k, best, cut, largest);
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL sum[BLOCK] = {0};
-        prefetch_some(ahead);
-        prefetch_some(ahead);
+        prefetch_some(with->ahead);
+        prefetch_some(with->ahead);
         for (ptrdiff_t i = start; i < end; i++)
             for (int j = 0; j < BLOCK; j++) {
                 const REAL score = x[i * BLOCK + j], e = TYPED(scaled_exp)(score - largest[j]);
@@ -122,7 +124,7 @@ static void TYPED(topk_softmax_block)(const REAL *const z[BLOCK], REAL *const p[
     for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]);
 }
 
-static const TYPED(TopkMapping)
-    TYPED(topk_softmax) = {TYPED(topk_softmax_row), TYPED(topk_softmax_block)};
+static const TYPED(Mapping)
+    TYPED(topk_softmax) = {A_K, TYPED(topk_softmax_row), TYPED(topk_softmax_block), NARROW_TOPK};
 
 #endif

@@ -120,14 +120,15 @@ static bool TYPED(find_topk_sparsemax)(const REAL *z, REAL *p, ptrdiff_t n, ptrd
 }
 
 static void TYPED(topk_sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      ptrdiff_t k, REAL *restrict scratch) {
+                                      const TYPED(RowContext) *with) {
+    const ptrdiff_t k = at_most(with->number[0], n);
     TYPED(TopkThreshold) at;
     if (k < 1)
         TYPED(fill)(p, n, (REAL)NAN);
     else
-        TYPED(find_topk_sparsemax)(z, p, n, k, scratch, &at);
+        TYPED(find_topk_sparsemax)(z, p, n, k, with->scratch, &at);
 }
 
-static const TYPED(TopkMapping) TYPED(topk_sparsemax) = {TYPED(topk_sparsemax_row)};
+static const TYPED(Mapping) TYPED(topk_sparsemax) = {A_K, TYPED(topk_sparsemax_row), NULL, 0};
 
 #endif
