@@ -53,12 +53,12 @@ static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gr
                                       double loss[BLOCK], bool counts[BLOCK]) {
     REAL largest[BLOCK], others[BLOCK], own[BLOCK], share[BLOCK], log_sum[BLOCK];
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    TYPED(interleave)(z, n, 1, x, largest);
+    TYPED(interleave_scores)(z, n, x, largest);
     for (int j = 0; j < BLOCK; j++) {
-        own[j] = x[label[j] * BLOCK + j];
+        own[j] = x[label[j] * BLOCK + j] - largest[j];
         x[label[j] * BLOCK + j] = -(REAL)INFINITY; /* leaves the others */
     }
-    TYPED(exponential_columns)(x, n, ahead, others);
+    TYPED(exponential_columns)(x, n, largest, ahead, others);
     for (int j = 0; j < BLOCK; j++) {
         const REAL power = TYPED(scaled_exp)(own[j]), rest = own[j] == 0 ? (REAL)0 : power;
         share[j] = 1 / (others[j] + power);

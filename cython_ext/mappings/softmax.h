@@ -61,10 +61,10 @@ static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
-/* A tile of gaps to scaled exponentials, and their sums, by LANES entries so that rounding grows
+/* A tile of scores to scaled exponentials, and their sums, by LANES entries so that rounding grows
  * with n/LANES. */
-static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahead,
-                                       REAL *restrict total) {
+static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, const REAL *restrict largest,
+                                       Ahead *ahead, REAL *restrict total) {
     for (int j = 0; j < BLOCK; j++) total[j] = 0;
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
@@ -72,7 +72,7 @@ static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahe
         for (ptrdiff_t i = start; i < end; i++) {
             prefetch_lines(ahead, 1);
             for (int j = 0; j < BLOCK; j++) {
-                const REAL power = TYPED(scaled_exp)(x[i * BLOCK + j]);
+                const REAL power = TYPED(scaled_exp)(x[i * BLOCK + j] - largest[j]);
                 x[i * BLOCK + j] = power;
                 sum[j] += power;
             }
@@ -93,8 +93,8 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
         return;
     }
     REAL largest[BLOCK], share[BLOCK];
-    TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(exponential_columns)(x, n, with->ahead, share);
+    TYPED(interleave_scores)(z, n, x, largest);
+    TYPED(exponential_columns)(x, n, largest, with->ahead, share);
     for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
     for (ptrdiff_t i = 0; i < n; i++) {
         prefetch_lines(with->ahead, 1);
@@ -155,9 +155,9 @@ static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptr
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }
 
-/* exponentials_below() of each column of a tile of gaps, summed as by exponential_columns(). */
-static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, Ahead *ahead,
-                                 REAL *restrict below, REAL *restrict ties) {
+/* exponentials_below() of each column of a tile of scores, summed as by exponential_columns(). */
+static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict largest,
+                                 Ahead *ahead, REAL *restrict below, REAL *restrict ties) {
     const REAL unit = TYPED(scaled_exp)(0);
     for (int j = 0; j < BLOCK; j++) below[j] = ties[j] = 0;
     for (ptrdiff_t start = 0; start < n; start += LANES) {
@@ -166,7 +166,7 @@ static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, Ahead *ahe
         for (ptrdiff_t i = start; i < end; i++) {
             prefetch_lines(ahead, 1);
             for (int j = 0; j < BLOCK; j++) {
-                const REAL gap = x[i * BLOCK + j], tie = gap == 0 ? (REAL)1 : (REAL)0;
+                const REAL gap = x[i * BLOCK + j] - largest[j], tie = gap == 0 ? (REAL)1 : (REAL)0;
                 sum[j] += TYPED(scaled_exp)(gap) - tie * unit;
                 ties[j] += tie;
             }
@@ -187,13 +187,14 @@ static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[B
         return;
     }
     REAL largest[BLOCK], log_sum[BLOCK], ties[BLOCK];
-    TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(columns_below)(x, n, with->ahead, log_sum, ties);
+    TYPED(interleave_scores)(z, n, x, largest);
+    TYPED(columns_below)(x, n, largest, with->ahead, log_sum, ties);
     for (int j = 0; j < BLOCK; j++)
         log_sum[j] = (REAL)log1p((double)ties[j] - 1 + log_sum[j] / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) {
         prefetch_lines(with->ahead, 1);
-        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] -= log_sum[j];
+        for (int j = 0; j < BLOCK; j++)
+            x[i * BLOCK + j] = (x[i * BLOCK + j] - largest[j]) - log_sum[j];
     }
     TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++)

@@ -151,10 +151,15 @@ static inline void TYPED(gaps_of_half)(REAL *restrict half, ptrdiff_t n, const R
         for (int j = 0; j < LANES; j++) half[i + j] = (half[i + j] - top[j]) * scale[j];
 }
 
-/* Rows to a tile of gaps scale (z - max z), each row with its scale, and their maxima: NaN for a
- * row that has one, whose column then holds NaN, which every comparison leaves out. */
-static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
-                                     const REAL scale[BLOCK], REAL *restrict tile,
+/* A tile to gaps scale (z - top). */
+static inline void TYPED(gaps_of_tile)(REAL *restrict tile, ptrdiff_t n, const REAL *restrict scale,
+                                       const REAL *restrict top) {
+    for (ptrdiff_t half = 0; half < BLOCK; half += LANES)
+        TYPED(gaps_of_half)(tile + half, n, scale + half, top + half);
+}
+
+/* Rows to a tile as they are, and their maxima: NaN for a row that has one. */
+static void TYPED(interleave_scores)(const REAL *const z[BLOCK], ptrdiff_t n, REAL *restrict tile,
                                      REAL *restrict largest) {
     TYPED(to_tile)(z, n, tile);
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
@@ -166,18 +171,24 @@ static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
                 top[j] = TYPED(larger)(entry, top[j]);
                 nans[j] += entry * TINY_SCALE;
             }
-        for (int j = 0; j < LANES; j++)
-            largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-        TYPED(gaps_of_half)(tile + half, n, scale + half, top);
+        for (int j = 0; j < LANES; j++) largest[half + j] = nans[j] != nans[j] ? nans[j] : top[j];
     }
+}
+
+/* Rows to a tile of gaps scale (z - max z), each row with its scale, and their maxima. The column
+ * of a row with a NaN holds NaN, which every comparison leaves out. */
+static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
+                                     const REAL scale[BLOCK], REAL *restrict tile,
+                                     REAL *restrict largest) {
+    TYPED(interleave_scores)(z, n, tile, largest);
+    TYPED(gaps_of_tile)(tile, n, scale, largest);
 }
 
 /* Rows to such a tile where their maxima are known. */
 static void TYPED(interleave_gaps)(const REAL *const z[BLOCK], ptrdiff_t n, const REAL scale[BLOCK],
                                    const REAL *restrict largest, REAL *restrict tile) {
     TYPED(to_tile)(z, n, tile);
-    for (ptrdiff_t half = 0; half < BLOCK; half += LANES)
-        TYPED(gaps_of_half)(tile + half, n, scale + half, largest + half);
+    TYPED(gaps_of_tile)(tile, n, scale, largest);
 }
 
 /* interleave_scaled() with one scale for all. */
