@@ -8,9 +8,11 @@ from pyentmax.backends.choice import show_config
 from pyentmax.backends.threads import get_workers, set_workers
 from pyentmax.calls.record import Mapping
 from pyentmax.checking import (
+    AttentionReport,
     CheckReport,
     LossReport,
     MappingReport,
+    check_attention,
     check_gradient,
     check_jacobian,
     check_loss,
@@ -36,6 +38,7 @@ except PackageNotFoundError:  # a checkout that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "AttentionReport",
     "AttentionWeights",
     "CheckReport",
     "MAPPINGS",
@@ -46,6 +49,7 @@ __all__ = [
     "attention_jvp",
     "attention_vjp",
     "attention_vjp_alpha",
+    "check_attention",
     "check_gradient",
     "check_jacobian",
     "check_loss",

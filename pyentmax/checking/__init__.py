@@ -17,15 +17,18 @@ functions are called with device arrays, and only the comparison is made on the 
 any array library; ``_properties.py`` lists them.
 """
 
+from pyentmax.checking._attention import AttentionReport, check_attention
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
 from pyentmax.checking._loss import LossReport, check_loss
 from pyentmax.checking._mapping import MappingReport, check_mapping
 from pyentmax.checking._report import CheckReport
 
 __all__ = [
+    "AttentionReport",
     "CheckReport",
     "LossReport",
     "MappingReport",
+    "check_attention",
     "check_gradient",
     "check_jacobian",
     "check_loss",

@@ -235,8 +235,9 @@ def examine(properties: dict[Any, str], subjects: Sequence[Any]) -> tuple[Proper
 
 def _examine(holds: Any, edges: str, subjects: Sequence[Any]) -> PropertyResult:
     graded: list[tuple[str, str, Finding]] = []
+    name = holds.__name__.replace("_", " ")
     for subject in subjects:
-        if subject.half != (holds.__name__ == "half_types"):
+        if subject.half != (name == "half types"):
             continue
         limit = HALF_LIMIT if subject.half else LIMIT
         try:
@@ -245,7 +246,6 @@ def _examine(holds: Any, edges: str, subjects: Sequence[Any]) -> PropertyResult:
         except CallError as error:
             finding = Finding(error.z, str(error), "no error", np.inf, given=error.given)
             graded.append((finding.grade(limit, edges != ""), subject.dtype, finding))
-    name = holds.__name__.replace("_", " ")
     if not graded:
         return PropertyResult(name, holds.__doc__, "not applicable")
     grade = max((grade for grade, _, _ in graded), key=GRADES.index)

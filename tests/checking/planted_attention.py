@@ -1,0 +1,116 @@
+"""A right attention with every option, and faults: a change of its text, a verdict and a cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import pyentmax as pe
+
+RIGHT = """
+def attention(query, key, value, mask=None, causal=False, scale=None, bias=None, sink=None,
+              softcap=None, window=None, offset=None, lengths=None, cu_seqlens=None):
+    t, s, d = query.shape[-2], key.shape[-2], query.shape[-1]
+    if query.ndim > 2 and key.shape[-3] != query.shape[-3]:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (np.repeat(x, groups, axis=-3) for x in (key, value))
+    scale = d ** -0.5 if scale is None else scale
+    scores = (query * query.dtype.type(scale)) @ np.swapaxes(np.nan_to_num(key), -1, -2)
+    if softcap is not None:
+        scores = scores.dtype.type(softcap) * np.tanh(scores / scores.dtype.type(softcap))
+    if bias is not None:
+        scores = scores + bias
+    i, j = np.indices((t, s))
+    i = i + (s - t if offset is None else offset)
+    see = np.ones((t, s), bool)
+    if causal:
+        see = see & (j <= i)
+    if window is not None:
+        see = see & (j > i - window)
+    if cu_seqlens is not None:
+        of = np.searchsorted(cu_seqlens, np.arange(s), side="right")
+        see = see & (of[:, None] == of)
+    if lengths is not None:
+        see = see & (j < lengths[:, None, None, None])
+    if mask is not None:
+        see = see & (mask if mask.dtype == bool else mask == 0)
+    scores = np.where(see, scores, -np.inf)
+    if sink is not None:
+        one = np.broadcast_to(np.reshape(sink, (-1, 1, 1)), (*scores.shape[:-1], 1))
+        scores = np.concatenate([scores, one.astype(scores.dtype)], axis=-1)
+    weights = mapping(scores)
+    weights = weights if sink is None else weights[..., :-1]
+    return weights @ np.nan_to_num(value)
+"""
+
+
+def build(source: str, mapping: Any = pe.softmax) -> Any:
+    namespace: dict[str, Any] = {"np": np, "mapping": mapping, "pe": pe}
+    exec(source, namespace)
+    return namespace["attention"]
+
+
+def vjp(query: Any, key: Any, value: Any, g: Any) -> tuple[Any, Any, Any]:
+    """The gradients without options or groups."""
+    scale = query.shape[-1] ** -0.5
+    p = pe.softmax(scale * query @ np.swapaxes(key, -1, -2))
+    at_scores = pe.softmax_vjp(p, g @ np.swapaxes(value, -1, -2))
+    return (
+        scale * at_scores @ key,
+        scale * np.swapaxes(at_scores, -1, -2) @ query,
+        np.swapaxes(p, -1, -2) @ g,
+    )
+
+
+VISIBLE = "see = see & (mask if mask.dtype == bool else mask == 0)"
+FAULTS: dict[str, tuple[tuple[str, str], str, str]] = {
+    name: (change, verdict, name)
+    for name, change, verdict in (
+        ("scores not scaled", ("d ** -0.5 if scale is None else scale", "1.0"), "wrong"),
+        ("scale ignored", ("d ** -0.5 if scale is None else scale", "d ** -0.5"), "wrong"),
+        ("scaled by 1/d", ("d ** -0.5 if", "1 / d if"), "wrong"),
+        ("scaled twice", ("type(scale))", "type(scale**2))"), "wrong"),
+        ("rows and columns confused", ("mapping(scores)", "mapping(scores, axis=-2)"), "wrong"),
+        ("heads tiled", ("np.repeat(x, groups, axis=-3)",
+                         "np.concatenate([x] * groups, axis=-3)"), "wrong"),
+        ("causal ignored", ("if causal", "window = None\n    if False"), "wrong"),
+        ("own key hidden", ("i = i + (s - t", "i = i - 1 + (s - t"), "wrong"),
+        ("next key seen", ("i = i + (s - t", "i = i + 1 + (s - t"), "wrong"),
+        ("offset ignored", ("offset is None else offset", "True else offset"), "wrong"),
+        ("window ignored", ("window is not None", "False"), "wrong"),
+        ("window too wide", ("i - window", "i - window - 1"), "wrong"),
+        ("window too narrow", ("i - window", "i - window + 1"), "wrong"),
+        ("mask ignored", ("mask is not None", "False"), "wrong"),
+        ("mask inverted", (VISIBLE, VISIBLE.replace("(mask if", "(~mask if")), "wrong"),
+        ("masked after the mapping", (
+            "scores = np.where(see, scores, -np.inf)", "pass"), "wrong"),
+        ("mean of all values in rows that see nothing", ("-np.inf)", "-1e4)"), "edges"),
+        ("sink ignored", ("if sink is not", "sink = None\n    if sink is not"), "wrong"),
+        ("softcap ignored", ("softcap is not None", "False"), "wrong"),
+        ("softcap after the bias", ("    if softcap", "    scores = scores + (0 if bias is None "
+                                    "else bias)\n    bias = None\n    if softcap"), "wrong"),
+        ("bias ignored", ("bias is not None", "False"), "wrong"),
+        ("bias scaled", ("scores + bias", "scores + bias * bias.dtype.type(scale)"), "wrong"),
+        ("lengths ignored", ("lengths is not None", "False"), "wrong"),
+        ("sequences mixed", ("cu_seqlens is not None", "False"), "wrong"),
+        ("causal aligned at the other corner", ("(s - t if", "(0 if"), "wrong"),
+    )
+}  # fmt: skip
+FAULTS["masked after the mapping"] = (
+    ("weights = mapping(scores)\n", "weights = mapping(scores)\n    if sink is None: "
+     "weights = np.where(see, mapping(raw), 0)\n"), "wrong", "masked after the mapping",
+)  # fmt: skip
+UNNAMED: dict[str, tuple[str, str, str]] = {
+    "sparsemax": ("mapping(scores)", "pe.sparsemax(scores)", "wrong"),
+    "values cut off at 128 keys": ("np.nan_to_num(value)",
+                                   "(np.nan_to_num(value) * (np.arange(s) < 128)[:, None])",
+                                   "wrong"),
+    "nearly right, correlation 0.99": ("weights @ ", "(weights + weights.dtype.type(0.01)) @ ",
+                                       "wrong"),
+    "1e-6 in the sum": ("mapping(scores)", "mapping(scores) * scores.dtype.type(1 - 1e-6)",
+                        "imprecise"),
+    "NaN of hidden values": ("weights @ np.nan_to_num(value)", "weights @ value", "edges"),
+    "writes into the query": ("(query * query.dtype.type(scale))",
+                              "np.multiply(query, query.dtype.type(scale), out=query)", "edges"),
+}  # fmt: skip
