@@ -150,7 +150,7 @@ def _optimal_weights(
     """The structures that stay, and the p ≥ 0 of sum 1 that is best for them."""
     while True:
         # Σ p = 1 leaves the directions from the first structure: least squares of what z lacks.
-        directions = (active[1:] - active[0]).reshape(len(active) - 1, -1).T
+        directions = (active[1:] - active[0]).reshape(len(active) - 1, z.size).T
         rest = np.linalg.lstsq(directions, (z - active[0]).ravel(), rcond=None)[0]
         best = np.append(1 - rest.sum(), rest)
         falls = best <= 0
