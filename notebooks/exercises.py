@@ -29,25 +29,34 @@ from typing import Any
 __all__ = ["exercise", "guard"]
 
 REFUSED = {"pyentmax": "pyentmax", "scipy": "SciPy", "puzzles": "the checker's own functions"}
+ALLOWED: dict[str, str] = {}  # where an exercise may call all of them
 
 
-def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Callable[..., Any]:
+def guard(
+    function: Any,
+    what: str,
+    names: frozenset[str] = frozenset(),
+    packages: dict[str, str] = REFUSED,
+) -> Callable[..., Any]:
     """The function, made to fail when it calls a package above, or a function with such a name.
 
     ``what`` is what it is called in the message. Setting ``_active`` to False ends the watch.
     """
     function = getattr(function, "_unguarded", function)  # the cell may be run again
+    modules = tuple(name for name in names if "." in name)
     running = 0
 
     def watch(frame: FrameType, event: str, called: Any) -> None:
         if event == "call":
-            package = frame.f_globals.get("__name__", "").partition(".")[0]
-            used = REFUSED.get(package, frame.f_code.co_name)
+            module = frame.f_globals.get("__name__", "")
+            package = module.partition(".")[0]
+            used = packages.get(package, frame.f_code.co_name)
+            used = next((name for name in modules if f"{module}.".startswith(f"{name}.")), used)
         elif event == "c_call":
             package, used = "", called.__name__
         else:
             return
-        if package in REFUSED or used in names:
+        if package in packages or used in names:
             refused = f"write it yourself: {what} is done without {used}"
             caller = frame.f_back if event == "call" and used in names else frame
             while caller and caller.f_globals is not getattr(function, "__globals__", None):
@@ -92,7 +101,9 @@ def guard(function: Any, what: str, names: frozenset[str] = frozenset()) -> Call
 
 
 @contextmanager
-def exercise(number: int, *, own: Any = None, without: tuple[str, ...] = ()) -> Iterator[Any]:
+def exercise(
+    number: int, *, own: Any = None, without: tuple[str, ...] = (), library: bool = False
+) -> Iterator[Any]:
     """Check the code of an exercise; a stub is reported, so that the rest of the notebook runs.
 
     Parameters
@@ -102,7 +113,9 @@ def exercise(number: int, *, own: Any = None, without: tuple[str, ...] = ()) -> 
     own : callable or tuple of callables, optional
         The reader's, which must not call pyentmax.
     without : tuple of str, optional
-        Names of other functions that they must not call either.
+        Names of other functions that they must not call either, and dotted ones of modules.
+    library : bool, default: False
+        Whether they may call pyentmax and SciPy, but for those of ``without``.
 
     Yields
     ------
@@ -116,7 +129,8 @@ def exercise(number: int, *, own: Any = None, without: tuple[str, ...] = ()) -> 
     """
     functions = own if isinstance(own, tuple) else (own,) if own is not None else ()
     names = frozenset(without)
-    guarded = tuple(guard(f, f"exercise {number}", names) for f in functions)
+    packages = ALLOWED if library else REFUSED
+    guarded = tuple(guard(f, f"exercise {number}", names, packages) for f in functions)
     try:
         yield guarded if isinstance(own, tuple) else guarded[0] if guarded else None
     except NotImplementedError:

@@ -46,6 +46,7 @@ from pyentmax.system.blas import describe_blas, limit_blas
 __all__ = [
     "CURVES",
     "accuracy_by_k",
+    "active_sets",
     "alpha_paths",
     "attention_bars",
     "attention_maps",
@@ -95,6 +96,7 @@ __all__ = [
     "price_of_zeros",
     "puzzle_panels",
     "ranked_characters",
+    "ranks_in_the_plane",
     "reach_of_gradients",
     "recovered_alphas",
     "recurrent_step",
@@ -108,17 +110,20 @@ __all__ = [
     "simplex_grid",
     "simplex_xy",
     "slack_of_a_choice",
+    "smoothing_kernels",
     "starts_of_training",
     "steep_at_threshold",
     "strength_paths",
     "sums_of_threshold",
     "support_by_width",
+    "supports_by_length",
     "supports_of_plane",
     "tape_graph",
     "taut_string",
     "third_of_three",
     "tile_of_attention",
     "tilted_hills",
+    "trained_by_length",
     "training_curves",
     "training_of_scores",
     "transformer_layers",
@@ -392,6 +397,17 @@ def entropy_at_zero(near_zero: Any, terms: Any, t: Any, slopes: Any) -> Any:
     return figure
 
 
+def smoothing_kernels(x: Any, weights: Any) -> Any:
+    """Kernels over positions: name → weights."""
+    figure, ax = plt.subplots(figsize=(7, 3.6))
+    styles = (("-", VERMILION), ("--", BLUE), ("-.", GREEN), (":", PURPLE))
+    for (name, p), (line, colour) in zip(weights.items(), styles, strict=True):
+        ax.plot(x, p, ls=line, color=colour, label=name)
+    ax.set(xlabel="position $x$", ylabel="weight", xlim=(x[0], x[-1]), ylim=(0, None))
+    ax.legend(fontsize=9)
+    return figure
+
+
 def entropy_hills(grid: Any, heights: Any, cut: Any, cuts: Any) -> Any:
     """Contours of functions over the triangle, 1 at its centre, and a cut: α → heights.
 
@@ -573,7 +589,7 @@ def slack_of_a_choice(scores: Any, level: float, raised: Any, probabilities: Any
 
 
 def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
-    """Jacobians as tables, α → J, with the p of each row beside it: α → p."""
+    """Jacobians as tables, α → J, with the p of each row next to it: α → p."""
     figure, axes = plt.subplots(1, len(jacobians), figsize=(10, 3.1))
     for ax, (alpha, jacobian) in zip(axes, jacobians.items(), strict=True):
         names = [f"$z_{j}$" for j in range(1, len(jacobian) + 1)]
@@ -889,7 +905,7 @@ def strength_paths(words: Any, strengths: Any, paths: Any) -> Any:
             for members in _groups(p):
                 where.setdefault(members, []).append(k)
         for members, at in where.items():
-            if len(at) < 6:  # curves that cross
+            if len(at) < 4:  # curves that cross
                 continue
             one = len(members) == 1
             line = path[at[0] : min(at[-1] + 2, len(path)), members[0]]
@@ -1009,6 +1025,52 @@ def budget_levels(tau: Any, mass: Any, bends: Any, readings: Any) -> Any:
     return figure
 
 
+# --- 7c. Sorting and structure --------------------------------------------------------------------
+
+
+def ranks_in_the_plane(corners: Any, path: Any, marked: Any) -> Any:
+    """The hexagon of the orders of three, a path of points in it, and some named by ε."""
+    plane = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
+    figure, ax = plt.subplots(figsize=(6.6, 5.2))
+    xy = np.array(corners) @ plane.T
+    around = np.argsort(np.arctan2(*(xy - xy.mean(axis=0)).T))
+    ax.fill(*xy[around].T, facecolor=PALE, edgecolor=INK, lw=1.2)
+    for corner, (x, y) in zip(corners, xy, strict=True):
+        ax.text(1.2 * x, 1.14 * y, "({}, {}, {})".format(*corner), ha="center", va="center")
+    ax.plot(*(path @ plane.T).T, color=BLUE)
+    for strength, p in marked.items():
+        x, y = p @ plane.T
+        ax.plot(x, y, "o", color=VERMILION)
+        place = {"xytext": (-10, -4), "ha": "right"}
+        if y > 1.1:  # on the edge
+            place = {"xytext": (10, -5)} if x > 0.5 else {"xytext": (2, -18), "ha": "center"}
+        ax.annotate(f"ε = {strength:g}", (x, y), textcoords="offset points", **place)
+    ax.set(xlim=(-2.1, 2.1), ylim=(-1.9, 1.9), aspect="equal")
+    ax.set_axis_off()
+    return figure
+
+
+def active_sets(corners: Any, point: Any, steps: Any) -> Any:
+    """Steps of an active set in the plane: (active corners, weights, the corner to add or None)."""
+    figure, axes = plt.subplots(1, len(steps), figsize=(3.3 * len(steps), 3), squeeze=False)
+    for number, (ax, (active, p, best)) in enumerate(zip(axes.flat, steps, strict=True), 1):
+        ax.fill(*corners.T, facecolor=PALE, edgecolor=INK, lw=1.2)
+        ax.plot(*corners.T, "o", color=INK, mfc="white", ms=7)
+        ax.plot(*active.T, "o-", color=BLUE, ms=8)
+        mean = p @ active
+        ax.plot(*np.stack([mean, point]).T, ":", color=GREY, lw=1.4)
+        ax.plot(*mean, "x", color=VERMILION, ms=9, mew=2.5)
+        ax.plot(*point, "s", color=INK, ms=6)
+        ax.annotate("z", point, (5, 5), textcoords="offset points")
+        if best is not None:
+            style = {"arrowstyle": "-|>", "color": VERMILION, "lw": 1.6, "shrinkA": 6, "shrinkB": 6}
+            ax.annotate("", best, mean, arrowprops=style)
+        ax.set_title(f"step {number}", fontsize=11)
+        ax.set(aspect="equal", xlim=(-0.3, 2.9), ylim=(-0.3, 2.6))
+        ax.set_axis_off()
+    return figure
+
+
 # --- 8. Autograd from nothing ---------------------------------------------------------------------
 
 
@@ -1073,7 +1135,8 @@ def keys_and_queries(keys: Any, values: Any, panels: Any) -> Any:
         for (x, y), value, share in zip(keys, values, p, strict=True):
             style = {"color": BLUE if share else GREY, "lw": 1 + 5 * share}
             arrow(ax, (0.0, 0.0), (float(x), float(y)), **style)
-            label = f"{value:.1f}".replace("-", "−") + (f"\n({share:.0%})" if share else "")
+            percent = "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+            label = f"{value:.1f}".replace("-", "−") + (f"\n({percent})" if share else "")
             place = np.array([x, y]) + 0.3 * np.array([x, y]) / np.hypot(x, y)
             ax.text(*place, label, ha="center", va="center", fontsize=9.5)
         reach = 1.25 * np.abs(keys).max()
@@ -1441,7 +1504,8 @@ def page_bounds(keys: Any, boxes: Any, query: Any, level: float, read: Any) -> A
     ax.plot(*ends.T, "--", color=INK, lw=1.4)
     arrow = {"arrowstyle": "-|>", "color": VERMILION, "lw": 2}
     ax.annotate("", query / np.linalg.norm(query), (0, 0), arrowprops=arrow)
-    ax.text(*(0.5 * query / np.linalg.norm(query) + [0.08, -0.22]), "$q$", color=VERMILION)
+    tail = -0.35 * query / np.linalg.norm(query)
+    ax.text(*tail, "$q$", color=VERMILION, fontsize=13, ha="center", va="center")
     reach = 1.1 * abs(np.concatenate(keys)).max()
     ax.set(
         xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="$k_1$", ylabel="$k_2$"
@@ -1597,12 +1661,12 @@ def density_by_alpha(densities: Any, alphas: Any) -> Any:
     The model whose densities are drawn against α is the one called "α learned".
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(1.5, 1), sharey=True)
-    jitter = np.linspace(-0.06, 0.06, 12)
+    jitter = np.linspace(-0.1, 0.1, 12)
     for k, (kind, (colour, marker)) in enumerate(zip(alphas, HEAD_STYLES, strict=True)):
-        style = {"color": colour, "marker": marker, "ls": "none", "ms": 6, "mec": "white"}
+        style = {"color": colour, "marker": marker, "ls": "none", "ms": 5, "mec": "white"}
         for place, kinds in enumerate(densities.values()):
             values = np.sort(kinds[kind].ravel())
-            at = place + 0.25 * (k - 1) + jitter
+            at = place + 0.28 * (k - 1) + jitter
             left.plot(at, values, label=kind if place == 0 else None, **style)
         right.plot(alphas[kind].ravel(), densities["α learned"][kind].ravel(), **style)
     left.set_xticks(range(len(densities)), list(densities))
@@ -1959,3 +2023,57 @@ def results_lines(folder: str, name: str) -> list[dict[str, Any]]:
     """The results that a script in ``experiments/`` wrote, a line each."""
     path = Path(__file__).parents[1] / "experiments" / folder / "results" / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# --- 16. Longer than trained ----------------------------------------------------------------------
+
+LENGTH_STYLES: dict[str, dict[str, Any]] = {
+    "softmax": {"color": PURPLE, "ls": (0, (1, 1)), "marker": "o"},
+    "1.5-entmax": {"color": BLUE, "ls": "-", "marker": "s"},
+    "sparsemax": {"color": VERMILION, "ls": (0, (4, 1.5)), "marker": "^"},
+    "softmax · s log n": {"color": ORANGE, "ls": (0, (5, 1, 1, 1)), "marker": "D"},
+    "1.5-entmax · s log n": {"color": GREEN, "ls": (0, (7, 1, 1, 1, 1, 1)), "marker": "v"},
+    "ASEntmax": {"color": INK, "ls": (0, (2, 2)), "marker": "x"},
+}
+
+
+def supports_by_length(lengths: Any, found: Any, laws: Any) -> Any:
+    """Keys in use against n: law of the scores → array (n, mapping), and the predicted curves."""
+    figure, axes = plt.subplots(1, len(found), figsize=(10, 3.9), sharey=True)
+    for ax, (title, measured) in zip(axes, found.items(), strict=True):
+        for k, name in enumerate(("1.5-entmax", "sparsemax", "softmax")):
+            style = LENGTH_STYLES[name]
+            ax.loglog(lengths, laws[title][k], color=style["color"], ls=style["ls"])
+            label = name if name != "softmax" else "softmax, $e^H$"
+            mark = {"color": style["color"], "marker": style["marker"], "ls": "none", "ms": 6}
+            ax.loglog(lengths, measured[:, k], label=label, **mark)
+        ax.set(title=title, xlabel="number of scores n")
+    axes[0].set_ylabel("keys in use")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def trained_by_length(lengths: Any, results: Any, measures: Any, tasks: Any, trained: float) -> Any:
+    """Measures of models against n: (task, mapping) → array (seeds, lengths, measures)."""
+    rows = len(measures)
+    figure, axes = plt.subplots(rows, len(tasks), figsize=(9.4, 2.5 * rows), sharex=True)
+    for column, task in zip(axes.T, tasks, strict=True):
+        column[0].set_title(task)
+        for (of, name), values in results.items():
+            if of != task:
+                continue
+            middle, low, high = values.mean(0), values.min(0), values.max(0)
+            for k, ax in enumerate(column):
+                ends = np.stack([middle - low, high - middle])[..., k]
+                style = {"lw": 1.6, "ms": 4, "capsize": 2, "elinewidth": 1}
+                ax.errorbar(lengths, middle[:, k], ends, label=name, **style, **LENGTH_STYLES[name])
+        for ax, measure in zip(column, measures, strict=True):
+            ax.set_xscale("log")
+            ax.axvline(trained, color=INK, ls=":", lw=1)
+            if measure == "support":
+                ax.set_yscale("log")
+        column[-1].set_xlabel("number of items n")
+    for ax, measure in zip(axes[:, 0], measures, strict=True):
+        ax.set_ylabel(measure)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure

@@ -121,7 +121,11 @@ PUZZLES = {
         ("z",),
         "p",
         "Scores below zero are cut off, and what remains is divided by its sum.",
-        of_scores(("a row without a positive score", np.array([[-1.0, -2], [1, 3]]))),
+        (
+            (ONE, (Z,)),
+            ("a row without a positive score", (np.array([[-1.0, -2], [1, 3]]),)),
+            *of_scores()[1:],
+        ),
     ),
     3: Puzzle(
         lambda p: 1 / (p**2).sum(-1),
@@ -395,7 +399,8 @@ def verdict(number: int, function: Any) -> str:
         given = tuple(np.copy(a) if isinstance(a, np.ndarray) else a for a in args)
         wanted = task.wanted(*args)
         try:
-            with np.errstate(all="ignore"):
+            divides = "raise" if number == 2 else "ignore"  # 0/0 is what puzzle 2 is about
+            with np.errstate(all="ignore", divide=divides, invalid=divides):
                 yours = attempt(number, guarded, given)
             wrong = difference(yours, wanted, task.output in ("p", "q") or number == 17)
         except NotImplementedError:

@@ -169,7 +169,7 @@ def faults(notebook: Any) -> list[str]:
 
 
 def test_notebooks_are_numbered_without_gaps():
-    numbers = [path.name.split("_")[0] for path in NOTEBOOKS]  # 07a and 07b are two halves
+    numbers = [path.name.split("_")[0] for path in NOTEBOOKS]  # 07a, 07b and 07c are parts of one
     found = sorted({int(number[:2]) for number in numbers})
     assert found == list(range(1, max(found) + 1))
     assert len(set(numbers)) == len(numbers)
@@ -181,7 +181,7 @@ def test_old_links_to_notebook_7_redirect():
     assert {cell["cell_type"] for cell in page["cells"]} == {"markdown"}
     text = "".join("".join(cell["source"]) for cell in page["cells"])
     links = re.findall(r"\]\((.+?)\)", text)
-    assert links == ["07a_structure.ipynb", "07b_constraints.ipynb"]
+    assert links == [path.name for path in NOTEBOOKS if path.name.startswith("07")]
     assert all((FOLDER / link).is_file() for link in links)
 
 
@@ -275,6 +275,18 @@ def test_exercise_refuses_library_functions(own, without, capsys):
     assert not capsys.readouterr().out
 
 
+def test_exercise_refuses_functions_of_a_module():
+    exercise, z = load("exercises").exercise, np.array([1.0, 0.5, -1.0])
+    options = {"without": ("pyentmax.losses",), "library": True}
+    with exercise(4, own=cheat, **options) as own:
+        np.testing.assert_array_equal(own(z), pyentmax.sparsemax(z))
+    with (
+        pytest.raises(AssertionError, match="is done without pyentmax.losses"),
+        exercise(4, own=lambda z: pyentmax.sparsemax_loss(z, 0), **options) as own,
+    ):
+        own(z)
+
+
 def test_exercise_accepts_own_functions(capsys):
     exercise, z = load("exercises").exercise, np.array([1.0, 0.5, -1.0])
     before = sys.getprofile()
@@ -332,6 +344,11 @@ def unfilled(z: Any) -> Any:
     raise NotImplementedError
 
 
+def cut(z: Any) -> Any:
+    p = np.maximum(z, 0)
+    return p / p.sum(-1, keepdims=True)
+
+
 def overwriting(z: Any) -> Any:
     p = project(z)
     z[...] = 0
@@ -354,6 +371,8 @@ def overwriting(z: Any) -> Any:
         (10, overwriting, "it changes its input"),
         (10, lambda z: pyentmax.sparsemax(z), "write it yourself: puzzle 10 is done without"),
         (1, lambda z: np.eye(z.shape[-1])[z.argmax(-1)], "right for three axes, not for ties: "),
+        (2, cut, "right for one row, not for a row without a positive score: Floating"),
+        (2, lambda z: np.nan_to_num(cut(z)), "right for one row, not for a row without a pos"),
         (9, lambda z: np.int64(2), "right for one row, not for a batch: the shape is ()"),
         (18, lambda z: np.ptp(z) * 0 + 4.2 + 1e-7, "it is 4.2000001, should be 4.2\n"),
         (
