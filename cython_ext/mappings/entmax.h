@@ -64,7 +64,8 @@ typedef struct {
 } TYPED(EntmaxRow);
 
 /* A start from sums of whole powers: first from a part of the entries, here and there, as if the
- * others were like them. room holds as many values. */
+ * others were like them. room holds as many values. (Zen 4: the sample takes 2 % off long rows, at
+ * most 13 %; the start itself a third off dense rows, short and long.) */
 static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart) *start,
                                 TYPED(EntmaxSearch) *at, REAL *room) {
     const ptrdiff_t n = row->count * row->apart;
