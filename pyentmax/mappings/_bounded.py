@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from pyentmax.calls.devices import beside, is_dask
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.rows import Rows, broadcasts, to_rows
+from pyentmax.calls.signatures import parameter_names, with_signature
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # How often scores are shifted again: each time removes the full entries of one more scale. A scale
 # is as wide as a significand, so that float64 has 2 · 2098/53 of them at most, and float32 fewer.
@@ -59,3 +66,62 @@ def gradient_in_bounds(p: Any, g: Any, s: Any, active: Any) -> Any:
     weighted = np.sum(s * np.where(s != 0, g, 0), axis=-1, keepdims=True)  # g is unused elsewhere
     mean = weighted / np.where(total == 0, 1, total)
     return np.where(np.isnan(p), p, np.where(active, g - mean, 0))
+
+
+def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a declared function the keywords lower=0 and upper=1.
+
+    With other bounds, ``within(function, arguments by name, lower, upper)`` is called.
+    """
+
+    def bounded(function: Any, body: Any) -> Any:
+        positional = parameter_names(body)[: body.__code__.co_argcount]
+        keywords, bounds = dict(function.__kwdefaults__ or {}), {"lower": 0, "upper": 1}
+        names = (*positional, *keywords)
+
+        def call(*values: Any) -> Any:
+            *arguments, lower, upper = values
+            given = dict(zip(names, arguments, strict=True))
+            if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
+                return function(**given)
+            if is_dask(arguments[0]):
+                raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
+            return within(function, given, lower, upper)
+
+        public = with_signature(body, call, (*names, *bounds), keywords | bounds)
+        text = body.__doc__ or ""
+        public.__doc__ = text.replace("budget, axis", "budget, lower, upper, axis")
+        return public
+
+    def decorate(function: Any) -> Any:
+        public = bounded(function, function.body)
+        public.reference = bounded(function.reference, function.body)
+        public.body, public.parameter = function.body, function.parameter
+        return public
+
+    return decorate
+
+
+def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """Bounds on each entry of a call, checked, and rounded as its results are."""
+    arranged = []
+    for name, value in (("lower", lower), ("upper", upper)):
+        bound = beside(as_floating(value, name)[0], rows.array, name)
+        if not broadcasts(bound.shape, rows.shape):
+            raise ValueError(
+                f"{name} of shape {bound.shape} does not broadcast to {rows.shape}, the shape of "
+                "the scores"
+            )
+        bound = to_rows(np.broadcast_to(bound, rows.shape), rows.axes)
+        bound = bound.astype(rows.array.dtype).astype(rows.dtype).astype(rows.array.dtype)
+        arranged.append(bound if rows.mask is None else np.where(rows.mask, bound, 0))
+    low, high = arranged
+    if isinstance(low, np.ndarray):
+        if not (low >= 0).all():
+            raise ValueError(f"lower must be at least 0, got {low[~(low >= 0)][0]:g}")
+        if not (low <= high).all():
+            i = tuple(np.argwhere(~(low <= high))[0])
+            raise ValueError(
+                f"upper must be at least lower, got {high[i]:g} where lower is {low[i]:g}"
+            )
+    return low, high

@@ -105,6 +105,7 @@ __all__ = [
     "budget_sparsemax_jvp",
     "budget_sparsemax_support",
     "budget_sparsemax_vjp",
+    "budget_sparsemax_vjp_bounds",
     "budget_sparsemax_vjp_budget",
 ]
 
@@ -506,26 +507,37 @@ def csparsemax_vjp_upper(
 @_declared
 def budget_sparsemax(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, lower: ArrayLike = 0,
+    upper: ArrayLike = 1,
 ) -> Array: ...
 @_declared
-def budget_sparsemax_jacobian(p: ArrayLike, budget: ArrayLike, axis: Axis = -1) -> Array: ...
+def budget_sparsemax_jacobian(
+    p: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0, upper: ArrayLike = 1,
+) -> Array: ...
 @_declared
 def budget_sparsemax_jvp(
     p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
+    upper: ArrayLike = 1,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_support(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    lower: ArrayLike = 0, upper: ArrayLike = 1,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_vjp(
     p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
+    upper: ArrayLike = 1,
+) -> Array: ...
+def budget_sparsemax_vjp_bounds(
+    p: ArrayLike, g: ArrayLike, z: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
+    upper: ArrayLike = 1, mask: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_vjp_budget(
     p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
+    upper: ArrayLike = 1,
 ) -> Array: ...
