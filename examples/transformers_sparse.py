@@ -105,6 +105,7 @@ def draw(model: LlamaForCausalLM, batch: dict[str, Tensor], history: list) -> pl
     left.plot(density, label="share of weights above 0")
     left.axvline(len(history) // 2 - 0.5, color="0.7", linestyle="--")
     left.set(xlabel="measurement: softmax, then α rises", ylim=(0, None))
+    left.set_ylabel("loss (nats), and share of weights")
     left.legend(frameon=False, fontsize=9)
     with torch.no_grad():
         first = {"input_ids": batch["input_ids"][:1]}

@@ -260,7 +260,10 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         (axes[1], 1, "hours of updates", _comparable(lines)),
     ):
         pairs = _curves(group)
-        runs_by_pair = {pair: [(s[place], s[2]) for s in seeds] for pair, seeds in pairs.items()}
+        runs_by_pair = {
+            f"α of loss {pair.replace('/', 'and attention')}": [(s[place], s[2]) for s in seeds]
+            for pair, seeds in pairs.items()
+        }
         draw_curves(ax, runs_by_pair, name, "accuracy, greedy, %")
     return [save(axes, folder / "table1.png")]
 
