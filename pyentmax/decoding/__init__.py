@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyentmax.decoding.beam import beam_search
+from pyentmax.decoding.constrained import Constrained
 from pyentmax.decoding.exact import exact_search
 from pyentmax.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.decoding.greedy import greedy_search
@@ -15,6 +16,7 @@ from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
 
 __all__ = [
     "SearchResult",
+    "Constrained",
     "Decodable",
     "ForcedDecoding",
     "ForcedStep",

@@ -140,6 +140,9 @@ class Parser(argparse.ArgumentParser):
             metavar="N",
             help="exact: most prefixes to expand, 1000 if not given",
         )
+        add("--min-length", type=int, metavar="N", help="fewest tokens of a result")
+        help = "no N tokens in a row occur twice in a result"
+        add("--no-repeat-ngram", type=int, metavar="N", help=help)
         self.add_keep()
 
 
@@ -232,7 +235,7 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
     expect(args, "beam", not exact, "without --search exact, where it has no effect")
     expect(args, "budget", exact, "--search exact with it")
     chosen = {"search": args.search, "beam": args.beam, "n_best": args.best, "budget": args.budget}
-    chosen["keep"] = args.keep
+    chosen |= {name: getattr(args, name) for name in ("keep", "min_length", "no_repeat_ngram")}
     return {name: value for name, value in chosen.items() if value is not None}
 
 

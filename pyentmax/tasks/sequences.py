@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyentmax.data import Batch, Pair, Vocabulary, bucketed_batches, make_batch
 from pyentmax.decoding import (
+    Constrained,
     ForcedDecoding,
     Hypothesis,
     HypothesisTree,
@@ -64,6 +65,8 @@ class SequenceModel(SavedModel):
         n_best: int | None = None,
         budget: int = 1000,
         keep: str | None = None,
+        min_length: int = 0,
+        no_repeat_ngram: int | None = None,
         **options: Any,
     ) -> list[SearchResult]:
         """What the model finds possible for each source of a batch.
@@ -83,6 +86,8 @@ class SequenceModel(SavedModel):
             Largest number of prefixes that the exact search expands.
         keep : str, optional
             A keep-set to truncate each step to, such as ``"min_p=0.05"``: `Truncated`.
+        min_length, no_repeat_ngram : int, optional
+            The fewest tokens of a result; how many of them do not repeat in order: `Constrained`.
         **options
             Others of the search: ``max_length``, ``keep_attention``, ``normalize``, ``prove``.
 
@@ -93,12 +98,17 @@ class SequenceModel(SavedModel):
         """
         if mask is None:
             mask = np.ones_like(ids, bool)
-        model = self.model if keep is None else Truncated(self.model, keep)
+        model: Any = self.model if keep is None else Truncated(self.model, keep)
+        if constrains := bool(min_length or no_repeat_ngram is not None):
+            model = Constrained(model, min_length, no_repeat_ngram)
+        options["n_best"] = n_best
         if search == "beam":
-            return beam_search(model, ids, mask, beam=beam, n_best=n_best, **options)
-        if search == "exact":
-            return exact_search(model, ids, mask, n_best=n_best, budget=budget, **options)
-        raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
+            found = beam_search(model, ids, mask, beam=beam, **options)
+        elif search == "exact":
+            found = exact_search(model, ids, mask, budget=budget, **options)
+        else:
+            raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
+        return model.certified(found) if constrains else found
 
     def force_tokens(self, ids: NDArray[np.int64], target: NDArray[np.int64]) -> ForcedDecoding:
         """What the model finds possible at each step of a target, for one source."""

@@ -145,7 +145,8 @@ def _translate(args: argparse.Namespace) -> None:
     command_line.expect(args, "budget search", several, "--list, --format or --n-best with it")
     command_line.expect(args, "pictures", not one, "--list or --force with it")
     without = "without --force, where it has no effect"
-    command_line.expect(args, "list beam best keep format", not forced, without)
+    searching = "list beam best keep format min_length no_repeat_ngram"
+    command_line.expect(args, searching, not forced, without)
     command_line.expect(args, "format", one, "without --list")
     command_line.expect(args, "whole", one, "without --list and --force, which always compare so")
     on_lines = len(args.sentences) == 1 and is_input(args.sentences[0])

@@ -8,6 +8,7 @@ import unicodedata
 import pytest
 
 from pyentmax.cli import main
+from pyentmax.decoding import Constrained
 from pyentmax.tasks.inflection import Example, train_inflector
 from pyentmax.training import TrainingConfig
 
@@ -92,6 +93,17 @@ def test_every_string_in_three_formats(inflect):
     assert [line.split("\t")[2:] for line in plain.splitlines()[:2]] == [
         [s["text"]] for s in records[0]["results"][:2]
     ]
+
+
+def test_constraints_of_a_search_are_passed_on(inflect, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "pyentmax.tasks.sequences.Constrained",
+        lambda model, *numbers: asked.update(numbers=numbers) or Constrained(model, *numbers),
+    )
+    assert inflect("walk\tV;PST\n", "--min-length", "3", "--no-repeat-ngram", "2")[0] == 0
+    assert asked == {"numbers": (3, 2)}
+    assert inflect("walk\tV;PST\n", "--min-length", "-1")[0] == 2
 
 
 BAD = "walk\nwalk\tV;FUT\n\xe9\tV;PST\nwalk\tV;PST\n".encode("latin-1")

@@ -213,6 +213,9 @@ def test_n_best_in_three_formats(model, capsys, monkeypatch):
         r["text"] for record in records for r in record.get("results", [{"text": ""}])
     ]
     assert run("translate", model, "der hund", "--format", "tsv", "--search", "exact") == 0
+    capsys.readouterr()
+    assert len(printed("--min-length", 4).split("\n")[0].split()) >= 4
+    assert printed("--keep", "top_k=1").count("\n") == 3
 
 
 @pytest.mark.skipif(os.name != "posix", reason="waits for a pipe")
