@@ -79,6 +79,8 @@ class PerRow:
             if not isinstance(value, np.ndarray):
                 whole = value == np.floor(value) if self.whole else True
                 value = np.where(self._in_range(value) & whole, value, np.nan)
+            elif value.size == 1:
+                self.check_number(value.item())
             elif not np.logical_and.reduce(self._in_range(value), axis=None):
                 raise self._out_of_range(value[~self._in_range(value)].flat[0])
             elif self.whole and (value != np.floor(value)).any():
@@ -89,7 +91,7 @@ class PerRow:
         """Raise a ValueError unless a number is valid."""
         if not self._in_range(value):
             raise self._out_of_range(value)
-        if self.whole and value != math.floor(value):
+        if self.whole and value != np.floor(value):
             raise ValueError(f"{self.name} must be a whole number, got {value:g}")
 
     def _in_range(self, value: Any) -> Any:
@@ -103,11 +105,12 @@ class PerRow:
 
     def fits_kernel(self, value: Any) -> bool:
         """Whether kernels take the values: of a number or array, on a device without looking."""
-        if type(value) is np.ndarray and not value.ndim:
+        if type(value) is np.ndarray and value.size == 1:
             return not value.item() < self.kernel_least
         if self.kernel_least == -math.inf or on_device(value):
             return True
-        return not np.min(np.asarray(value, float), initial=np.inf) < self.kernel_least
+        value = np.asarray(value, float)
+        return not np.minimum.reduce(value, axis=None, initial=np.inf) < self.kernel_least
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""

