@@ -138,102 +138,178 @@ def beam_search(
     """
     source, source_mask = as_source(source, source_mask)
     beam = positive("beam", beam)
-    sparse = prove and model.output_is_sparse
-    advance = model.step if prove else getattr(model, "unproved_step", model.step)
     # How many settled hypotheses end the search of a source.
-    enough = None if sparse else beam
+    enough = None if prove and model.output_is_sparse else beam
     if n_best is not None:
         enough = positive("n_best", n_best)
     limit = length_limits(source_mask, max_length)
-    sources = len(source)
-    if sources == 0:
+    if len(source) == 0:
         return []
+    search = _Search(model, beam, enough, limit, n_best, prove=prove, normalize=normalize)
+    return search.run(source, source_mask, keep_attention)
 
-    backpointers = _Backpointers()
-    bounded = prove and n_best is not None  # whether what is omitted has to be bounded
-    omitted = _Omissions(sources)
-    finished = _Endings(sources, enough or 1, limit if normalize else None)
-    unfinished = _Endings(sources, 1)
-    state = model.encode(source, source_mask)
-    # One row per open prefix, ordered by source and, within a source, from the best prefix down.
-    source_index = np.arange(sources)
-    score = np.zeros(sources)
-    tokens = np.full(sources, model.bos)
-    length, zeros = 0, np.zeros(sources, dtype=bool)
-    while source_index.size:
-        step, state = advance(state, tokens)
-        if not (sparse or step.support.all()):
-            zeros[source_index[~step.support.all(axis=1)]] = True
-        if keep_attention:
-            backpointers.attention.append(step.attention)
-        log_prob = step.log_prob
-        if bounded:
-            # A probability that rounding lifts above 1 would break the bounds.
-            log_prob = np.minimum(log_prob, 0)
-        ends = score + log_prob[:, model.eos]
+
+class _Open(NamedTuple):
+    """The open prefixes, by source and, within a source, from the best down.
+
+    Attributes
+    ----------
+    source_index, score, tokens : arrays
+        The source, the log-probability and the last token of each.
+    """
+
+    source_index: IntArray
+    score: FloatArray
+    tokens: IntArray
+
+
+class _Search:
+    """One beam search: what its steps share.
+
+    Attributes
+    ----------
+    sparse : bool
+        Whether zeros of the output mapping are certain, so that the list may be complete.
+    bounded : bool
+        Whether what is omitted has to be bounded, to prove the best strings.
+    """
+
+    def __init__(
+        self,
+        model: Decodable[Any],
+        beam: int,
+        enough: int | None,
+        limit: IntArray,
+        n_best: int | None,
+        *,
+        prove: bool,
+        normalize: bool,
+    ) -> None:
+        self.model, self.beam, self.enough, self.limit = model, beam, enough, limit
+        self.sparse = prove and model.output_is_sparse
+        self.bounded = prove and n_best is not None
+        self.advance = model.step if prove else getattr(model, "unproved_step", model.step)
+        self.backpointers = _Backpointers()
+        self.omitted = _Omissions(len(limit))
+        self.finished = _Endings(len(limit), enough or 1, limit if normalize else None)
+        self.unfinished = _Endings(len(limit), 1)
+        self.zeros = np.zeros(len(limit), dtype=bool)  # sources with a support that is not all
+
+    def run(
+        self, source: IntArray, source_mask: BoolArray, keep_attention: bool
+    ) -> list[SearchResult]:
+        """Advance all open prefixes until none is left; the result of each source."""
+        model, sources = self.model, len(self.limit)
+        state = model.encode(source, source_mask)
+        start = np.full(sources, model.bos)
+        prefixes, length = _Open(np.arange(sources), np.zeros(sources), start), 0
+        while prefixes.source_index.size:
+            step, state = self.advance(state, prefixes.tokens)
+            if keep_attention:
+                self.backpointers.attention.append(step.attention)
+            rows, prefixes = self._longer(step, prefixes, length)
+            if rows.size and not np.array_equal(rows, np.arange(len(step.support))):
+                state = model.select(state, rows)
+            self.backpointers.parents.append(rows)
+            self.backpointers.tokens.append(prefixes.tokens)
+            length += 1
+        hypotheses = self.backpointers.hypotheses(self.finished, self.unfinished, source_mask)
+        masses = self.finished.masses().tolist()
+        return [self._result(i, hypotheses[i], mass) for i, mass in enumerate(masses)]
+
+    def _longer(self, step: Step, prefixes: _Open, length: int) -> tuple[IntArray, _Open]:
+        """The prefixes that stay open after a step, and the row that each continues."""
+        source_index, score, _ = prefixes
+        if not (self.sparse or step.support.all()):
+            self.zeros[source_index[~step.support.all(axis=1)]] = True
+        # A probability that rounding lifts above 1 would break the bounds.
+        log_prob = np.minimum(step.log_prob, 0) if self.bounded else step.log_prob
         # A certificate counts the pruned continuations, so that all possible ones are listed.
         # Without one these are enough: the end symbol of each prefix, the ``beam`` best, and the
         # best of those that are pruned.
-        most = None if sparse else 2 * beam + 1
+        most = None if self.sparse else 2 * self.beam + 1
         candidates = _continuations(step, log_prob, score, source_index, length, most)
         if candidates.hidden.size:
-            rows = candidates.hidden
-            infinite = np.isneginf(step.log_prob[rows, candidates.hidden_tokens])
-            bounds = np.where(infinite, unseen(step)[rows], 0.0)
-            omitted.add(_HIDDEN, source_index[rows], score[rows] + bounds)
+            self._omit_hidden(step, candidates, prefixes)
+        eos = self.model.eos
+        ends = score + log_prob[:, eos]
+        ended = np.flatnonzero(step.support[:, eos] & np.isfinite(ends))
+        self.finished.add(ended, source_index, ends, length)
+        others = candidates.tokens != eos
+        listed = candidates.rows[others], candidates.tokens[others], candidates.total[others]
+        listed = self._within_limit(*listed, candidates, prefixes, length)
+        rows, tokens, total = self._best_settled(*listed, source_index, length)
+        return rows, _Open(source_index[rows], total, tokens)
 
-        ended = np.flatnonzero(step.support[:, model.eos] & np.isfinite(ends))
-        finished.add(ended, source_index, ends, length)
-        others = candidates.tokens != model.eos
-        rows, tokens = candidates.rows[others], candidates.tokens[others]
-        total = candidates.total[others]
+    def _omit_hidden(self, step: Step, candidates: _Continuations, prefixes: _Open) -> None:
+        """Count the possible tokens whose log-probability is not finite."""
+        rows = candidates.hidden
+        infinite = np.isneginf(step.log_prob[rows, candidates.hidden_tokens])
+        bounds = np.where(infinite, unseen(step)[rows], 0.0)
+        self.omitted.add(_HIDDEN, prefixes.source_index[rows], prefixes.score[rows] + bounds)
 
-        at_limit = limit[source_index] == length
+    def _within_limit(
+        self,
+        rows: IntArray,
+        tokens: IntArray,
+        total: FloatArray,
+        candidates: _Continuations,
+        prefixes: _Open,
+        length: int,
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Continuations that are not too long; prefixes that cannot go on end here."""
+        source_index = prefixes.source_index
+        at_limit = self.limit[source_index] == length
         stuck = at_limit.copy()
         if candidates.hidden.size:  # all continuations of a prefix may be
             stuck[np.setdiff1d(candidates.hidden, candidates.rows)] = True
-        unfinished.add(np.flatnonzero(stuck), source_index, score, length)
+        self.unfinished.add(np.flatnonzero(stuck), source_index, prefixes.score, length)
         if at_limit.any():
             too_long = at_limit[rows]
-            omitted.add(_CUT, source_index[rows[too_long]], total[too_long])
+            self.omitted.add(_CUT, source_index[rows[too_long]], total[too_long])
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
+        return rows, tokens, total
 
-        kept = _best(rows, total, source_index, beam)
-        if sparse or bounded:
+    def _best_settled(
+        self,
+        rows: IntArray,
+        tokens: IntArray,
+        total: FloatArray,
+        source_index: IntArray,
+        length: int,
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """The ``beam`` best continuations of each source that is not settled."""
+        omitted, best = self.omitted, _best(rows, total, source_index, self.beam)
+        if self.sparse or self.bounded:
             pruned = np.ones(len(rows), dtype=bool)
-            pruned[kept] = False
+            pruned[best] = False
             omitted.add(_PRUNED, source_index[rows[pruned]], total[pruned])
             new = (omitted.count[_PRUNED] > 0) & (omitted.first_pruned == 0)
             omitted.first_pruned[new] = length + 1
-        rows, tokens, total = rows[kept], tokens[kept], total[kept]
-        if enough is not None:
-            settled = finished.settled(source_index[rows], total)
-            if bounded:
+        rows, tokens, total = rows[best], tokens[best], total[best]
+        if self.enough is not None:
+            settled = self.finished.settled(source_index[rows], total)
+            if self.bounded:
                 omitted.add(_OPEN, source_index[rows[settled]], total[settled])
             rows, tokens, total = rows[~settled], tokens[~settled], total[~settled]
+        return rows, tokens, total
 
-        if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
-            state = model.select(state, rows)
-        source_index, score = source_index[rows], total
-        backpointers.parents.append(rows)
-        backpointers.tokens.append(tokens)
-        length += 1
-
-    hypotheses = backpointers.hypotheses(finished, unfinished, source_mask)
-    results = []
-    for i, mass in enumerate(finished.masses().tolist()):
-        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros[i])
-        exact = sparse and omitted.none(i)
-        proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
-        listed, mass_bound = tuple(hypotheses[i]), bound
-        if bounded and not exact:
-            best = float(omitted.best[i])
-            proved, bound = sum(h.finished and h.log_prob >= best for h in listed), math.exp(best)
+    def _result(self, i: int, hypotheses: list[Hypothesis], mass: float) -> SearchResult:
+        """The hypotheses of source i, and what is proved of them."""
+        reason = _dense_reason(mass, self.zeros[i])
+        if self.sparse:
+            reason = self.omitted.reason(i, self.beam, int(self.limit[i]))
+        exact = self.sparse and self.omitted.none(i)
+        proved, bound = (len(hypotheses), 0.0) if exact else (0, 1.0)
+        mass_bound = bound
+        if self.bounded and not exact:
+            best = float(self.omitted.best[i])
+            proved = sum(h.finished and h.log_prob >= best for h in hypotheses)
+            bound = math.exp(best)
             mass_bound = max(1 - mass, bound)
             claim = proved_text(proved) or "The best string of this beam is not proved"
             reason = f"{claim}. {bounds_text(bound, mass_bound)} {reason}"
-        results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound))
-    return results
+        return SearchResult(tuple(hypotheses), exact, mass, reason, proved, bound, mass_bound)
 
 
 class _Continuations(NamedTuple):
