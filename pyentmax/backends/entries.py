@@ -1,12 +1,15 @@
-"""Who computes within functions of single entries: the compiled kernel of a name, or its body.
+"""Declarations of functions of single entries: each score or probability is a problem of its own.
 
-Such a function takes what runs its parts as its first argument, which its callers do not see:
+    @entries.mapping(ALPHA)
+    def entmax_sigmoid(z, alpha=1.5, *, mask=None, out=None):
+        ...
 
-    @entrywise(ALPHA)
-    def entmax_sigmoid(run, z, alpha=1.5):
-        return run("entmax_sigmoid", _probability, z, alpha)
+The function is called with arrays of any shape. Its body gets them in the dtype to compute in, and
+β = α − 1 in the place of α: subtracted before α is rounded to that dtype, and ∞ beyond it. The
+compiled kernel of a mapping's name takes the same; `reference` is the body.
 
-``entmax_sigmoid(z)`` runs the kernel if there is one, ``entmax_sigmoid.reference(z)`` the body.
+A loss arranges its call itself (`entrywise`), and runs kernels by its first argument, which its
+callers do not see: ``run(name, body, z, *operands)``.
 """
 
 from __future__ import annotations
@@ -18,10 +21,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 
 from pyentmax.backends import choice, threads
-from pyentmax.backends.declare import Accelerated, accelerated
+from pyentmax.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.parameters import Parameter
+from pyentmax.calls.entries import (
+    arrange_entries,
+    entry_values,
+    finish_entries,
+    in_one_dtype,
+)
+from pyentmax.calls.parameters import Parameter, PerRow
+from pyentmax.calls.rows import reduce_to
 from pyentmax.calls.signatures import parameter_names
 
 P = ParamSpec("P")
@@ -29,6 +39,67 @@ R = TypeVar("R", covariant=True)
 
 Run = Callable[..., Any]
 """``run(name, body, z, *operands)``: the results for arrays that broadcast to z, β last."""
+
+
+def mapping(parameter: PerRow) -> Declare:
+    """Probabilities of scores: ``f(z, alpha, *, mask=None, out=None)``."""
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        def arrange(use_kernels: bool) -> Callable[..., Any]:
+            def call(z: Any, value: Any, mask: Any, out: Any, workers: Any) -> Any:
+                if is_dask(z):
+                    given = {"z": z, parameter.name: value, "mask": mask, "out": out}
+                    this = public if use_kernels else public.reference
+                    return plan_rows(this, parameter, given, ("number",))
+                z, mask, dtype = arrange_entries(z, mask, out)
+                beta = beta_like(entry_values(parameter, value, z), z)
+                p = _run(use_kernels, workers, body.__name__, body, z, beta)
+                return finish_entries(p, mask, dtype, out)
+
+            return call
+
+        roles = ("z", parameter.name, "mask", "out", "workers")
+        public: Any = accelerated(body, parameter, arrange, roles)
+        return cast("Accelerated[P, R]", public)
+
+    return cast("Declare", decorate)
+
+
+def derivative(parameter: PerRow, direction: str = "", *, gradient: bool = False) -> Declare:
+    """A derivative at p: ``f(p[, v], alpha, *, mask=None)``, the name of v being `direction`.
+
+    With `gradient` the body returns what each entry gives, and the caller gets their sums in the
+    shape of the parameter.
+    """
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        def call(p: Any, v: Any, value: Any, mask: Any) -> Any:
+            if is_dask(p):
+                given = {"p": p, direction: v, parameter.name: value, "mask": mask}
+                return plan_rows(public, parameter, given, ("gradient" if gradient else "number",))
+            p, mask, dtype = arrange_entries(p, mask, name="p")
+            directions: tuple[Any, ...] = ()
+            if direction:
+                p, v, dtype = in_one_dtype(p, v, direction, dtype)
+                directions = (v,)
+            beta = beta_like(entry_values(parameter, value, p, "p"), p)
+            each: Any = cast("Any", body)(p, *directions, beta)
+            if not gradient:
+                return finish_entries(each, mask, dtype)
+            each = each if mask is None else np.where(mask, each, 0)
+            return reduce_to(each, np.shape(value)).astype(dtype, copy=False)[()]
+
+        roles = ("p", direction, parameter.name, "mask")
+        public: Any = accelerated(body, parameter, lambda _: call, roles, kernels=False)
+        return cast("Accelerated[P, R]", public)
+
+    return cast("Declare", decorate)
+
+
+def beta_like(alpha: Any, z: Any) -> Any:
+    """β = α − 1 in the dtype of z."""
+    with np.errstate(over="ignore"):
+        return (alpha - 1).astype(z.dtype)
 
 
 def entrywise(

@@ -15,22 +15,22 @@ from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import broadcasts, check_mask, check_out
 
 
-def arrange_entries(z: Any, mask: Any, out: Any = None) -> tuple[Any, Any, Any]:
-    """Scores z in the dtype to compute in, their mask or None, and the dtype to return."""
-    z, dtype = as_floating(z, "z")
+def arrange_entries(z: Any, mask: Any, out: Any = None, name: str = "z") -> tuple[Any, Any, Any]:
+    """An array in the dtype to compute in, its mask or None, and the dtype to return."""
+    z, dtype = as_floating(z, name)
     check_out(out, z, dtype)
-    return z, None if mask is None else check_mask(mask, z, "z"), dtype
+    return z, None if mask is None else check_mask(mask, z, name), dtype
 
 
-def entries_beside(array: Any, name: str, z: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Another array of the shape of z, and z, in one dtype; and the dtype to return."""
-    array, other = as_floating(array, name)
-    array = beside(array, z, name)
-    if array.shape != z.shape:
-        raise ValueError(f"{name} must have the shape of z, {z.shape}, got {array.shape}")
-    compute = np.promote_types(z.dtype, array.dtype)
-    z, array = z.astype(compute, copy=False), array.astype(compute, copy=False)
-    return array, z, np.promote_types(dtype, other)
+def in_one_dtype(p: Any, v: Any, name: str, dtype: Any) -> tuple[Any, Any, Any]:
+    """p and a direction v of its shape in one dtype, and the dtype to return."""
+    v, other = as_floating(v, name)
+    v = beside(v, p, name)
+    if v.shape != p.shape:
+        raise ValueError(f"{name} must have the shape of p, {p.shape}, got {v.shape}")
+    compute = np.promote_types(p.dtype, v.dtype)
+    p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
+    return p, v, np.promote_types(dtype, other)
 
 
 def finish_entries(result: Any, mask: Any, dtype: Any, out: Any = None) -> Any:
@@ -44,14 +44,16 @@ def finish_entries(result: Any, mask: Any, dtype: Any, out: Any = None) -> Any:
     return out
 
 
-def entry_values(parameter: PerRow, value: Any, z: Any) -> Any:
+def entry_values(parameter: PerRow, value: Any, z: Any, name: str = "z") -> Any:
     """A parameter's values in float64, checked, of a shape that broadcasts to the array z."""
-    check_broadcasts(parameter.name, value, z)
+    check_broadcasts(parameter.name, value, z, name)
     return parameter.checked(value, z, z.shape)
 
 
-def check_broadcasts(name: str, value: Any, z: Any) -> None:
+def check_broadcasts(name: str, value: Any, z: Any, like: str = "z") -> None:
     """Raise a ValueError unless the value is a single one or broadcasts to the array z."""
     shape = np.shape(value)
     if shape and not broadcasts(shape, z.shape):
-        raise ValueError(f"{name} of shape {shape} does not broadcast to z, of shape {z.shape}")
+        raise ValueError(
+            f"{name} of shape {shape} does not broadcast to {like}, of shape {z.shape}"
+        )

@@ -73,7 +73,8 @@ def renamed(function: F, name: str) -> F:
     other.__name__ = other.__qualname__ = name
     other.__kwdefaults__ = given.__kwdefaults__
     if hasattr(given, "reference"):
-        other.reference = renamed(given.reference, name)
+        same = given.reference is given
+        other.reference = other if same else renamed(given.reference, name)
     return cast(F, other)
 
 

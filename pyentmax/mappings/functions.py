@@ -8,6 +8,7 @@ from pyentmax.mappings.sparsemax import *  # noqa: F403
 from pyentmax.mappings.entmax15 import *  # noqa: F403
 from pyentmax.mappings.entmax import *  # noqa: F403
 from pyentmax.mappings.entmax_sigmoid import *  # noqa: F403
+from pyentmax.losses.one_vs_all import *  # noqa: F403
 from pyentmax.mappings.normmax import *  # noqa: F403
 from pyentmax.mappings.topk_softmax import *  # noqa: F403
 from pyentmax.mappings.topk_sparsemax import *  # noqa: F403

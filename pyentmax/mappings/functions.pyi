@@ -51,10 +51,10 @@ __all__ = [
     "entmax_sigmoid",
     "entmax_sigmoid_grad_alpha",
     "entmax_sigmoid_jvp",
-    "entmax_sigmoid_loss",
-    "entmax_sigmoid_loss_and_grad",
     "entmax_sigmoid_vjp",
     "entmax_sigmoid_vjp_alpha",
+    "entmax_sigmoid_loss",
+    "entmax_sigmoid_loss_and_grad",
     "one_vs_all_loss",
     "one_vs_all_loss_and_grad",
     "normmax",
@@ -271,13 +271,19 @@ def entmax_sigmoid(
 ) -> Array: ...
 @_declared
 def entmax_sigmoid_grad_alpha(
-    z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    p: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_sigmoid_jvp(
-    z: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
+) -> Array: ...
+@_declared
+def entmax_sigmoid_vjp(
+    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
+) -> Array: ...
+@_declared
+def entmax_sigmoid_vjp_alpha(
+    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_sigmoid_loss(
@@ -291,16 +297,6 @@ def entmax_sigmoid_loss_and_grad(
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
-@_declared
-def entmax_sigmoid_vjp(
-    z: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
-) -> Array: ...
-@_declared
-def entmax_sigmoid_vjp_alpha(
-    z: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
-) -> Array: ...
 @_declared
 def one_vs_all_loss(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,

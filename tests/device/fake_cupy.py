@@ -47,6 +47,7 @@ sin sinh sqrt square subtract tanh true_divide""".split()
 # As CuPy writes them: NumPy's keywords that are not here are not there either.
 SIGNATURES = """
 all(a, axis=None, out=None, keepdims=False)
+amax(a, axis=None, out=None, keepdims=False)
 any(a, axis=None, out=None, keepdims=False)
 arange(start, stop=None, step=1, dtype=None)
 argmax(a, axis=None, dtype=None, out=None, keepdims=False)
