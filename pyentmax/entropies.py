@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.dask_arrays import plan_rows
-from pyentmax.calls.devices import beside, is_dask
+from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.dtypes import as_floating
 
 
@@ -102,7 +102,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     p, dtype = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
     alpha = _validated(alpha, alpha > 0, "above 0")
-    per_row = _per_row(beside(alpha, p, "alpha"), p, axis)
+    per_row = _per_row(on_device_of(alpha, p, "alpha"), p, axis)
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         alpha, beta = per_row.astype(p.dtype), (per_row - 1).astype(p.dtype)
     log_p, shannon, infinite = _log(p), beta == 0, np.isinf(beta)
@@ -188,7 +188,7 @@ def _norm(p: Any, alpha: Any, axis: Any) -> tuple[Any, np.dtype[Any]]:
     alpha, _ = as_floating(alpha, "alpha")
     alpha = _validated(alpha, alpha >= 1, "at least 1")
     with np.errstate(over="ignore"):
-        alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
+        alpha = _per_row(on_device_of(alpha, p, "alpha"), p, axis).astype(p.dtype)
     if not p.size and np.sum(p, axis=axis).size:
         raise ValueError(
             f"p of shape {p.shape} has no entry along axis {axis}; at least one is expected"

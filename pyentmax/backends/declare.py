@@ -27,7 +27,7 @@ import numpy as np
 
 from pyentmax.backends import choice, threads
 from pyentmax.calls.dask_arrays import plan_rows
-from pyentmax.calls.devices import beside, is_dask
+from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.documentation import (
     GRADIENT,
     JACOBIAN,
@@ -278,7 +278,7 @@ def _derivative(
             if parameter is not None:
                 value = parameter.for_probabilities(value, rows, p_given)
             if with_scores:
-                scores = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
+                scores = arrange_scores(on_device_of(as_array(z, "z"), p, "z"), axis)
                 check_same_shape(scores.shape, "z", rows.shape)
             if workers is not None:
                 workers = threads.counted(workers)

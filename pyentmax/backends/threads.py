@@ -40,8 +40,8 @@ SECONDS_PER_WORKER = 7.5e-4
 # Entries for which that is possible: with fewer, nothing is timed.
 ENTRIES_PER_WORKER = 1 << 19
 
-_TRIAL = 8  # the part of a call on which time is taken is one of so many
-_SURE = 16  # times ENTRIES_PER_WORKER: the fastest kernel takes long enough, and no time is taken
+_TRIAL_FRACTION = 8  # an eighth of a call is timed, to estimate the rest
+_SKIP_TRIAL_FACTOR = 16  # × ENTRIES_PER_WORKER: so many entries take long enough untimed
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
 
@@ -182,8 +182,8 @@ class _Batch:
         """The results of all pieces, shared by so many threads or fewer."""
         results = self._empty_results() if out is None else (out,)
         start = 0
-        if SECONDS_PER_WORKER and self._operands[0].size < _SURE * ENTRIES_PER_WORKER:
-            start = max(1, self.length // _TRIAL)
+        if SECONDS_PER_WORKER and self._operands[0].size < _SKIP_TRIAL_FACTOR * ENTRIES_PER_WORKER:
+            start = max(1, self.length // _TRIAL_FRACTION)
             before = time.perf_counter()
             self._run(slice(0, start), results)
             left = (time.perf_counter() - before) * (self.length / start - 1)

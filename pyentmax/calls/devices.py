@@ -1,7 +1,7 @@
 """Where an array lives, on the host or on a GPU, and the ways between the two.
 
-An array on a GPU (CuPy's) is computed with by its own module and never moved behind the caller's
-back: `beside` refuses to mix host and device, and what crosses goes through `to_host` or through
+An array on a GPU (CuPy's) is computed with by its own module and never moved silently:
+`on_device_of` refuses to mix host and device, and what crosses goes through `to_host` or through
 the module's ``asarray``, by name.
 """
 
@@ -42,7 +42,7 @@ def to_host(array: Any) -> np.ndarray:
     return array.get() if on_device(array) else np.asarray(array)
 
 
-def beside(array: Any, other: Any, name: str) -> Any:
+def on_device_of(array: Any, other: Any, name: str) -> Any:
     """An argument in the memory of another array; a TypeError where that takes a copy.
 
     A single number follows freely: it goes to a GPU as an argument of the kernel that writes it.

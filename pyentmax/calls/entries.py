@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import broadcasts, check_mask, check_out
@@ -25,7 +25,7 @@ def arrange_entries(z: Any, mask: Any, out: Any = None, name: str = "z") -> tupl
 def in_one_dtype(p: Any, v: Any, name: str, dtype: Any) -> tuple[Any, Any, Any]:
     """p and a direction v of its shape in one dtype, and the dtype to return."""
     v, other = as_floating(v, name)
-    v = beside(v, p, name)
+    v = on_device_of(v, p, name)
     if v.shape != p.shape:
         raise ValueError(f"{name} must have the shape of p, {p.shape}, got {v.shape}")
     compute = np.promote_types(p.dtype, v.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import beside, on_device
+from pyentmax.calls.devices import on_device, on_device_of
 from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.rows import Rows, broadcasts, check_one_axis, live_entries, reduce_to, to_rows
 
@@ -85,7 +85,11 @@ class PerRow:
                 raise self._out_of_range(value[~self._in_range(value)].flat[0])
             elif self.whole and (value != np.floor(value)).any():
                 self.check_number(value[value != np.floor(value)].flat[0])
-        return value if type(value) is type(like) is np.ndarray else beside(value, like, self.name)
+        return (
+            value
+            if type(value) is type(like) is np.ndarray
+            else on_device_of(value, like, self.name)
+        )
 
     def check_number(self, value: float) -> None:
         """Raise a ValueError unless a number is valid."""
@@ -124,7 +128,7 @@ class PerRow:
             return value.reshape(1, 1)
         return np.broadcast_to(value, batch).reshape(math.prod(batch), 1)
 
-    def wrong(self, value: Any) -> Any:
+    def invalid_rows(self, value: Any) -> Any:
         """The rows whose value, on a device, is invalid."""
         return np.isnan(value)
 
@@ -141,7 +145,7 @@ class PerRow:
         if not on_device(value):
             host = self.checked(value, np.empty(0), batch)
             if host.ndim:
-                beside(host, array, self.name)  # a TypeError that says what to do
+                on_device_of(host, array, self.name)  # a TypeError that says what to do
             return float(host)
         value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
         self._check_shape(value, batch)
@@ -245,7 +249,7 @@ class UpperBounds:
         """What a body takes: of shape (n, d)."""
         return value.reshape(-1, value.shape[-1])
 
-    def wrong(self, value: Any) -> Any:
+    def invalid_rows(self, value: Any) -> Any:
         """The rows whose bounds, on a device, are invalid."""
         return np.isnan(value[..., 0])
 
@@ -257,14 +261,14 @@ class UpperBounds:
 
     def on_device(self, value: Any, array: Any, like: str) -> Any:
         """Bounds as the CUDA kernels take them: of the call's shape, in the dtype to compute in."""
-        upper = beside(as_floating(value, self.name)[0], array, self.name)
+        upper = on_device_of(as_floating(value, self.name)[0], array, self.name)
         upper = upper.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
         return self._fitted(upper, array.shape, like)
 
     def _arranged(self, value: Any, rows: Rows, like: str) -> tuple[Any, Any]:
         """The bounds in rows, and the dtype that they came in."""
         upper, precision = as_floating(value, self.name)
-        upper = self._fitted(beside(upper, rows.array, self.name), rows.shape, like)
+        upper = self._fitted(on_device_of(upper, rows.array, self.name), rows.shape, like)
         return to_rows(upper, rows.axes), precision
 
     def _fitted(self, upper: Any, shape: tuple[int, ...], like: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_array, as_floating, is_masked
 
 Axes = tuple[int, ...]
@@ -85,7 +85,7 @@ def arrange_probabilities(
     axes = check_axis(shape, axis, "p")
     if direction:
         v, other = as_floating(v, direction)
-        v = beside(v, p, direction)
+        v = on_device_of(v, p, direction)
         check_same_shape(v.shape, direction, shape)
         if (v.dtype, other) != (p.dtype, dtype):
             dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
@@ -133,7 +133,9 @@ def apply_to_scores(
         instead = np.where(top == -np.inf, dead, np.nan).astype(p.dtype)
         p = np.where(np.isfinite(top), p, instead)
     if parameter is not None and not isinstance(z, np.ndarray):
-        p = np.where(parameter.wrong(value)[..., None], np.nan, p).astype(p.dtype, copy=False)
+        p = np.where(parameter.invalid_rows(value)[..., None], np.nan, p).astype(
+            p.dtype, copy=False
+        )
     return p
 
 
@@ -236,7 +238,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 def check_mask(mask: Any, like: Any, name: str) -> Any:
     """A mask that broadcasts to the array `like`, which the caller calls `name`."""
     if type(mask) is not np.ndarray or mask.dtype != np.bool_ or type(like) is not np.ndarray:
-        mask = beside(as_mask(mask, "where a score may get probability"), like, "mask")
+        mask = on_device_of(as_mask(mask, "where a score may get probability"), like, "mask")
     if not broadcasts(mask.shape, like.shape):
         raise ValueError(
             f"mask of shape {mask.shape} does not broadcast to {name}, of shape {like.shape}"
@@ -279,7 +281,7 @@ def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> None:
             )
     if out.shape != z.shape:
         raise ValueError(f"out must have the shape of z, {z.shape}, got {out.shape}")
-    beside(out, z, "out")
+    on_device_of(out, z, "out")
     if out.dtype != dtype and not np.can_cast(dtype, out.dtype, "same_kind"):
         raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")
     if not getattr(getattr(out, "flags", None), "writeable", True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends.entries import Run, beta_like, entrywise
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_array, as_floating
 from pyentmax.calls.entries import check_broadcasts, entry_values
 from pyentmax.calls.options import LossOptions, Options, checked_options
@@ -253,7 +253,7 @@ def _targets(
     options: Options,
 ) -> tuple[Any, Any, Any]:
     """The targets in z's shape, which of them count, and which rows have valid targets."""
-    y = beside(as_array(y, "y"), z, "y")
+    y = on_device_of(as_array(y, "y"), z, "y")
     live = np.ones_like(z, dtype=bool) if mask is None else np.broadcast_to(mask, z.shape)
     batch = z.shape[:-1]
     if options.weight is not None:

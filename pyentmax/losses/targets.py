@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_array, as_floating, largest
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
@@ -85,7 +85,7 @@ def prepare_target(
     `scores` and `top` are as `masked_scores` returns them. On a GPU, where looking would wait for
     it, a row whose target is wrong weighs NaN.
     """
-    y = beside(as_array(y, "y"), scores, "y")
+    y = on_device_of(as_array(y, "y"), scores, "y")
     batch, shape = rows.batch, rows.shape
     is_label = y.dtype.kind in "iu" and y.shape == batch
     if options.ignore_index is not None and not is_label and y.shape == shape:

@@ -26,7 +26,7 @@ class Ensemble:
     theirs. Certificates of a search hold for this averaged model. It is sparse if all members are.
 
     A member may find a token possible without a number for its probability, which is too small for
-    its float type, or beside the threshold (``Step.unseen``). Then the mean has a number only if
+    its float type, or next to the threshold (``Step.unseen``). Then the mean has a number only if
     that probability, whatever it is, does not change it. Otherwise the mean hides the token, too,
     and bounds it by the mean of the members' probabilities and bounds. Searches that prove nothing
     (`greedy_search`, `ancestral_sampling`, and `beam_search` with ``prove=False``) take what is

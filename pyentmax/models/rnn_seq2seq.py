@@ -68,7 +68,7 @@ class RNNSeq2SeqConfig:
     fertility : float, optional
         The most attention that a source position gets over all steps (Malaviya et al. 2018). The
         attention must be softmax or sparsemax. It becomes csoftmax or csparsemax, bounded by what
-        is left of the fertility, with a sink beside the source.
+        is left of the fertility, with a sink next to the source.
     label_smoothing : float
         The target's share that is spread over the vocabulary.
     embedding_std : float, optional

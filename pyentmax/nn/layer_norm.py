@@ -10,7 +10,7 @@ In the backward pass, with g the gradient of y and h = γ ∘ g,
 
 since x̂ is left unchanged by what is added to x, and by what x is scaled with (but for ε). Written
 with the tape's arithmetic it would be a dozen passes over x each way, which take longer than the
-matrix product beside them.
+matrix product next to them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import threads
-from pyentmax.calls.devices import array_module, beside, is_dask, on_device
+from pyentmax.calls.devices import array_module, is_dask, on_device, on_device_of
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import as_mask, broadcasts, reduce_to
@@ -68,7 +68,7 @@ class Inputs:
         self.answer: np.dtype[Any] = np.result_type(*answers)
         self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays.values()))
         query, key, value = (
-            beside(array, arrays["query"], name).astype(self.dtype, copy=False)
+            on_device_of(array, arrays["query"], name).astype(self.dtype, copy=False)
             for name, array in arrays.items()
         )
         if query.shape[-1] != key.shape[-1]:
@@ -104,7 +104,7 @@ class Inputs:
         It has a last axis of length 1.
         """
         value, _ = as_floating(value, name)
-        value = beside(value, self.query, name).astype(self.dtype, copy=False)
+        value = on_device_of(value, self.query, name).astype(self.dtype, copy=False)
         value = _fitting(value, self.outer_shape[:-1], name, "the queries, of shape")
         return self._split_outer(value, 1)[..., None]
 
@@ -177,7 +177,7 @@ class Inputs:
         if array.shape != shape:
             raise ValueError(f"{name} must have the shape of {like}, {shape}, got {array.shape}")
         self.answer = np.promote_types(self.answer, answer)
-        return beside(array, self.query, name).astype(self.dtype, copy=False)
+        return on_device_of(array, self.query, name).astype(self.dtype, copy=False)
 
     def _split_heads(self, array: Any) -> Any:
         if not self._groups or array.ndim < 3:
@@ -313,7 +313,7 @@ class Setting:
         self.mask = None
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
-            self.mask = inputs.per_score(beside(mask, inputs.query, "mask"), "mask")
+            self.mask = inputs.per_score(on_device_of(mask, inputs.query, "mask"), "mask")
         self.reach: int | None = _reach(causal, offset, inputs.shape)
         self.scale: Any = _scale(scale, inputs)
         self.sink = None
@@ -324,7 +324,7 @@ class Setting:
                     f"topk_sparsemax as mapping, got {record.name}"
                 )
             sink, _ = as_floating(sink, "sink")
-            sink = inputs.per_head(beside(sink, inputs.query, "sink"), "sink")
+            sink = inputs.per_head(on_device_of(sink, inputs.query, "sink"), "sink")
             self.sink = sink.astype(inputs.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
         self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)

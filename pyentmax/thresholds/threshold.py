@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_floating
 
 MAX_PASSES = 128
@@ -43,7 +43,7 @@ def beta_per_row(alpha: Any, x: Any, most: float = np.inf) -> Any:
         if not valid.all():
             limit = "finite" if most == np.inf else f"at most {most:g}"
             raise ValueError(f"alpha must be above 1 and {limit}, got {alpha[~valid].flat[0]:g}")
-    alpha = beside(alpha, x, "alpha")
+    alpha = on_device_of(alpha, x, "alpha")
     batch = x.shape[:-1]
     try:
         alpha = np.broadcast_to(alpha, batch)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends.cuda.launch import TYPES, Kernel, launch, launch_rows, rescale
-from pyentmax.calls.devices import beside, on_device
+from pyentmax.calls.devices import on_device, on_device_of
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum, parts_of_largest
@@ -24,7 +24,7 @@ LONGEST_FUSED = 4096  # entries of a row that a single thread goes along
 
 
 class Call:
-    """The arrays of one call with an axis, and the answer to it.
+    """The arrays of one call with an axis, and its result.
 
     Half types are not converted here: the kernels read and write them.
     """
@@ -47,8 +47,8 @@ class Call:
         """An array of the call's shape, or none, in rows along the last axis."""
         return None if array is None else to_rows(array, self.axes)
 
-    def answer(self, run: Callable[[Any], None], *inputs: Any) -> Any:
-        """Have `run` write the rows of the answer; to `out` itself where nothing is lost by it."""
+    def write_result(self, run: Callable[[Any], None], *inputs: Any) -> Any:
+        """Have `run` write the rows of the result; to `out` itself where that gives the same."""
         shape, dtype = self.array.shape, self.array.dtype
         out = self._out
         direct = (
@@ -80,7 +80,9 @@ def forward(kernel: Kernel) -> Run:
         call = Call(z, axis, mask, out, "z")
         number = _number(parameters, given, call)
         rows, masks = call.rows(call.array), call.rows(call.mask)
-        return call.answer(lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array)
+        return call.write_result(
+            lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array
+        )
 
     return run
 
@@ -101,7 +103,7 @@ def bounded(kernel: Kernel) -> Run:
         else:
             upper, number = None, parameter.on_device(given, call.array, call.batch)
         rows, masks, bounds = call.rows(call.array), call.rows(call.mask), call.rows(upper)
-        return call.answer(
+        return call.write_result(
             lambda p: launch(kernel, rows, (rows, masks, bounds, p), (number,)), call.array, upper
         )
 
@@ -121,7 +123,7 @@ def product(kernel: Kernel, upper: float | None = None) -> Run:
         else:
             number = _number(parameters, given, call)
         rows, along, bounds, masks = map(call.rows, (p, v, bounds, call.mask))
-        return call.answer(
+        return call.write_result(
             lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
         )
 
@@ -135,7 +137,7 @@ def elementwise_gradient(kernel: Kernel) -> Run:
         p, *given, axis = values
         call = Call(p, axis, None, None, "p")
         number, rows = _number(parameters, given, call), call.rows(call.array)
-        return call.answer(
+        return call.write_result(
             lambda out: launch(kernel, rows, (rows, None, None, None, out), (number,))
         )
 
@@ -162,7 +164,7 @@ def fused(sparsemax: Kernel, smoothed: Callable[..., Any]) -> Run:
             if direct is not p:
                 p[...] = direct
 
-        return call.answer(map_rows)
+        return call.write_result(map_rows)
 
     return run
 
@@ -211,7 +213,7 @@ def fused_product(*, anywhere: bool) -> Run:
             if order is not None:
                 out[...] = np.take_along_axis(out, np.argsort(order, axis=-1), axis=-1)
 
-        return call.answer(multiply)
+        return call.write_result(multiply)
 
     return run
 
@@ -242,7 +244,7 @@ def _loss(
     call = Call(z, axis, options.mask, None, "z")
     if is_masked(y):
         return NotImplemented
-    y = y if on_device(y) else beside(np.asarray(y), call.array, "y")
+    y = y if on_device(y) else on_device_of(np.asarray(y), call.array, "y")
     if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
         return NotImplemented
     number = _number(parameters, given, call)
@@ -250,7 +252,9 @@ def _loss(
     share: Any = 1.0
     rows, masks = call.rows(call.array), call.rows(call.mask)
     if options.reduction == "mean":
-        if options.weight is not None:  # beside that of a row without any score, all others are 0
+        if (
+            options.weight is not None
+        ):  # compared with that of a row without any score, all others are 0
             weights = np.where(_any_score(rows, masks) | np.isnan(weights), weights, 0)
         weights = parts_of_largest(weights)
         total = np.sum(weights)
@@ -266,7 +270,7 @@ def _loss(
 
     gradient = None
     if with_gradient:
-        gradient = call.answer(run)
+        gradient = call.write_result(run)
     else:
         run(None)
     if options.reduction == "mean":
@@ -318,7 +322,7 @@ def _as_stored(array: Any, name: str) -> Any:
 def _pair(p: Any, v: Any) -> tuple[Any, Any]:
     """p and v in one type."""
     p = _as_stored(p, "p")
-    v = beside(_as_stored(v, "v"), p, "v")
+    v = on_device_of(_as_stored(v, "v"), p, "v")
     if p.shape != v.shape:
         raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
     dtype = np.promote_types(p.dtype, v.dtype)

@@ -188,7 +188,7 @@ def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int
 
 
 def room_beside(n: int, itemsize: int, warps: int, limits: Limits) -> int:
-    """Room for gaps in each warp beside a row in shared memory.
+    """Room for gaps in each warp next to a row in shared memory.
 
     Examples
     --------

@@ -15,7 +15,7 @@ CONSTRAINED = {"softmax": "csoftmax", "sparsemax": "csparsemax"}
 def constrained_attention(scores: Tensor, upper: Any, name: str, mask: Array) -> Tensor:
     """Attention weights bounded by what is left of each position's fertility.
 
-    A sink with score 0 and no bound stands beside the source. It takes the weight that the
+    A sink with score 0 and no bound stands next to the source. It takes the weight that the
     positions may not or need not have, so that there is an answer even when all fertility is used
     up. The weight of the sink is left out of the result, whose rows thus sum to at most 1.
 

@@ -278,7 +278,7 @@ def attend_heads(
 
 
 def _beside(sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | None) -> Tensor:
-    """The weights of scores (…, heads, T, S) beside sinks (heads,), of rows that are one longer."""
+    """The weights of scores (…, heads, T, S) and sinks (heads,), of rows that are one longer."""
     xp = scores.xp
     name = getattr(mapping, "name", "")
     if name.startswith("topk_"):  # of which a sink takes no place
