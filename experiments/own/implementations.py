@@ -1,4 +1,4 @@
-"""Which implementations of softmax, sparsemax and entmax are right? `check_mapping` over packages.
+"""Which mappings, losses and attentions of public packages are right? The judge over packages.
 
 Each function is examined in the version that is installed, Keras in a process for each backend; a
 package that is missing is named as missing. All of them come from PyPI. Some minutes on an idle
@@ -24,7 +24,7 @@ from typing import Any
 
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
-from pyentmax import check_mapping
+from pyentmax import check_attention, check_loss, check_mapping
 
 TABULAR = """
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -47,6 +47,7 @@ MODES: list[tuple[str, float, str, dict[str, float]]] = [
     ("c1", 2.0, "entmax15", {}),
     ("c2", 3.0, "entmax", {"alpha": 4 / 3}),
 ]
+CHECKS = {"mapping": check_mapping, "loss": check_loss, "attention": check_attention}
 BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 
 
@@ -63,12 +64,79 @@ def keras(backend: str, name: str) -> Settings:
                 environment={"KERAS_BACKEND": backend})  # fmt: skip
 
 
+# Attention of PyTorch and of Keras' backends, with their keywords.
+SDPA = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+def fn(query, key, value, attn_mask=None, is_causal=False, scale=None, dropout_p=0.0):
+    return sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True)
+"""
+FLEX = """
+from torch.nn.attention.flex_attention import flex_attention
+def fn(query, key, value, scale=None):
+    return flex_attention(query, key, value, scale=scale, enable_gqa=True)
+"""
+JAX = """
+import jax
+def fn(query, key, value, mask=None, bias=None, scale=None, is_causal=False):
+    swapped = (x.swapaxes(1, 2) for x in (query, key, value))  # (batch, length, head, d) there
+    out = jax.nn.dot_product_attention(
+        *swapped, bias=bias, mask=mask, scale=scale, is_causal=is_causal)
+    return out.swapaxes(1, 2)
+"""
+KERAS = """
+import keras
+def fn(query, key, value, mask=None, bias=None, scale=None, is_causal=False):
+    swapped = (keras.ops.swapaxes(x, 1, 2) for x in (query, key, value))
+    out = keras.ops.dot_product_attention(
+        *swapped, bias=bias, mask=mask, scale=scale, is_causal=is_causal)
+    return keras.ops.swapaxes(out, 1, 2)
+"""
+EAGER = """
+import torch
+from types import SimpleNamespace
+from transformers.models.llama.modeling_llama import eager_attention_forward
+def fn(query, key, value, attention_mask=None, scaling=None):
+    module = SimpleNamespace(
+        num_key_value_groups=query.shape[1] // key.shape[1], training=False)
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        raise TypeError("additive masks only")
+    out, _ = eager_attention_forward(module, query, key, value, attention_mask, scaling)
+    return out.transpose(1, 2)
+"""
+ONNX = """
+import numpy as np, onnx, onnxruntime
+from onnx import TensorProto as T, helper as h
+def session(causal):
+    info = lambda name: h.make_tensor_value_info(name, T.FLOAT, [None] * 4)
+    node = h.make_node("Attention", ["q", "k", "v"], ["o"], is_causal=causal)
+    graph = h.make_graph([node], "g", [info("q"), info("k"), info("v")], [info("o")])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10)
+    return onnxruntime.InferenceSession(model.SerializeToString())
+sessions = [session(0), session(1)]
+def fn(query, key, value, is_causal=False):
+    return sessions[is_causal].run(None, {"q": query, "k": key, "v": value})[0]
+"""
+
+
 def of_entmax(name: str, mapping: str, **parameters: float) -> Settings:
     """A function of the entmax package."""
     code = f"from entmax import {name} as fn"
     return case(f"entmax.{name}", "entmax", mapping, code, parameters=parameters)
 
 
+ATTENTIONS: list[tuple[str, str, str, str, dict[str, Any]]] = [
+    ("torch scaled_dot_product_attention", "torch", "softmax", SDPA, {}),
+    ("torch flex_attention, not compiled", "torch", "softmax", FLEX, {}),
+    ("transformers eager attention (Llama)", "transformers", "softmax", EAGER, {}),
+    ("jax.nn.dot_product_attention", "jax", "softmax", JAX, {}),
+    ("onnxruntime Attention-23", "onnxruntime", "softmax", ONNX, {"dtypes": ["float32"]}),
+    *((f"keras dot_product_attention, on {backend}", "keras", "softmax", KERAS,
+       {"environment": {"KERAS_BACKEND": backend}}) for backend in ("torch", "jax")),
+    ("pyentmax.torch.attention", "pyentmax", "entmax",
+     "from pyentmax.torch import attention as fn", {"parameters": {"alpha": 1.5}}),
+]  # fmt: skip
 CASES = [
     case("torch.softmax", "torch", "softmax", "from torch import softmax as fn"),
     case("jax.nn.softmax", "jax", "softmax", "from jax.nn import softmax as fn"),
@@ -99,6 +167,22 @@ CASES = [
     *(case(f"pyentmax.{library}.{name}", "pyentmax", name,
            f"from pyentmax.{library} import {name} as fn")
       for library in ("torch", "jax") for name in ("softmax", "sparsemax", "entmax15")),
+    *(case(f"{row}, loss", package, mapping, code, check="loss")
+      for row, package, mapping, code in (
+        ("torch cross_entropy", "torch", "softmax",
+         "import torch; fn = torch.nn.functional.cross_entropy"),
+        ("entmax.SparsemaxLoss", "entmax", "sparsemax",
+         "import entmax; fn = entmax.SparsemaxLoss()"),
+        ("entmax.Entmax15Loss", "entmax", "entmax15", "import entmax; fn = entmax.Entmax15Loss()"),
+        ("optax softmax_cross_entropy_with_integer_labels", "optax", "softmax",
+         "import jax; from optax.losses import softmax_cross_entropy_with_integer_labels as fn"),
+        ("optax sparsemax_loss", "optax", "sparsemax",
+         "import jax, optax; fn = lambda z, y: optax.losses.multiclass_sparsemax_loss(z, y)"),
+        ("pyentmax.torch.sparsemax_loss", "pyentmax", "sparsemax",
+         "from pyentmax.torch import sparsemax_loss as fn"),
+    )),
+    *(case(f"{row}, attention", package, mapping, code, check="attention", **more)
+      for row, package, mapping, code, more in ATTENTIONS),
 ]  # fmt: skip
 
 
@@ -138,17 +222,24 @@ def examine(settings: Settings) -> dict[str, Any]:
     except (ImportError, PackageNotFoundError) as error:
         return {"version": None, "missing": str(error)}
     started = time.perf_counter()
-    report = check_mapping(
-        namespace["fn"],
-        settings["mapping"],
-        dtypes=settings.get("dtypes"),
-        **settings.get("parameters", {}),
-    )
-    results = {one.name: [one.verdict, str(one)] for one in report.results}
-    seconds = round(time.perf_counter() - started, 1)
+    try:
+        report: Any = CHECKS[settings.get("check", "mapping")](
+            namespace["fn"],
+            settings["mapping"],
+            dtypes=settings.get("dtypes"),
+            **settings.get("parameters", {}),
+        )
+    except TypeError as error:  # no arrays that fn takes
+        return {"version": installed, "verdict": f"not judged: {error}", "properties": {}}
     return {
-        "version": installed, "dtypes": report.dtypes, "seconds": seconds, "properties": results,
-    }  # fmt: skip
+        "version": installed,
+        "verdict": report.verdict,
+        "causes": report.causes,
+        "notes": report.notes,
+        "dtypes": report.dtypes,
+        "seconds": round(time.perf_counter() - started, 1),
+        "properties": {one.name: [one.verdict, str(one)] for one in report.results},
+    }
 
 
 def report(lines: list[Line]) -> str:
@@ -161,16 +252,16 @@ def report(lines: list[Line]) -> str:
         claim = " ".join(filter(None, [settings["mapping"], parameters]))
         name = f"`{settings['row']}`"
         if result["version"] is None:
-            rows.append([name, claim, "–", "not installed", "", ""])
+            rows.append([name, claim, "–", "not installed", ""])
             continue
-        verdicts = [verdict for verdict, _ in result["properties"].values()]
         failed = {k: text for k, (v, text) in result["properties"].items() if v == "failed"}
-        counts = [verdicts.count(one) for one in ("passed", "failed", "not applicable")]
-        rows.append([name, claim, result["version"], *counts])
+        verdict = result.get("verdict", "")
+        rows.append([name, claim, result["version"], verdict, ", ".join(failed)])
         if failed:
             texts = [f"- {name}: {text}" for name, text in failed.items()]
-            parts.append("\n".join([f"### {settings['row']}, as {claim}\n", *texts]))
-    columns = ["function", "as", "version", "hold", "do not hold", "not applicable"]
+            texts += [f"- likely cause: {cause}" for cause in result.get("causes", ())]
+            parts.append("\n".join([f"### {settings['row']}, as {claim}: {verdict}\n", *texts]))
+    columns = ["function", "as", "version", "verdict", "does not hold"]
     return "\n\n".join([markdown(columns, rows), *parts])
 
 
