@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyentmax import check_mapping
+from pyentmax import check_attention, check_loss, check_mapping
 
 TOP_K = "ties at the kth score"
 TYPES = {"torch": ("float64", "float32", "float16", "bfloat16")}
@@ -80,3 +80,49 @@ def test_bfloat16_without_shift_fails() -> None:
 
     report = check_mapping(sparsemax, "sparsemax", dtypes=["bfloat16"])
     assert str(report.failures["half types"]).startswith("[16, 16, 16.875] gives [0.125, 0.125, 1]")
+
+
+@pytest.mark.slow
+def test_librarys_cross_entropy_passes_with_its_gradient() -> None:
+    torch = pytest.importorskip("torch")
+    report = check_loss(torch.nn.functional.cross_entropy, "softmax", strict=True)
+    report.raise_if_failed()
+    assert [one.name for one in report.results if one.verdict != "passed"] == ["masks"]
+
+
+@pytest.mark.slow
+def test_loss_of_entmax_package_fails_only_where_masked() -> None:
+    entmax = pytest.importorskip("entmax")
+    report = check_loss(entmax.Entmax15Loss(), "entmax15")
+    assert report.verdict == "edges"
+    assert [*report.failures] == ["masked scores"]
+
+
+@pytest.mark.slow
+def test_librarys_attention_passes_with_its_gradients() -> None:
+    torch = pytest.importorskip("torch")
+
+    def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
+                  scale: Any = None, dropout_p: float = 0.0) -> Any:  # fmt: skip
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
+        )
+
+    state = torch.random.get_rng_state()
+    report = check_attention(attention)
+    assert (torch.random.get_rng_state() == state).all(), "the caller's generator is as it was"
+    assert [*report.failures] == ["NaN in what is masked"]
+    assert report.causal == "top-left"
+    passed = {one.name for one in report.results if one.verdict == "passed"}
+    assert {"gradients", "dropout", "additive masks", "half types", "grouped heads"} <= passed
+
+
+def test_own_attention_of_tensors_passes() -> None:
+    pytest.importorskip("torch")
+    import pyentmax.torch
+
+    report = check_attention(
+        pyentmax.torch.attention, "entmax", alpha=1.5, dtypes=["float32", "bfloat16"]
+    )
+    assert report.verdict == "right"
+    assert "gradients" in {one.name for one in report.results if one.verdict == "passed"}
