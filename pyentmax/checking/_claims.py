@@ -21,6 +21,7 @@ from pyentmax.checking._libraries import (
     SPACINGS,
     Function,
     Library,
+    Subject,
     blaming,
     dtype_name,
     library_of,
@@ -92,7 +93,7 @@ def claims_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class Claim(Subject):
     """A function, the mapping that it claims to be, and the float type at hand.
 
     Scores and results are float64 on the host; the scores have values that the float type can hold.
@@ -110,16 +111,6 @@ class Claim:
     dtype: str = "float32"
     one_vector: bool = False  # fn takes no batches, and is called row by row
     results: dict[Any, Array] = field(default_factory=dict, init=False)
-
-    @property
-    def epsilon(self) -> float:
-        """The spacing of floats at 1."""
-        return SPACINGS[self.dtype]
-
-    @property
-    def half(self) -> bool:
-        """Whether it is one of the two half types."""
-        return self.epsilon > SPACINGS["float32"]
 
     @cached_property
     def functions(self) -> Library:

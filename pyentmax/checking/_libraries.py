@@ -23,6 +23,22 @@ SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
 
+class Subject:
+    """What is judged, in one float type."""
+
+    dtype: str
+
+    @property
+    def epsilon(self) -> float:
+        """The spacing of floats at 1."""
+        return SPACINGS[self.dtype]
+
+    @property
+    def half(self) -> bool:
+        """Whether it is one of the two half types."""
+        return self.epsilon > SPACINGS["float32"]
+
+
 class Library(NamedTuple):
     """How to convert to and from a library's arrays, and its vector-Jacobian product if any."""
 

@@ -20,6 +20,7 @@ from pyentmax.checking._libraries import (
     LIBRARIES,
     SPACINGS,
     Function,
+    Subject,
     blaming,
     dtype_name,
     library_of,
@@ -40,7 +41,7 @@ class LossReport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class LossClaim:
+class LossClaim(Subject):
     """A function of scores and labels, the mapping whose loss it claims to be, and a float type."""
 
     fn: Function
@@ -51,16 +52,6 @@ class LossClaim:
     one_row: bool
     dtype: str = "float32"
     reduction: str = "none"
-
-    @property
-    def epsilon(self) -> float:
-        """The spacing of floats at 1."""
-        return SPACINGS[self.dtype]
-
-    @property
-    def half(self) -> bool:
-        """Whether it is one of the two half types."""
-        return self.epsilon > SPACINGS["float32"]
 
     def takes(self, option: str) -> bool:
         """Whether fn has a parameter of that name."""
