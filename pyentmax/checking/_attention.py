@@ -9,6 +9,7 @@ from collections.abc import Mapping as Table
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,7 @@ class AttentionClaim(Subject):
     names: dict[str, str]  # option → fn's name of it
     library: str
     rank: int
+    wider: int  # by how much values are wider than keys
     alignment: str = ALIGNMENTS[0]
     dtype: str = "float32"
     seen: list[tuple[Case, Array]] = field(default_factory=list)
@@ -272,7 +274,8 @@ class AttentionClaim(Subject):
 
         case: Case = {
             "query": draw(*batch, t, d, size=spread), "key": draw(*keys, s, d),
-            "value": draw(*keys, s, d + 1), "g": draw(*batch, t, d + 1), "given": given, **options,
+            "value": draw(*keys, s, d + self.wider), "g": draw(*batch, t, d + self.wider),
+            "given": given, **options,
         }  # fmt: skip
         kind, keep = case.get("mask"), np.array(rng.random((*batch, t, s)) < 0.6)
         keep[..., 0] = True
@@ -514,8 +517,8 @@ def _claim(
     errors: dict[str, Exception] = {}
     usual = {option: name for option, all in NAMES.items() for name in all if name in own}
     for library in (name for name in LIBRARIES if name in sys.modules):
-        for rank in (4, 3, 2):
-            claim = AttentionClaim(fn, vjp, record, parameters, usual | names, library, rank)
+        for rank, wider in product((4, 3, 2), (1, 0)):
+            claim = AttentionClaim(fn, vjp, record, parameters, usual | names, library, rank, wider)
             case = claim.case()
             assert case is not None
             try:
