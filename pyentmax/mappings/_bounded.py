@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pyentmax.calls.devices import beside, is_dask
+from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.rows import Rows, broadcasts, to_rows
 from pyentmax.calls.signatures import parameter_names, with_signature
@@ -106,7 +106,7 @@ def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:
     """Bounds on each entry of a call, checked, and rounded as its results are."""
     arranged = []
     for name, value in (("lower", lower), ("upper", upper)):
-        bound = beside(as_floating(value, name)[0], rows.array, name)
+        bound = on_device_of(as_floating(value, name)[0], rows.array, name)
         if not broadcasts(bound.shape, rows.shape):
             raise ValueError(
                 f"{name} of shape {bound.shape} does not broadcast to {rows.shape}, the shape of "
