@@ -88,7 +88,8 @@ def draw(x: Tensor, y: Tensor, p: Tensor) -> plt.Figure:
         heights = [p[i, digit].item() for digit in shown]
         colours = ["#0072B2" if digit == y[i] else "#E69F00" for digit in shown]
         drawn = bars.bar(range(len(shown)), heights, color=colours)
-        bars.bar_label(drawn, [f"{h:.0%}" if h > 0.005 else "< 1%" for h in heights], fontsize=8, rotation=90)
+        texts = [f"{h:.0%}" if h > 0.005 else "< 1%" for h in heights]
+        bars.bar_label(drawn, texts, fontsize=8, rotation=90)
         bars.set(xticks=range(len(shown)), xticklabels=shown, yticks=[], ylim=(0, 1.15))
         bars.spines[["top", "right", "left"]].set_visible(False)
     return figure
