@@ -27,7 +27,6 @@
 
 #include "attention/entmax_rows.h"
 #include "attention/compressed_rows.h"
-#include "attention/page_scores.h"
 
 #include "training/lstm.h"
 #include "training/adam.h"

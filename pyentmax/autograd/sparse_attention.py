@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyentmax import sparse_attention
 from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 from pyentmax.sparse_attention.arguments import has_gradient
+from pyentmax.sparse_attention.problem import attention_problem
 
 
 def attention(
@@ -37,7 +37,7 @@ def attention(
     scale, sink : Tensor, array or float, optional
         as in :func:`pyentmax.attention`. A tensor gets its gradient
     mapping, mask, workers, **options
-        as in :func:`pyentmax.attention`: causal, offset, and the mapping's parameters
+        as in :func:`pyentmax.attention`: causal, offset, cu_seqlens, and the mapping's parameters
 
     Returns
     -------
@@ -72,18 +72,19 @@ def attention(
     parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
     options |= {"mapping": mapping, "mask": mask, "workers": workers}
     options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
-    if not any(parent.requires_grad for parent in parents):
-        return Tensor(sparse_attention.attention(q, k, v, number, **options))
-    output, weights = sparse_attention.attention(q, k, v, number, return_weights=True, **options)
+    problem = attention_problem(q, k, v, number, **options)
+    learning = any(parent.requires_grad for parent in parents)
+    output, weights = problem.forward(return_weights=learning)
+    if weights is None:
+        return Tensor(output)
 
     def vjp(g: Array) -> tuple[Array, ...]:
-        found = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
+        gradients = problem.vjp(weights, g)
         arrays = [name for name in named if has_gradient(options[name])]
-        more = dict(zip(arrays, found[3:], strict=True))
-        gradients = [*found[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
+        more = dict(zip(arrays, gradients[3:], strict=True))
+        wanted = [*gradients[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
         if learned and alpha.requires_grad:
-            g_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
-            gradients.append(alpha.xp.asarray(g_alpha, number.dtype))
-        return tuple(gradients)
+            wanted.append(alpha.xp.asarray(problem.vjp_alpha(weights, g), number.dtype))
+        return tuple(wanted)
 
     return Tensor(output, (parents, vjp))

@@ -13,7 +13,6 @@ that are not zero (`weights`). From then on, forward and backward, time and memo
 support. Where few weights are zero, a tile goes to `dense` instead, as do CuPy's arrays.
 """
 
-from pyentmax.sparse_attention.cache import CacheReport, KeyValueCache
 from pyentmax.sparse_attention.functions import (
     attention,
     attention_jvp,
@@ -24,8 +23,6 @@ from pyentmax.sparse_attention.weights import AttentionWeights
 
 __all__ = [
     "AttentionWeights",
-    "CacheReport",
-    "KeyValueCache",
     "attention",
     "attention_jvp",
     "attention_vjp",

@@ -27,15 +27,15 @@ from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.mappings.sparsemax import SPARSEMAX
 from pyentmax.mappings.topk_softmax import TOPK_SOFTMAX
 from pyentmax.mappings.topk_sparsemax import TOPK_SPARSEMAX
-from pyentmax.sparse_attention.weights import AttentionWeights, check_parts, check_places
+from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
 TOP_K = TOPK_SOFTMAX, TOPK_SPARSEMAX
 BOUNDS = ("upper",)  # parameters with a number for each score
 
 
-class Inputs:
-    """Arrays of one call, with batch shapes that broadcast, in the dtype to compute in.
+class Arguments:
+    """The arguments of one call, with batch shapes that broadcast, in the dtype to compute in.
 
     Attributes
     ----------
@@ -46,11 +46,97 @@ class Inputs:
         the same as the caller sees it
     shape : tuple of int
         batch + (T, S)
-    answer : dtype
-        of the results
+    result_dtype : dtype
+    mapping : RowMapping
+    is_entmax : bool
+        whether the mapping is the α-entmax of `support_alpha`
+    support_alpha : float, array that broadcasts to the batch shape, or None
+        the α whose entmax has the mapping's Jacobian on the support, if there is one
+    mask : bool array that broadcasts to batch + (T, S), or None
+    reach : int or None
+        query t sees keys 0 … t + reach at most
+    scale : number, or array that broadcasts against batch + (T, 1)
+        of the queries, in their dtype
+    sink : array that broadcasts against batch + (1,), or None
+        the score of a sink
+    workers : int
+        threads to use at most
     """
 
-    def __init__(self, query: Any, key: Any, value: Any) -> None:
+    def __init__(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        alpha: Any = 1.5,
+        *,
+        mapping: str | Mapping | None = None,
+        mask: Any = None,
+        causal: bool = False,
+        offset: int = 0,
+        scale: Any = None,
+        sink: Any = None,
+        workers: int | None = None,
+        **parameters: Any,
+    ) -> None:
+        self.mapping: RowMapping
+        self._arrange(query, key, value)
+        self._set_mapping(_record(mapping), alpha, parameters)
+        self.mask = None
+        if mask is not None:
+            mask = as_mask(mask, "where a key may be seen")
+            self.mask = self._per_score(on_device_of(mask, self.query, "mask"), "mask")
+        self.reach: int | None = _reach(causal, offset, self.shape)
+        self.scale: Any = self._checked_scale(scale)
+        self.sink = None
+        if sink is not None:
+            if not self.is_entmax and self.mapping.record not in TOP_K:
+                raise ValueError(
+                    "sink: expected α-entmax, softmax, entmax15, sparsemax, topk_softmax or "
+                    f"topk_sparsemax as mapping, got {self.mapping.record.name}"
+                )
+            sink, _ = as_floating(sink, "sink")
+            sink = self.per_head(on_device_of(sink, self.query, "sink"), "sink")
+            self.sink = sink.astype(self.dtype, copy=False)[..., None]
+            self.mapping = replace(self.mapping, sink=self.sink)
+        self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
+
+    def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
+        if "alpha" in record.parameters:
+            parameters = {**parameters, "alpha": alpha}
+        if set(parameters) != set(record.parameters):
+            raise TypeError(
+                f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
+                f"got ({', '.join(sorted(parameters))})"
+            )
+        bounds = tuple(name in BOUNDS for name in record.parameters)
+        values = tuple(
+            self._per_score(parameters[name], name)
+            if is_bound
+            else self.per_head(parameters[name], name)[..., None]
+            for name, is_bound in zip(record.parameters, bounds, strict=True)
+        )
+        self.mapping = RowMapping(record, values, bounds)
+        self.is_entmax: bool = record in ENTMAX_FAMILY
+        self.support_alpha = record.support_alpha
+        if record is ENTMAX:
+            self.support_alpha = values[0][..., 0]
+            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha > 0):
+                ALPHA.checked(alpha, self.query, self.outer)
+
+    def _checked_scale(self, scale: Any) -> Any:
+        if scale is None:
+            return self.dtype.type(1 / math.sqrt(max(self.query.shape[-1], 1)))
+        if has_gradient(scale):
+            return self.per_query(scale, "scale")
+        if not hasattr(scale, "__float__"):
+            raise TypeError(f"scale must be a number or an array, got {scale!r}")
+        number = float(scale)
+        if not math.isfinite(number):
+            raise ValueError(f"scale must be finite, got {number}")
+        return self.dtype.type(number)
+
+    def _arrange(self, query: Any, key: Any, value: Any) -> None:
         arrays, answers = {}, []
         for name, array in (("query", query), ("key", key), ("value", value)):
             if is_dask(array):
@@ -65,7 +151,7 @@ class Inputs:
                     f"{name} must have at least two axes, positions and features, got shape "
                     f"{arrays[name].shape}"
                 )
-        self.answer: np.dtype[Any] = np.result_type(*answers)
+        self.result_dtype: np.dtype[Any] = np.result_type(*answers)
         self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays.values()))
         query, key, value = (
             on_device_of(array, arrays["query"], name).astype(self.dtype, copy=False)
@@ -108,7 +194,7 @@ class Inputs:
         value = _fitting(value, self.outer_shape[:-1], name, "the queries, of shape")
         return self._split_outer(value, 1)[..., None]
 
-    def per_score(self, value: Any, name: str) -> Any:
+    def _per_score(self, value: Any, name: str) -> Any:
         """An array that broadcasts against the scores, of shape (…, 1 or T, 1 or S)."""
         value = _fitting(value, self.outer_shape, name, "the scores, of shape")
         matrices = np.broadcast_to(value, (1,) * (2 - value.ndim) + value.shape)
@@ -131,32 +217,22 @@ class Inputs:
     def gradient(self, gradient: Any, which: int) -> Any:
         """A gradient of query, key or value as the caller's: summed where it was broadcast."""
         gradient = reduce_to(gradient, self._arranged()[which].shape)
-        return gradient.reshape(self._shapes[which]).astype(self.answer, copy=False)
+        return gradient.reshape(self._shapes[which]).astype(self.result_dtype, copy=False)
 
     def parameter_gradient(self, each: Any, like: Any) -> Any:
         """What heads, or queries, contribute to the gradient of a parameter, in its shape."""
         each = each.reshape((*self.outer, *each.shape[len(self.batch) :]))
-        return reduce_to(each, np.shape(like)).astype(self.answer, copy=False)[()]
+        return reduce_to(each, np.shape(like)).astype(self.result_dtype, copy=False)[()]
 
     def output(self, output: Any) -> Any:
         """The output in the caller's shape and dtype."""
-        return output.reshape((*self.outer, *output.shape[-2:])).astype(self.answer, copy=False)
+        return output.reshape((*self.outer, *output.shape[-2:])).astype(
+            self.result_dtype, copy=False
+        )
 
     def check_weights(self, weights: Any) -> AttentionWeights:
         """The caller's weights, if they belong to these inputs, in the dtypes of the kernels."""
-        if not isinstance(weights, AttentionWeights):
-            raise TypeError(
-                "weights must be the AttentionWeights that attention returns with "
-                f"return_weights=True, got {type(weights).__name__}"
-            )
-        if weights.shape != self.outer_shape:
-            raise ValueError(
-                f"weights of shape {weights.shape} do not belong to query, key and value, whose "
-                f"weights have shape {self.outer_shape}"
-            )
-        check_parts(weights)
-        if weights.indices.dtype != np.int32:  # those of int32 are checked where they are used
-            check_places(weights.indptr, weights.indices, self.shape[-1])
+        check_weights(weights, self.outer_shape)
         xp = array_module(weights.data)
         parts = zip(
             (weights.data, weights.indices, weights.indptr),
@@ -176,7 +252,7 @@ class Inputs:
         array, answer = as_floating(x, name)
         if array.shape != shape:
             raise ValueError(f"{name} must have the shape of {like}, {shape}, got {array.shape}")
-        self.answer = np.promote_types(self.answer, answer)
+        self.result_dtype = np.promote_types(self.result_dtype, answer)
         return on_device_of(array, self.query, name).astype(self.dtype, copy=False)
 
     def _split_heads(self, array: Any) -> Any:
@@ -261,75 +337,6 @@ class RowMapping:
         return self.record.parameter_vjp(weights, g, alpha)
 
 
-class Setting:
-    """How attention is computed: mapping with parameters, mask, causality, scale, threads.
-
-    Attributes
-    ----------
-    mapping : RowMapping
-    is_entmax : bool
-        whether the mapping is the α-entmax of `support_alpha`
-    support_alpha : float, array that broadcasts to the batch shape, or None
-        the α whose entmax has the mapping's Jacobian on the support, if there is one
-    mask : bool array that broadcasts to batch + (T, S), or None
-    reach : int or None
-        query t sees keys 0 … t + reach at most
-    scale : number, or array that broadcasts against batch + (T, 1)
-        of the queries, in their dtype
-    sink : array that broadcasts against batch + (1,), or None
-        the score of a sink
-    workers : int
-        threads to use at most
-    """
-
-    def __init__(
-        self,
-        inputs: Inputs,
-        alpha: Any,
-        mapping: str | Mapping | None,
-        parameters: dict[str, Any],
-        mask: Any = None,
-        causal: bool = False,
-        offset: int = 0,
-        scale: Any = None,
-        sink: Any = None,
-        workers: int | None = None,
-    ) -> None:
-        record = _record(mapping)
-        if "alpha" in record.parameters:
-            parameters = {**parameters, "alpha": alpha}
-        if set(parameters) != set(record.parameters):
-            raise TypeError(
-                f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
-                f"got ({', '.join(sorted(parameters))})"
-            )
-        self.mapping = _row_mapping(record, parameters, inputs)
-        self.is_entmax: bool = record in ENTMAX_FAMILY
-        self.support_alpha = record.support_alpha
-        if record is ENTMAX:
-            self.support_alpha = self.mapping.values[0][..., 0]
-            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha > 0):
-                ALPHA.checked(alpha, inputs.query, inputs.outer)
-        self.mask = None
-        if mask is not None:
-            mask = as_mask(mask, "where a key may be seen")
-            self.mask = inputs.per_score(on_device_of(mask, inputs.query, "mask"), "mask")
-        self.reach: int | None = _reach(causal, offset, inputs.shape)
-        self.scale: Any = _scale(scale, inputs)
-        self.sink = None
-        if sink is not None:
-            if not self.is_entmax and record not in TOP_K:
-                raise ValueError(
-                    "sink: expected α-entmax, softmax, entmax15, sparsemax, topk_softmax or "
-                    f"topk_sparsemax as mapping, got {record.name}"
-                )
-            sink, _ = as_floating(sink, "sink")
-            sink = inputs.per_head(on_device_of(sink, inputs.query, "sink"), "sink")
-            self.sink = sink.astype(inputs.dtype, copy=False)[..., None]
-            self.mapping = replace(self.mapping, sink=self.sink)
-        self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
-
-
 def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
     """An array that broadcasts to a shape without widening it."""
     value = np.asarray(value) if not hasattr(value, "__array_function__") else value
@@ -383,16 +390,6 @@ def _record(mapping: str | Mapping | None) -> Mapping:
     return mapping
 
 
-def _row_mapping(record: Mapping, parameters: dict[str, Any], inputs: Inputs) -> RowMapping:
-    values = tuple(
-        inputs.per_score(parameters[name], name)
-        if name in BOUNDS
-        else inputs.per_head(parameters[name], name)[..., None]
-        for name in record.parameters
-    )
-    return RowMapping(record, values, tuple(name in BOUNDS for name in record.parameters))
-
-
 def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
     if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
@@ -409,16 +406,3 @@ def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
 def has_gradient(value: Any) -> bool:
     """Whether the scale or the sink is an array, which has a gradient, and not a number."""
     return not (value is None or np.isscalar(value))
-
-
-def _scale(scale: Any, inputs: Inputs) -> Any:
-    if scale is None:
-        return inputs.dtype.type(1 / math.sqrt(max(inputs.query.shape[-1], 1)))
-    if has_gradient(scale):
-        return inputs.per_query(scale, "scale")
-    if not hasattr(scale, "__float__"):
-        raise TypeError(f"scale must be a number or an array, got {scale!r}")
-    number = float(scale)
-    if not math.isfinite(number):
-        raise ValueError(f"scale must be finite, got {number}")
-    return inputs.dtype.type(number)

@@ -147,32 +147,6 @@ def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out
     heads[h[kept], i[kept], j[kept]] = w[entries][kept]
 
 
-@writes_out
-def rows_page_scores(
-    query: Any, pages: Any, look: Any, visible: Any, least: Any, *, out: tuple[Any, Any, Any]
-) -> None:
-    """Scores, not below ``least`` (h, r), of queries (h, r, d) with pages of keys (h, n, d, s).
-
-    Query (h, r) visits the pages where ``look``, (h, r, n), is true, and their keys among the first
-    ``visible``, (h, r). The remaining scores, including NaN, go to ``out`` with the numbers of
-    their keys and the end of each row. ``out`` has room for all keys of visited pages.
-    """
-    values, columns, ends = out
-    size, count = pages.shape[-1], 0
-    for place in np.ndindex(ends.shape):
-        numbers = np.flatnonzero(look[place])
-        # Feature after feature, so that a score depends on no other page.
-        scores = np.zeros((len(numbers), size), pages.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for i, weight in enumerate(query[place]):
-                scores += weight * pages[place[0], numbers, i]
-        keys = numbers[:, None] * size + np.arange(size)
-        kept = (keys < visible[place]) & ~(scores < least[place])
-        stop = count + int(np.count_nonzero(kept))
-        values[count:stop], columns[count:stop] = scores[kept], keys[kept]
-        ends[place] = count = stop
-
-
 def _places(starts: Any, ends: Any, columns: Any, n: int | None = None) -> tuple[Any, Any, slice]:
     """Head and row of each entry, and the slice of entries.
 

@@ -8,15 +8,10 @@ import numpy as np
 
 from pyentmax.calls.dask_arrays import plan
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
-from pyentmax.mappings.entmax import ENTMAX
-from pyentmax.sparse_attention import tiles
-from pyentmax.sparse_attention.arguments import BOUNDS, Inputs, Setting, has_gradient
+from pyentmax.sparse_attention.arguments import BOUNDS
+from pyentmax.sparse_attention.problem import AttentionProblem, attention_problem
 from pyentmax.sparse_attention.weights import AttentionWeights
-
-# Keys that no query sees may hold infinities and NaN, whose products warn.
-QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 
 
 @np.errstate(under="ignore")
@@ -32,6 +27,7 @@ def attention(
     offset: int = 0,
     scale: Any = None,
     sink: Any = None,
+    cu_seqlens: Any = None,
     return_weights: bool = False,
     workers: int | None = None,
     **parameters: Any,
@@ -66,6 +62,10 @@ def attention(
     sink : float or array that broadcasts against the batch shape, optional
         the score of a sink, for α-entmax and top-k mappings: of shape (H,) one for each head. It
         takes none of the k places. Softmax with sink 0 is e^{z_i}/(1 + Σ_j e^{z_j})
+    cu_seqlens : array of int, or a pair of them, optional
+        where packed sequences begin, and the last one ends: integers that rise from 0 to T, or a
+        pair for queries and keys. Each sequence sees its own keys only, as in a call of its own
+        with the same arguments; `offset` may be one for each
     return_weights : bool, default False
         also return the weights, which the derivatives take
     workers : int, optional
@@ -107,17 +107,17 @@ def attention(
                 "return_weights=True: expected arrays in memory, got Dask arrays, whose weights "
                 "have no size before they are computed; call attention on computed blocks"
             )
+        if cu_seqlens is not None:
+            raise TypeError("cu_seqlens: expected arrays in memory, got Dask arrays")
         options = {"causal": causal, "offset": offset, "workers": workers}
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         return _plan(query, key, value, operands, mapping=mapping, **options)
-    inputs = Inputs(query, key, value)
-    setting = Setting(
-        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
-    )
-    with np.errstate(**QUIET):
-        output, weights = tiles.attention(inputs, setting, return_weights)
-    output = inputs.output(output)
-    return output if weights is None else (output, weights)
+    problem = attention_problem(
+        query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
+        scale=scale, sink=sink, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+    )  # fmt: skip
+    output, weights = problem.forward(return_weights)
+    return (output, weights) if return_weights else output
 
 
 @np.errstate(under="ignore")
@@ -135,6 +135,7 @@ def attention_vjp(
     offset: int = 0,
     scale: Any = None,
     sink: Any = None,
+    cu_seqlens: Any = None,
     workers: int | None = None,
     **parameters: Any,
 ) -> tuple[Any, ...]:
@@ -147,7 +148,8 @@ def attention_vjp(
     weights : AttentionWeights
         as `attention` returned for these arrays
     g : array of the output's shape
-    query, key, value, alpha, mapping, scale, sink, workers, **parameters : as in `attention`
+    query, key, value, alpha, mapping, scale, sink, cu_seqlens, workers, **parameters
+        as in `attention`
     mask, causal, offset : as in `attention`
         these three are needed if they were passed there and the mapping's derivative depends on
         the mask, as that of fusedmax, for which keys on two sides of a masked one are not
@@ -179,19 +181,11 @@ def attention_vjp(
     >>> print(g_scale.round(4), g_sink.round(4))
     4.3333 -1.1667
     """
-    inputs = Inputs(query, key, value)
-    weights = inputs.check_weights(weights)
-    g = inputs.output_like(g, "g")
-    setting = Setting(
-        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
-    )
-    with np.errstate(**QUIET):
-        *gradients, g_scale, g_sink = tiles.attention_vjp(inputs, setting, weights, g)
-    more = [(g_scale, scale), (g_sink, sink)]
-    return (
-        *(inputs.gradient(x, i) for i, x in enumerate(gradients)),
-        *(inputs.parameter_gradient(each, like) for each, like in more if has_gradient(like)),
-    )
+    problem = attention_problem(
+        query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
+        scale=scale, sink=sink, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+    )  # fmt: skip
+    return problem.vjp(weights, g)
 
 
 @np.errstate(under="ignore")
@@ -243,19 +237,11 @@ def attention_jvp(
     >>> print(attention_jvp(weights, query, key, key, [[1.0, 0.0]], None, None, 2).round(4))
     [[ 0.0884 -0.1768]]
     """
-    inputs = Inputs(query, key, value)
-    weights = inputs.check_weights(weights)
-    tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
-    setting = Setting(
-        inputs, alpha, mapping, parameters, mask, causal, offset, scale, sink, workers
-    )
-    if d_scale is not None:
-        d_scale = inputs.per_query(d_scale, "d_scale")
-    if d_sink is not None:
-        d_sink = inputs.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(inputs.dtype)
-    with np.errstate(**QUIET):
-        output = tiles.attention_jvp(inputs, setting, weights, tangents, d_scale, d_sink)
-    return inputs.output(output)
+    problem = AttentionProblem(
+        query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
+        scale=scale, sink=sink, workers=workers, **parameters,
+    )  # fmt: skip
+    return problem.jvp(weights, d_query, d_key, d_value, d_scale, d_sink)
 
 
 @np.errstate(under="ignore")
@@ -290,13 +276,7 @@ def attention_vjp_alpha(
     """
     like = np.broadcast_to(np.zeros_like(g, shape=(1,)), (*weights.shape[:-1], 1))
     key = np.broadcast_to(np.zeros_like(value, shape=(1,)), (*np.shape(value)[:-1], 1))
-    inputs = Inputs(like, key, value)
-    weights = inputs.check_weights(weights)
-    g = inputs.output_like(g, "g")
-    setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
-    with np.errstate(**QUIET):
-        each = tiles.attention_vjp_alpha(inputs, setting, weights, g)
-    return inputs.parameter_gradient(each, alpha)
+    return AttentionProblem(like, key, value, alpha, workers=workers).vjp_alpha(weights, g)
 
 
 def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options: Any) -> Any:

@@ -29,7 +29,7 @@ from pyentmax.backends import choice, threads
 from pyentmax.calls.devices import array_module, on_device, to_host
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
-from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting, has_gradient
+from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
 from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 from pyentmax.sparse_output import pack
@@ -112,7 +112,7 @@ class Heads:
 
 
 class Call:
-    """Arrays and setting of a call, head by head.
+    """The arguments of a call, head by head.
 
     Attributes
     ----------
@@ -123,36 +123,33 @@ class Call:
     has_sink : bool
     """
 
-    def __init__(
-        self, inputs: Inputs, setting: Setting, weights: AttentionWeights | None = None
-    ) -> None:
-        self.inputs = inputs
-        self.setting = setting
-        self.t, self.s = inputs.shape[-2:]
-        self.n_heads: int = math.prod(inputs.batch)
-        arrays = inputs.query, inputs.key, inputs.value
+    def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
+        self.problem = problem
+        self.t, self.s = problem.shape[-2:]
+        self.n_heads: int = math.prod(problem.batch)
+        arrays = problem.query, problem.key, problem.value
         self.has_kernels: bool = (
             all(isinstance(x, np.ndarray) and x.size for x in arrays)
-            and inputs.dtype in (np.float32, np.float64)
+            and problem.dtype in (np.float32, np.float64)
             and bool(choice.kernels())
-            and (setting.support_alpha is None or bool(np.all(setting.support_alpha >= 1)))
+            and (problem.support_alpha is None or bool(np.all(problem.support_alpha >= 1)))
         )
-        self.query: Heads = self.heads(inputs.query * setting.scale)
-        self.key: Heads = self.heads(inputs.key)
-        self.value: Heads = self.heads(inputs.value)
-        self.mask: Heads | None = None if setting.mask is None else self._per_score(setting.mask)
+        self.query: Heads = self.heads(problem.query * problem.scale)
+        self.key: Heads = self.heads(problem.key)
+        self.value: Heads = self.heads(problem.value)
+        self.mask: Heads | None = None if problem.mask is None else self._per_score(problem.mask)
         self._parameters = [
             self._parameter(value, is_bound)
-            for value, is_bound in zip(setting.mapping.values, setting.mapping.bounds, strict=True)
+            for value, is_bound in zip(problem.mapping.values, problem.mapping.bounds, strict=True)
         ]
-        self._room = DEVICE_TILE if on_device(inputs.query) else TILE
-        self._workers = min(math.prod(inputs.shape) // WORK, setting.workers)
-        self.only_dense: bool = not self.has_kernels or setting.support_alpha is None
+        self._room = DEVICE_TILE if on_device(problem.query) else TILE
+        self._workers = min(math.prod(problem.shape) // WORK, problem.workers)
+        self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
         if not self.only_dense:
-            alpha = np.empty(inputs.batch)
-            alpha[...] = setting.support_alpha
+            alpha = np.empty(problem.batch)
+            alpha[...] = problem.support_alpha
             self._alpha = alpha.reshape(self.n_heads)
-        self.has_sink: bool = setting.sink is not None
+        self.has_sink: bool = problem.sink is not None
         if weights is not None:
             self.weights, self._indptr = weights, to_host(weights.indptr)
             if self.has_sink and weights.sink is None:
@@ -162,29 +159,29 @@ class Call:
             self.has_sink = weights.sink is not None
             if self.has_sink:
                 self._sink_weights = weights.sink.reshape(self.n_heads, self.t)
-        if setting.sink is not None:
-            self._sinks = np.broadcast_to(setting.sink[..., 0], inputs.batch).reshape(self.n_heads)
+        if problem.sink is not None:
+            self._sinks = np.broadcast_to(problem.sink[..., 0], problem.batch).reshape(self.n_heads)
 
     def heads(self, array: Any) -> Heads:
         """An array of shape (…, n, features) as its matrices."""
         array = np.ascontiguousarray(array) if self.has_kernels else array
-        return Heads.of(array, self.inputs.batch)
+        return Heads.of(array, self.problem.batch)
 
     def _per_score(self, array: Any) -> Heads:
         strides = getattr(array, "strides", (1,) * array.ndim)  # 0 where it was broadcast
         array = array[tuple(slice(0, 1 if step == 0 else None) for step in strides)]
-        return Heads.of(array, self.inputs.batch)
+        return Heads.of(array, self.problem.batch)
 
     def _parameter(self, value: Any, is_bound: bool) -> Any:
         if value.size == 1:
             return value.reshape(()) if on_device(value) else value.item()
         if is_bound:
             return self._per_score(value)
-        return np.broadcast_to(value[..., 0], self.inputs.batch).reshape(self.n_heads, 1)
+        return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
 
     def zeros(self, *shape: int) -> Any:
         """An array that lies where the queries do."""
-        return np.zeros_like(self.inputs.query, shape=shape)
+        return np.zeros_like(self.problem.query, shape=shape)
 
     def at_once(self, each: int = 1) -> int:
         """How many groups of `each` whole heads a tile has room for, at least one."""
@@ -204,7 +201,7 @@ class Call:
 
     def _places(self, queries: int) -> Iterator[tuple[int, int, int]]:
         """Top, bottom and keys of a head's tiles, which are higher while causality hides keys."""
-        top, reach = 0, self.setting.reach
+        top, reach = 0, self.problem.reach
         while top < self.t:
             size = queries
             while reach is not None and 2 * size <= QUERIES:
@@ -217,17 +214,17 @@ class Call:
 
     def visible(self, tile: Tile) -> Any:
         """The number of keys that each query of a tile sees if no mask hides any."""
-        if self.setting.reach is None:
+        if self.problem.reach is None:
             return np.full(tile.shape[1], tile.keys)
-        return np.clip(np.arange(tile.top, tile.bottom) + self.setting.reach + 1, 0, tile.keys)
+        return np.clip(np.arange(tile.top, tile.bottom) + self.problem.reach + 1, 0, tile.keys)
 
     def seen(self, tile: Tile) -> Any:
         """Which keys the queries of a tile see; None for all."""
         mask = None if self.mask is None else self.mask.scores(tile)
-        if self.setting.reach is None:
+        if self.problem.reach is None:
             return mask
-        xp = array_module(self.inputs.query)
-        last = xp.arange(tile.top, tile.bottom)[:, None] + self.setting.reach
+        xp = array_module(self.problem.query)
+        last = xp.arange(tile.top, tile.bottom)[:, None] + self.problem.reach
         causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
         return causal if mask is None else mask & causal
 
@@ -238,8 +235,8 @@ class Call:
             x.scores(tile) if isinstance(x, Heads) else x[some] if getattr(x, "ndim", 0) else x
             for x in self._parameters
         )
-        sink = self._sinks[some, None] if self.setting.sink is not None else None
-        return replace(self.setting.mapping, values=values, sink=sink)
+        sink = self._sinks[some, None] if self.problem.sink is not None else None
+        return replace(self.problem.mapping, values=values, sink=sink)
 
     def alpha(self, tile: Tile) -> Any:
         """The α of each of a tile's heads, for the kernels."""
@@ -247,9 +244,9 @@ class Call:
 
     def sink(self, tile: Tile) -> Any:
         """The score of each head's sink, for the kernels; −∞ for none."""
-        if self.setting.sink is not None:
+        if self.problem.sink is not None:
             return self._sinks[tile.start : tile.stop]
-        return np.full(tile.shape[0], -np.inf, self.inputs.dtype)
+        return np.full(tile.shape[0], -np.inf, self.problem.dtype)
 
     def sink_weights(self, tile: Tile) -> Any:
         """The weights of a tile's sinks; 0 for none."""
@@ -320,11 +317,11 @@ class Call:
         threads.each(pieces, start, self._workers if self.has_kernels else 1)
 
 
-def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, AttentionWeights | None]:
+def attention(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
-    call = Call(inputs, setting)
+    call = Call(problem)
     tiles = call.tiles(0, call.n_heads)
-    output = call.zeros(call.n_heads, call.t, inputs.value.shape[-1])
+    output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
     parts: list[Any] = [None] * len(tiles)
     blocks = replace(call.key, own=in_blocks(call.key.own)) if call.has_kernels else None
 
@@ -347,13 +344,13 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
         return run
 
     call.share(range(len(tiles)), start)
-    output = output.reshape((*inputs.batch, *output.shape[1:]))
+    output = output.reshape((*problem.batch, *output.shape[1:]))
     if not keep:
         return output, None
     if not parts:
         sink = call.zeros(0) if call.has_sink else None
         parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
-    return output, AttentionWeights.joined(inputs.outer_shape, parts)
+    return output, AttentionWeights.joined(problem.outer_shape, parts)
 
 
 class _Kernels:
@@ -365,8 +362,8 @@ class _Kernels:
     def __init__(self, call: Call, blocks: Heads, tiles: list[Tile]) -> None:
         self._call, self._blocks = call, blocks
         size = max((math.prod(tile.shape) for tile in tiles), default=0)
-        self._scores = np.empty(size, call.inputs.dtype)
-        self._values = np.empty(size + rows.OVERHANG, call.inputs.dtype)
+        self._scores = np.empty(size, call.problem.dtype)
+        self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
         self._columns = np.empty(size + rows.OVERHANG, np.int32)
 
     def attention(self, tile: Tile, out: Any) -> AttentionWeights:
@@ -380,9 +377,9 @@ class _Kernels:
         columns = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
         all_weights = sinks = rest = None
-        if (call.setting.is_entmax or call.has_sink) and not (call.alpha(tile) == 1).all():
+        if (call.problem.is_entmax or call.has_sink) and not (call.alpha(tile) == 1).all():
             mask = None if call.mask is None else call.mask.scores(tile)
-            if not call.setting.is_entmax:
+            if not call.problem.is_entmax:
                 mask = call.mapping(tile).chosen(scores, call.seen(tile))
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
@@ -428,19 +425,19 @@ def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
 
 
 def attention_vjp(
-    inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any
+    problem: Arguments, weights: AttentionWeights, g: Any
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Gradients of query, key and value, of their shapes or of the full batch shape.
 
     Then that of scale, of shape batch + (T,), or None for a number, and that of the sink, of the
     batch shape, or None without one.
     """
-    call = Call(inputs, setting, weights)
+    call = Call(problem, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
     t, s, owners = call.t, call.s, call.n_heads // each
-    g_query = call.zeros(call.n_heads, t, inputs.query.shape[-1])
-    g_key = call.zeros(owners, s, inputs.key.shape[-1])
-    g_value = call.zeros(owners, s, inputs.value.shape[-1])
+    g_query = call.zeros(call.n_heads, t, problem.query.shape[-1])
+    g_key = call.zeros(owners, s, problem.key.shape[-1])
+    g_value = call.zeros(owners, s, problem.value.shape[-1])
     g_scores, g_sink = np.empty_like(weights.data), call.zeros(call.n_heads, t)
 
     def sparse_tile(tile: Tile) -> None:
@@ -489,23 +486,23 @@ def attention_vjp(
         ]
     call.share(by_queries)
     call.share(by_keys)
-    g_query = g_query.reshape((*inputs.batch, t, inputs.query.shape[-1]))
+    g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
-    if has_gradient(setting.scale):
-        g_scale = np.einsum("...td,...td->...t", g_query, inputs.query)
-    g_query *= setting.scale
+    if has_gradient(problem.scale):
+        g_scale = np.einsum("...td,...td->...t", g_query, problem.query)
+    g_query *= problem.scale
     return (
         g_query,
-        _shaped(g_key, inputs, inputs.key),
-        _shaped(g_value, inputs, inputs.value),
+        _shaped(g_key, problem, problem.key),
+        _shaped(g_value, problem, problem.value),
         g_scale,
-        g_sink.sum(axis=1).reshape(inputs.batch) if call.has_sink else None,
+        g_sink.sum(axis=1).reshape(problem.batch) if call.has_sink else None,
     )
 
 
-def _shaped(gradient: Any, inputs: Inputs, like: Any) -> Any:
+def _shaped(gradient: Any, problem: Arguments, like: Any) -> Any:
     """Gradients of matrices in the shape of the array that they belong to, or of the full batch."""
-    full = (*inputs.batch, *gradient.shape[1:])
+    full = (*problem.batch, *gradient.shape[1:])
     return gradient.reshape(like.shape if gradient.size == like.size else full)
 
 
@@ -518,8 +515,7 @@ def _heads_per_key(call: Call) -> int:
 
 
 def attention_jvp(
-    inputs: Inputs,
-    setting: Setting,
+    problem: Arguments,
     weights: AttentionWeights,
     tangents: tuple[Any, Any, Any],
     d_scale: Any = None,
@@ -529,16 +525,16 @@ def attention_jvp(
 
     That of the sink is of the batch shape.
     """
-    call = Call(inputs, setting, weights)
-    moved_query = tangents[0] * setting.scale
+    call = Call(problem, weights)
+    moved_query = tangents[0] * problem.scale
     if d_scale is not None:
-        moved_query = moved_query + inputs.query * d_scale
+        moved_query = moved_query + problem.query * d_scale
     d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))
     if d_sink is None:
         d_sink = call.zeros(call.n_heads)
     else:
-        d_sink = np.broadcast_to(d_sink, inputs.batch).reshape(call.n_heads)
-    output = call.zeros(call.n_heads, call.t, inputs.value.shape[-1])
+        d_sink = np.broadcast_to(d_sink, problem.batch).reshape(call.n_heads)
+    output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
 
     def run(tile: Tile, is_dense: bool) -> None:
         part, _ = call.part(tile)
@@ -563,12 +559,12 @@ def attention_jvp(
         out += more
 
     call.over_tiles(run)
-    return output.reshape((*inputs.batch, *output.shape[1:]))
+    return output.reshape((*problem.batch, *output.shape[1:]))
 
 
-def attention_vjp_alpha(inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any) -> Any:
+def attention_vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any) -> Any:
     """The contribution of each head to the gradient of α, of the batch shape."""
-    call = Call(inputs, setting, weights)
+    call = Call(problem, weights)
     heads_g = call.heads(g)
     each = call.zeros(call.n_heads, call.t)
 
@@ -589,4 +585,4 @@ def attention_vjp_alpha(inputs: Inputs, setting: Setting, weights: AttentionWeig
         rows.rows_vjp_alpha(part.data, dots, *edges(part), *parameters, out=out)
 
     call.over_tiles(run)
-    return each.sum(axis=1).reshape(inputs.batch)
+    return each.sum(axis=1).reshape(problem.batch)

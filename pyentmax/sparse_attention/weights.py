@@ -79,6 +79,14 @@ class AttentionWeights:
         )
         return cls(shape, data, indices, _indptr(counts), sink)
 
+    def with_rows(self, order: Any) -> AttentionWeights:
+        """The same rows in another order, without their sinks."""
+        counts = np.diff(self.indptr)[order]
+        indptr = _indptr(counts)
+        begin = self.indptr[:-1][order] - indptr[:-1]
+        entries = np.arange(int(indptr[-1])) + begin[_rows(indptr, self.data)]
+        return AttentionWeights(self.shape, self.data[entries], self.indices[entries], indptr)
+
     def copy(self) -> AttentionWeights:
         """The weights in arrays of their own."""
         parts = self.data.copy(), self.indices.copy(), self.indptr.copy()
@@ -180,6 +188,23 @@ def edges(weights: AttentionWeights) -> tuple[Any, Any]:
     """Where each row starts and ends, of shape batch + (T,)."""
     shape = weights.shape[:-1]
     return weights.indptr[:-1].reshape(shape), weights.indptr[1:].reshape(shape)
+
+
+def check_weights(weights: Any, shape: tuple[int, ...]) -> None:
+    """Raise an error unless they are weights of that shape with the parts of compressed rows."""
+    if not isinstance(weights, AttentionWeights):
+        raise TypeError(
+            "weights must be the AttentionWeights that attention returns with "
+            f"return_weights=True, got {type(weights).__name__}"
+        )
+    if weights.shape != shape:
+        raise ValueError(
+            f"weights of shape {weights.shape} do not belong to query, key and value, whose "
+            f"weights have shape {shape}"
+        )
+    check_parts(weights)
+    if weights.indices.dtype != np.int32:  # those of int32 are checked where they are used
+        check_places(weights.indptr, weights.indices, shape[-1])
 
 
 def check_parts(weights: AttentionWeights) -> None:

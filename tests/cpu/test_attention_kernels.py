@@ -26,7 +26,6 @@ NAMES = [
     "rows_vjp",
     "rows_vjp_alpha",
     "rows_spread",
-    "rows_page_scores",
 ]
 HEADS, M, N = 2, 5, 600
 WIDTHS = [1, 16, 50, 64, 147]
@@ -77,18 +76,6 @@ def calls(name: str, dtype: Any) -> Any:
             for sink in np.array([[-np.inf, 0.5], [20, -np.inf]], dtype):
                 yield (z, mask, visible, alphas, sink), results
                 yield (z, everywhere, np.full(M, N), alphas, sink), results
-        return
-    if name == "rows_page_scores":
-        for width, size in [(1, 1), (3, 16), (50, 64), (64, 100), (8, 147)]:
-            query = rng.standard_normal((HEADS, M, width)).astype(dtype)
-            pages = rng.standard_normal((HEADS, 6, width, size)).astype(dtype)
-            pages[0, 1, 0, 0] = np.nan
-            look = rng.random((HEADS, M, 6)) < 0.6
-            visible = rng.integers(0, 6 * size + 1, (HEADS, M))
-            least = rng.choice([-np.inf, 0, 1], (HEADS, M)).astype(dtype)
-            room = np.count_nonzero(look) * size
-            results = np.zeros(room, dtype), np.zeros(room, np.int32)
-            yield (query, pages, look, visible, least), (*results, np.zeros((HEADS, M), np.int64))
         return
     for alpha in (1.0, 1.33, 1.5, 2.0, 3.0):
         w, columns, starts, ends = rows(dtype, alpha)
@@ -224,23 +211,6 @@ def test_a_row_with_a_nan_has_one_wherever_it_sees() -> None:
     assert ends.tolist() == [[2, 5, 9]]
     assert columns.tolist() == [0, 1, 1, 2, 3, 0, 1, 2, 3]
     np.testing.assert_array_equal(values, [0.5, 0.5, *[np.nan] * 3, *[0.25] * 4])
-
-
-def test_pages_without_room_for_their_scores_are_refused() -> None:
-    query, pages = np.ones((1, 2, 3)), np.ones((1, 2, 3, 4))
-    look, visible = np.ones((1, 2, 2), bool), np.full((1, 2), 8)
-    least = np.zeros((1, 2))
-    for room, ok in ((15, False), (16, True)):
-        out = np.zeros(room), np.zeros(room, np.int32), np.zeros((1, 2), np.int64)
-        if ok:
-            _cpu.rows_page_scores(query, pages, look, visible, least, out=out)
-            assert out[2].tolist() == [[8, 16]]
-            continue
-        with pytest.raises(ValueError, match="no room for all keys"):
-            _cpu.rows_page_scores(query, pages, look, visible, least, out=out)
-    apart = np.ones((1, 2, 3, 8))[..., ::2]
-    with pytest.raises(ValueError, match="must be contiguous"):
-        _cpu.rows_page_scores(query, apart, look, visible, least, out=out)
 
 
 BROKEN = {

@@ -1,0 +1,249 @@
+"""One call of attention as an object: built once, then asked for output, weights and derivatives.
+
+`AttentionProblem` is what the array functions, the tape's operation and PyTorch's ask. With packed
+sequences, `PackedProblem` has the same methods: it holds a problem for each sequence, so that time
+and memory are the sums of the parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pyentmax.calls.devices import to_host
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, batch_shapes, has_gradient
+from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
+
+# Keys that no query sees may hold infinities and NaN, whose products warn.
+QUIET: dict[str, Any] = {"over": "ignore", "under": "ignore", "invalid": "ignore"}
+
+
+class AttentionProblem(Arguments):
+    """The arguments of a call, checked and arranged, and what is computed from them.
+
+    Gradients have the shapes and dtypes of the caller's arrays.
+    """
+
+    def __init__(self, query: Any, key: Any, value: Any, alpha: Any = 1.5, **options: Any) -> None:
+        super().__init__(query, key, value, alpha, **options)
+        self._alpha = alpha
+        self._learned = [options.get("scale"), options.get("sink")]
+
+    def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
+        """The output, and the weights or None."""
+        with np.errstate(**QUIET):
+            output, weights = tiles.attention(self, return_weights)
+        return self.output(output), weights
+
+    def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
+        """Gradients of query, key and value, then of scale and of sink where these are arrays."""
+        weights, g = self.check_weights(weights), self.output_like(g, "g")
+        with np.errstate(**QUIET):
+            *gradients, g_scale, g_sink = tiles.attention_vjp(self, weights, g)
+        more = zip((g_scale, g_sink), self._learned, strict=True)
+        return (
+            *(self.gradient(x, i) for i, x in enumerate(gradients)),
+            *(self.parameter_gradient(each, like) for each, like in more if has_gradient(like)),
+        )
+
+    def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
+        """The change of the output in a direction of query, key, value, scale and sink."""
+        *tangents, d_scale, d_sink = directions
+        weights = self.check_weights(weights)
+        moved = (
+            self.tangent(tangents[0], 0),
+            self.tangent(tangents[1], 1),
+            self.tangent(tangents[2], 2),
+        )
+        if d_scale is not None:
+            d_scale = self.per_query(d_scale, "d_scale")
+        if d_sink is not None:
+            d_sink = self.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(self.dtype)
+        with np.errstate(**QUIET):
+            return self.output(tiles.attention_jvp(self, weights, moved, d_scale, d_sink))
+
+    def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
+        """The gradient of α."""
+        weights, g = self.check_weights(weights), self.output_like(g, "g")
+        with np.errstate(**QUIET):
+            each = tiles.attention_vjp_alpha(self, weights, g)
+        return self.parameter_gradient(each, self._alpha)
+
+
+class PackedProblem:
+    """The sequences that lie behind each other along the positions, each a problem of its own."""
+
+    def __init__(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        alpha: Any = 1.5,
+        *,
+        cu_seqlens: Any,
+        offset: Any = 0,
+        **options: Any,
+    ) -> None:
+        query, key, value = (
+            np.asarray(x) if not hasattr(x, "shape") else x for x in (query, key, value)
+        )
+        shapes = [x.shape for x in (query, key, value)]
+        if min(map(len, shapes)) < 2:
+            AttentionProblem(query, key, value)  # which says what is wrong
+        self._sizes = shapes[0][-2], shapes[1][-2]
+        self._outer, _ = batch_shapes(*(shape[:-2] for shape in shapes))
+        self._places = _sequences(cu_seqlens, *self._sizes)
+        if not self._places:  # of no sequence, and so of no position
+            self._places = [(0, 0, 0, 0)]
+        offsets = _offsets(offset, len(self._places))
+        self._learned = [options.get("scale"), options.get("sink")]
+        self._parts = []
+        for place, own in zip(self._places, offsets, strict=True):
+            q, k, v = (self._cut(x, place, i > 0) for i, x in enumerate((query, key, value)))
+            self._parts.append(
+                AttentionProblem(q, k, v, alpha, offset=own, **self._options(options, place))
+            )
+
+    def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
+        """The output, and the weights or None."""
+        outputs, weights = zip(*(part.forward(return_weights) for part in self._parts), strict=True)
+        output = np.concatenate(outputs, axis=-2)
+        return output, self._joined(list(weights)) if return_weights else None
+
+    def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
+        """Gradients of query, key and value, then of scale and of sink where these are arrays."""
+        each = [
+            part.vjp(own, self._cut(g, place))
+            for part, own, place in zip(
+                self._parts, self._split(weights), self._places, strict=True
+            )
+        ]
+        operands = [np.concatenate(parts, axis=-2) for parts in list(zip(*each, strict=True))[:3]]
+        learned = [like for like in self._learned if has_gradient(like)]
+        sums = []
+        for like, parts in zip(learned, list(zip(*each, strict=True))[3:], strict=True):
+            shape: Any = np.shape(like)  # type: ignore[arg-type]
+            per_query = like is self._learned[0] and shape and shape[-1] != 1
+            sums.append(np.concatenate(parts, axis=-1) if per_query else sum(parts[1:], parts[0]))
+        return (*operands, *sums)
+
+    def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
+        """The gradient of α."""
+        parts = zip(self._parts, self._split(weights), self._places, strict=True)
+        first, *rest = [part.vjp_alpha(own, self._cut(g, place)) for part, own, place in parts]
+        return sum(rest, first)
+
+    def _cut(self, array: Any, place: tuple[int, int, int, int], keys: bool = False) -> Any:
+        """The positions of a sequence, of an array with one axis of features behind them."""
+        return array[..., slice(*place[2:]) if keys else slice(*place[:2]), :]
+
+    def _options(self, options: dict[str, Any], place: tuple[int, int, int, int]) -> dict[str, Any]:
+        own = dict(options)
+        t, s = self._sizes
+        for name in ("mask", *BOUNDS):
+            if own.get(name) is not None and np.ndim(own[name]):
+                own[name] = _cut_axis(own[name], -1, s, place[2:], name)
+                own[name] = _cut_axis(own[name], -2, t, place[:2], name)
+        if own.get("scale") is not None and np.ndim(own["scale"]):
+            own["scale"] = _cut_axis(own["scale"], -1, t, place[:2], "scale")
+        return own
+
+    def _joined(self, parts: list[AttentionWeights]) -> AttentionWeights:
+        """The weights of all rows, head by head, the keys counted from the first of all."""
+        moved = [
+            replace(part, indices=part.indices + np.int32(place[2]), sink=None)
+            for part, place in zip(parts, self._places, strict=True)
+        ]
+        shape = (*self._outer, *self._sizes)
+        weights = AttentionWeights.joined(shape, moved).with_rows(self._order)
+        if parts[0].sink is None:
+            return weights
+        return replace(weights, sink=np.concatenate([part.sink for part in parts], axis=-1))
+
+    def _split(self, weights: AttentionWeights) -> Iterator[AttentionWeights]:
+        """The weights of each sequence."""
+        check_weights(weights, (*self._outer, *self._sizes))
+        rows = weights.with_rows(np.argsort(self._order))
+        heads = math.prod(self._outer)
+        for place in self._places:
+            top, bottom, first, stop = place
+            ends = rows.indptr[heads * top : heads * bottom + 1]
+            entries = slice(int(ends[0]), int(ends[-1]))
+            shape = (*self._outer, bottom - top, stop - first)
+            indices = rows.indices[entries] - np.int32(first)
+            sink = None if weights.sink is None else weights.sink[..., top:bottom]
+            yield AttentionWeights(shape, rows.data[entries], indices, ends - ends[0], sink)
+
+    @property
+    def _order(self) -> Any:
+        """Where the rows of all heads stand if the sequences follow each other, heads inside."""
+        tops = np.array([place[0] for place in self._places])
+        sizes = np.array([place[1] for place in self._places]) - tops
+        heads = np.arange(math.prod(self._outer))[:, None]
+        before, size = np.repeat(tops, sizes), np.repeat(sizes, sizes)
+        at = np.arange(self._sizes[0]) - before
+        return (before * len(heads) + heads * size + at).ravel()
+
+
+def _sequences(cu_seqlens: Any, t: int, s: int) -> list[tuple[int, int, int, int]]:
+    """First and last query, first and last key of each sequence."""
+    both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
+    if len(both) != 2:
+        raise ValueError(f"cu_seqlens: expected one array or two, got {len(both)}")
+    edges = []
+    for given, size, of in zip(both, (t, s), ("queries", "keys"), strict=True):
+        array = np.asarray(to_host(given))
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise TypeError(
+                f"cu_seqlens must be whole numbers with one axis, got {array.dtype} of shape "
+                f"{array.shape}"
+            )
+        if not len(array) or array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
+            raise ValueError(
+                f"cu_seqlens of the {of} must rise from 0 to their number, {size}, got {array}"
+            )
+        edges.append(array.tolist())
+    if len(edges[0]) != len(edges[1]):
+        raise ValueError(
+            "cu_seqlens: expected as many sequences of queries as of keys, got "
+            f"{len(edges[0]) - 1} and {len(edges[1]) - 1}"
+        )
+    return [(*q, *k) for q, k in zip(pairwise(edges[0]), pairwise(edges[1]), strict=True)]
+
+
+def _offsets(offset: Any, count: int) -> list[Any]:
+    if not np.ndim(offset):
+        return [offset] * count
+    if np.shape(offset) != (count,):
+        raise ValueError(
+            f"offset: expected a number, or one for each of {count} sequences, got shape "
+            f"{np.shape(offset)}"
+        )
+    return list(np.asarray(offset).tolist())
+
+
+def _cut_axis(array: Any, axis: int, size: int, place: Sequence[int], name: str) -> Any:
+    """The part of an array along an axis that it has, and in which it does not broadcast."""
+    shape = np.shape(array)
+    if len(shape) < -axis or shape[axis] == 1:
+        return array
+    if shape[axis] != size:
+        raise ValueError(f"{name} of shape {shape} does not broadcast to {size} packed positions")
+    array = np.asarray(array) if not hasattr(array, "__array_function__") else array
+    return array[(..., slice(*place), *(slice(None),) * (-axis - 1))]
+
+
+def attention_problem(
+    query: Any, key: Any, value: Any, alpha: Any = 1.5, *, cu_seqlens: Any = None, **options: Any
+) -> AttentionProblem | PackedProblem:
+    """The problem of a call; with cu_seqlens, of packed sequences."""
+    if cu_seqlens is None:
+        return AttentionProblem(query, key, value, alpha, **options)
+    return PackedProblem(query, key, value, alpha, cu_seqlens=cu_seqlens, **options)
