@@ -40,13 +40,13 @@ import numpy as np
 from pyentmax.sparse_attention.products import matmul
 
 
-def attention(query: Any, key: Any, value: Any, mapping: Any, mask: Any) -> tuple[Any, Any]:
+def forward(query: Any, key: Any, value: Any, mapping: Any, mask: Any) -> tuple[Any, Any]:
     """The output and all weights, those of a sink last."""
     weights = mapping.forward(matmul(query, _transposed(key)), mask)
     return on_support(weights[..., : value.shape[-2]], value), weights
 
 
-def attention_vjp(
+def vjp(
     weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any
 ) -> tuple[Any, Any, Any, Any]:
     """Gradients of query, key, value and scores, of the full batch shape, given the output's."""
@@ -60,7 +60,7 @@ def attention_vjp(
     )
 
 
-def attention_jvp(
+def jvp(
     weights: Any,
     query: Any,
     key: Any,
@@ -81,7 +81,7 @@ def attention_jvp(
     return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
 
 
-def attention_vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any) -> Any:
+def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any) -> Any:
     """The gradient of α, in the shape that broadcast against the queries."""
     return mapping.vjp_alpha(weights, _on_weights(weights, matmul(g, _transposed(value))))
 

@@ -39,14 +39,14 @@ class AttentionProblem(Arguments):
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""
         with np.errstate(**QUIET):
-            output, weights = tiles.attention(self, return_weights)
+            output, weights = tiles.forward(self, return_weights)
         return self.output(output), weights
 
     def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
         """Gradients of query, key and value, then of scale and of sink where these are arrays."""
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            *gradients, g_scale, g_sink = tiles.attention_vjp(self, weights, g)
+            *gradients, g_scale, g_sink = tiles.vjp(self, weights, g)
         more = zip((g_scale, g_sink), self._learned, strict=True)
         return (
             *(self.gradient(x, i) for i, x in enumerate(gradients)),
@@ -67,13 +67,13 @@ class AttentionProblem(Arguments):
         if d_sink is not None:
             d_sink = self.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(self.dtype)
         with np.errstate(**QUIET):
-            return self.output(tiles.attention_jvp(self, weights, moved, d_scale, d_sink))
+            return self.output(tiles.jvp(self, weights, moved, d_scale, d_sink))
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
         """The gradient of α."""
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            each = tiles.attention_vjp_alpha(self, weights, g)
+            each = tiles.vjp_alpha(self, weights, g)
         return self.parameter_gradient(each, self._alpha)
 
 

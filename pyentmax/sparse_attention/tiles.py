@@ -6,7 +6,7 @@ are found there, and only those that are not zero are kept. No array of T × S s
 
 Where most weights are zero, kernels sum over the support alone (`dense` says why that is enough):
 tile by tile d_ij = g_i · v_j, ∂L/∂S = J d and ∂L/∂Q, and then, a block of keys at a time, ∂L/∂K and
-∂L/∂V. Where more than a share `DENSE` of them is not zero, and for arrays that the kernels do not
+∂L/∂V. Where too many of them are not zero (`route`), and for arrays that the kernels do not
 take (CuPy's, other dtypes, an installation without kernels), the functions of `dense` compute with
 all of a tile's weights.
 
@@ -31,10 +31,10 @@ from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
 from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
 from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
+from pyentmax.sparse_attention.route import is_dense
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 from pyentmax.sparse_output import pack
 
-DENSE = 0.4  # share of non-zeros from which products of whole matrices are faster
 TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
 DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
@@ -298,14 +298,14 @@ class Call:
         for start in range(0, self.n_heads, count):
             stop = min(start + count, self.n_heads)
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
-            yield start, stop, self.only_dense or entries > DENSE * (stop - start) * scores
+            yield start, stop, self.only_dense or is_dense(entries, (stop - start) * scores)
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
         """Call a function with every tile, and with whether few of its weights are zero."""
         pieces = [
-            partial(run, tile, is_dense)
-            for start, stop, is_dense in self.groups()
-            for tile in self.tiles(start, stop, None if is_dense else QUERIES)
+            partial(run, tile, dense_tile)
+            for start, stop, dense_tile in self.groups()
+            for tile in self.tiles(start, stop, None if dense_tile else QUERIES)
             if tile.keys
         ]
         self.share(pieces)
@@ -317,7 +317,7 @@ class Call:
         threads.each(pieces, start, self._workers if self.has_kernels else 1)
 
 
-def attention(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
+def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
     call = Call(problem)
     tiles = call.tiles(0, call.n_heads)
@@ -332,11 +332,11 @@ def attention(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | N
             tile = tiles[i]
             out = output[tile.start : tile.stop, tile.top : tile.bottom]
             if kernels is not None:
-                weights = kernels.attention(tile, out)
+                weights = kernels.forward(tile, out)
                 parts[i] = weights.copy() if keep else None
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-            out[...], all_weights = dense.attention(*arrays, call.mapping(tile), call.seen(tile))
+            out[...], all_weights = dense.forward(*arrays, call.mapping(tile), call.seen(tile))
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
                 parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
@@ -366,7 +366,7 @@ class _Kernels:
         self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
         self._columns = np.empty(size + rows.OVERHANG, np.int32)
 
-    def attention(self, tile: Tile, out: Any) -> AttentionWeights:
+    def forward(self, tile: Tile, out: Any) -> AttentionWeights:
         """The weights of a tile, views of the buffers; the output is written to `out`."""
         call, (heads, queries, keys) = self._call, tile.shape
         size = heads * queries * keys
@@ -398,7 +398,7 @@ class _Kernels:
         sinks = sinks if call.has_sink else None
         weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr, sinks)
         value, places = call.value.keys(tile), edges(weights)
-        if weights.density <= DENSE:
+        if not is_dense(count, size):
             rows.rows_product(weights.data, weights.indices, *places, value, out=out)
         else:
             if all_weights is None:
@@ -424,9 +424,7 @@ def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
     return 1 / (1 + np.exp(-above)), 1 / (1 + np.exp(above))
 
 
-def attention_vjp(
-    problem: Arguments, weights: AttentionWeights, g: Any
-) -> tuple[Any, Any, Any, Any, Any]:
+def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Gradients of query, key and value, of their shapes or of the full batch shape.
 
     Then that of scale, of shape batch + (T,), or None for a number, and that of the sink, of the
@@ -462,7 +460,7 @@ def attention_vjp(
             *arrays, mapping, mask = call.dense_operands(tile)
             operands = *arrays, heads_g.queries(tile), mapping, mask
             part, _ = call.part(tile)
-            gradients = dense.attention_vjp(call.spread(part), *operands)
+            gradients = dense.vjp(call.spread(part), *operands)
             queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
             g_query[queries] = gradients[0]
             if call.has_sink:
@@ -473,8 +471,8 @@ def attention_vjp(
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
-    for start, stop, is_dense in call.groups(each):
-        if is_dense:
+    for start, stop, dense_tile in call.groups(each):
+        if dense_tile:
             by_queries.append(partial(dense_tiles, call.tiles(start, stop)))
             continue
         tiles = call.tiles(start, stop, QUERIES)
@@ -514,7 +512,7 @@ def _heads_per_key(call: Call) -> int:
     return each if all(np.array_equal(neighbours, number) for number in numbers) else 1
 
 
-def attention_jvp(
+def jvp(
     problem: Arguments,
     weights: AttentionWeights,
     tangents: tuple[Any, Any, Any],
@@ -536,15 +534,15 @@ def attention_jvp(
         d_sink = np.broadcast_to(d_sink, problem.batch).reshape(call.n_heads)
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
 
-    def run(tile: Tile, is_dense: bool) -> None:
+    def run(tile: Tile, dense_tile: bool) -> None:
         part, _ = call.part(tile)
         out = output[tile.start : tile.stop, tile.top : tile.bottom]
         query, key, value, mapping, mask = call.dense_operands(tile)
         moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
         d_sinks = d_sink[tile.start : tile.stop]
-        if is_dense:
+        if dense_tile:
             operands = query, key, value, moved, mapping, mask, d_sinks[:, None]
-            out[...] = dense.attention_jvp(call.spread(part), *operands)
+            out[...] = dense.jvp(call.spread(part), *operands)
             return
         places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
@@ -562,22 +560,22 @@ def attention_jvp(
     return output.reshape((*problem.batch, *output.shape[1:]))
 
 
-def attention_vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any) -> Any:
+def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any) -> Any:
     """The contribution of each head to the gradient of α, of the batch shape."""
     call = Call(problem, weights)
     heads_g = call.heads(g)
     each = call.zeros(call.n_heads, call.t)
 
-    def run(tile: Tile, is_dense: bool) -> None:
+    def run(tile: Tile, dense_tile: bool) -> None:
         part, _ = call.part(tile)
         out = each[tile.start : tile.stop, tile.top : tile.bottom]
         arrays = heads_g.queries(tile), call.value.keys(tile)
-        if is_dense:
+        if dense_tile:
             mapping = call.mapping(tile)
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
             weights = call.spread(part)
-            out[:, 0] = dense.attention_vjp_alpha(weights, arrays[1], arrays[0], mapping)[:, 0]
+            out[:, 0] = dense.vjp_alpha(weights, arrays[1], arrays[0], mapping)[:, 0]
             return
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)

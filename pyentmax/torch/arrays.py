@@ -35,7 +35,7 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
     *args, **options
         tensors, the first argument being one, and anything else
     dtype : torch.dtype, optional
-        of the results, the first argument's by default
+        of the results with a floating dtype, the first argument's by default
     """
     first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
@@ -75,7 +75,7 @@ def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
         tensor = torch.from_dlpack(result)
     else:  # a NumPy scalar
         tensor = torch.as_tensor(result)
-    if tensor.dtype != dtype:
+    if tensor.dtype != dtype and tensor.is_floating_point():
         tensor = tensor.to(dtype)
     # The operations promise contiguous results; arrays are laid out as the scores were.
     return tensor.contiguous()

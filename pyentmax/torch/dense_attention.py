@@ -12,78 +12,51 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.nn.functional import scaled_dot_product_attention
 
 from pyentmax.torch.arguments import autocast_dtype
+from pyentmax.torch.attention_problem import TensorProblem
 from pyentmax.torch.composed import HALF
 from pyentmax.torch.functions import apply_to_rows
 from pyentmax.torch.operations import per_score
 
-# T · S from which sums over the support are faster; with causality it is a quarter of it.
-LEAST_SCORES = 1 << 16
-# Of a GPU's memory, what an array of all scores may take: products of whole matrices are 1.5 to 10
-# times as fast there (docs/results/gpu.md). The gradients need a few such arrays at a time.
-SHARE_OF_MEMORY = 1 / 128
+
+def softmax_attention(problem: TensorProblem) -> Tensor:
+    """Attention by softmax, as PyTorch's own function computes it."""
+    query, key, value = problem.arrays
+    options = {"scale": problem.scale, "dropout_p": problem.dropout}
+    if query.shape[-3] != key.shape[-3]:
+        options["enable_gqa"] = True
+    if problem.causal and problem.mask is None and problem.bias is None and not problem.offset:
+        return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
+    mask = problem.seen()
+    if problem.bias is not None:
+        bias = problem.bias.to(query.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    return scaled_dot_product_attention(query, key, value, mask, **options)
 
 
-def is_short(shape: tuple[int, ...], causal: bool, device: torch.device) -> bool:
-    """Whether products of whole matrices are faster, and fit; for one query they always are.
-
-    The shape is that of the scores, (…, T, S).
-    """
-    *batch, queries, keys = shape
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
-        few = 4 * math.prod(batch) * queries * keys <= memory * SHARE_OF_MEMORY
-    else:
-        few = queries * keys < (LEAST_SCORES // 4 if causal else LEAST_SCORES)
-    if torch.compiler.is_compiling():  # a graph may leave sizes open
-        return any(map(statically_known_true, (queries == 1, few)))
-    return queries == 1 or few
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mapping: str,
-    parameter: Any,
-    mask: Tensor | None,
-    causal: bool,
-    offset: int,
-    scale: float,
-    sink: Tensor | None,
-    bias: Tensor | None,
-    softcap: float | None,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """The output in the dtype of the query, and the weights.
-
-    The parameter is a number or a tensor; the other arguments are as in `pyentmax.torch.attention`.
-    """
+def dense_attention(problem: TensorProblem) -> tuple[Tensor, Tensor]:
+    """The output in the dtype of the query, and the weights."""
+    query, key, value = problem.arrays
     dtype = query.dtype
     if dtype in HALF:
         query, key, value = query.float(), key.float(), value.float()
     if autocast_dtype(query.device) is not None:  # it would round the scores
         with torch.autocast(query.device.type, enabled=False):
-            options = mask, causal, offset, scale, sink, bias, softcap, dropout
-            output, weights = attention(query, key, value, mapping, parameter, *options)
+            output, weights = dense_attention(problem._replace(query=query, key=key, value=value))
             return output.to(dtype), weights
-    scores = _product(query * scale, key.mT)
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(offset)
-        mask = seen if mask is None else seen & mask
-    weights = scores
+    scores = _product(query * problem.scale, key.mT)
+    if problem.softcap is not None:
+        scores = problem.softcap * torch.tanh(scores / problem.softcap)
+    if problem.bias is not None:
+        scores = scores + problem.bias.to(scores.dtype)
+    mask, weights = problem.seen(), scores
     if scores.size(-1):  # mappings need an entry
-        weights = _weights(scores, mapping, parameter, mask, sink)
-    if dropout:
-        weights = torch.dropout(weights, dropout, train=True)
-    output = _product(weights, value)
-    return (output.to(dtype) if dtype in HALF else output), weights
+        weights = _weights(scores, problem.mapping, problem.parameter, mask, problem.sink)
+    if problem.dropout:
+        weights = torch.dropout(weights, problem.dropout, train=True)
+    return _product(weights, value).to(dtype), weights
 
 
 def _weights(

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import flex_attention as library
 
-from pyentmax.torch.dense_attention import LEAST_SCORES
+from pyentmax.sparse_attention.route import is_short
 
 ALPHAS = {"entmax15": 1.5, "sparsemax": 2.0}
 MOST_STEPS = 12
@@ -45,7 +45,7 @@ def alpha_for(
         return None
     if not query.ndim == key.ndim == value.ndim == 4 or min(query.size(-1), value.size(-1)) < 16:
         return None
-    if query.size(-2) * key.size(-2) < LEAST_SCORES or query.size(-2) == 1:
+    if is_short((query.size(-2), key.size(-2))):
         return None
     if not query.size(0) == key.size(0) == value.size(0) or key.size(1) != value.size(1):
         return None
@@ -54,7 +54,7 @@ def alpha_for(
     return alpha if 1 <= alpha <= 2 else None
 
 
-def attention(
+def flex_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,

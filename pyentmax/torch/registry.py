@@ -8,7 +8,7 @@ mode would drop tangents without a word: tensors that have one are linearized he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -78,6 +78,13 @@ def registered(
     methods = {key: staticmethod(rule) for key, rule in rules.items()}
     function: Any = type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
     return call
+
+
+def is_plain(tensors: Iterable[Tensor]) -> bool:
+    """Whether none is part of a graph, wrapped by `torch.func`, or of another class."""
+    return not torch.compiler.is_compiling() and all(
+        type(x) in (Tensor, torch.nn.Parameter) and not _is_wrapped(x) for x in tensors
+    )
 
 
 def _is_wrapped(tensor: Tensor) -> bool:

@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import handle_torch_function
 
 from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.route import is_short
 from pyentmax.torch import composed, dense_attention, flex_attention, operations
 from pyentmax.torch.arguments import (
     as_input,
@@ -28,6 +30,7 @@ from pyentmax.torch.arguments import (
     is_overridden,
 )
 from pyentmax.torch.arrays import has_kernels
+from pyentmax.torch.attention_problem import Packed, TensorProblem
 from pyentmax.torch.functions import (
     MISSING,
     chosen,
@@ -58,9 +61,10 @@ def attention(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     causal: bool = False,
-    offset: int = 0,
+    offset: int | Tensor = 0,
     scale: float | Tensor | None = None,
     sink: float | Tensor | None = None,
+    cu_seqlens: Tensor | tuple[Tensor, Tensor] | None = None,
     softcap: float | None = None,
     dropout: float = 0.0,
     return_weights: bool = False,
@@ -94,6 +98,10 @@ def attention(
     sink : float or Tensor that broadcasts against the batch shape, optional
         one more score with no value behind it, for α-entmax and the top-k mappings: of shape (H,)
         one for each head. The weights then sum to at most 1. It gets a gradient
+    cu_seqlens : Tensor of integers, or a pair of them, optional
+        where packed sequences begin, and the last one ends: numbers that rise from 0 to T, or a
+        pair for queries and keys. Each sequence sees its own keys only, as in a call of its own
+        with the same arguments; `offset` may be a tensor with one for each
     softcap : float, optional
         c > 0 replaces a score s, after the scale and before the bias, by c · tanh(s / c)
     dropout : float, default 0
@@ -131,9 +139,9 @@ def attention(
     if is_overridden(query, key, value):
         options = {"mask": mask, "bias": bias, "causal": causal, "offset": offset, "scale": scale}
         options |= {"sink": sink, "softcap": softcap, "dropout": dropout, "mapping": mapping}
-        options |= {"alpha": alpha, "return_weights": return_weights, **parameters}
+        options |= {"cu_seqlens": cu_seqlens, "return_weights": return_weights, **parameters}
         tensors = query, key, value
-        return handle_torch_function(attention, tensors, *tensors, **options)
+        return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     if mask is not None:
@@ -144,7 +152,7 @@ def attention(
         check_broadcast(bias, shape, "bias", "the scores")
     if softcap is not None or dropout:
         check_settings(softcap, dropout)
-    if offset and not causal:
+    if not causal and isinstance(offset, int) and offset:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     parameter, scale, sink = (as_input(number, query) for number in (parameter, scale, sink))
     (query, key, value), dtype = _with_one_dtype(query, key, value)
@@ -157,29 +165,69 @@ def attention(
         if not isinstance(sink, Tensor):
             sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
         check_broadcast(sink, shape[:-2], "sink", "the batch")
-    only_output = bias is None and softcap is None and not dropout and not return_weights
-    kernels = has_kernels(query)
-    has_operation = kernels and only_output and not in_onnx_export()
-    setting = (mask, causal, offset, scale, sink)
-    if only_output and not kernels and sink is None and not in_onnx_export():
-        flexible = flex_attention.alpha_for(query, key, value, mapping, parameter)
-        if flexible is not None:
-            where: dict[str, Any] = {"mask": mask, "causal": causal, "offset": offset}
-            output = flex_attention.attention(query, key, value, flexible, scale=scale, **where)
-            return output.to(dtype)
-    if not has_operation or dense_attention.is_short(shape, causal, query.device):
+    packed = None if cu_seqlens is None else Packed.of(cu_seqlens, offset, query)
+    if packed is not None and packed.offsets is not None:
+        offset = 0
+    problem = TensorProblem(
+        query, key, value, shape, mapping, parameter, mask, causal, int(offset), scale, sink,
+        packed, bias, softcap, dropout, return_weights,
+    )  # fmt: skip
+    output, weights = _run(route(problem), problem)
+    return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
+
+
+def route(problem: TensorProblem) -> str:
+    """How a problem is computed: "sparse", "dense", "flex" or "sdpa", the first that it fits.
+
+    The numbers that decide are in `pyentmax.sparse_attention.route`.
+    """
+    device, onnx = problem.query.device, in_onnx_export()
+    kernels = has_kernels(problem.query)
+    if problem.changed or problem.return_weights or onnx:
+        return "sdpa" if problem.is_softmax and not onnx else "dense"
+    if not kernels:
+        if problem.is_softmax:
+            return "sdpa"
+        flexible = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
+        has_flex = problem.sink is None and problem.packed is None and flexible is not None
+        return "flex" if has_flex else "dense"
+    if problem.packed is not None:
+        return "sparse"
+    compiling = torch.compiler.is_compiling()
+    known = statically_known_true if compiling else bool
+    memory = None
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    if is_short(problem.shape, problem.causal, memory=memory, known=known):
+        # Graphs and vmap cannot tell whether what is hidden holds a NaN.
+        return "sparse" if problem.hides and compiling else "dense"
+    return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
+
+
+def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
+    if way == "flex":
+        alpha = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
+        assert alpha is not None
+        where: dict[str, Any] = {"mask": problem.mask, "causal": problem.causal}
+        where |= {"offset": problem.offset, "scale": problem.scale}
+        return flex_attention.flex_attention(*problem.arrays, alpha, **where), None
+    if way in ("dense", "sdpa"):
+        kernels = has_kernels(problem.query)
         if not kernels:
-            composed.check_composed(mapping, parameter, query.device)
-        output, weights = dense_attention.attention(
-            query, key, value, mapping, parameter, *setting, bias, softcap, dropout
-        )
-        if return_weights:
-            return output.to(dtype), weights.to(dtype)
-        hides = causal or mask is not None  # keys, which may hold anything then
-        if not (has_operation and hides) or dense_attention.is_finite(output, query, key):
-            return output.to(dtype)
-    named = mapping, *split(mapping, parameter)
-    return operations.attention(query, key, value, *named, *setting).to(dtype)
+            composed.check_composed(problem.mapping, problem.parameter, problem.query.device)
+        if way == "sdpa":
+            output, weights = dense_attention.softmax_attention(problem), None
+        else:
+            output, weights = dense_attention.dense_attention(problem)
+        only_dense = not kernels or problem.changed or problem.return_weights or in_onnx_export()
+        if only_dense or not problem.hides:
+            return output, weights
+        if dense_attention.is_finite(output, problem.query, problem.key):
+            return output, weights
+    named = problem.mapping, *split(problem.mapping, problem.parameter)
+    setting = problem.mask, problem.causal, problem.offset, problem.scale, problem.sink
+    packed = (None,) * 3 if problem.packed is None else problem.packed
+    return operations.sparse_operation(*problem.arrays, *named, *setting, *packed), None
 
 
 def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import cycle, product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ import pyentmax as pe
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 import pyentmax.torch as pt  # noqa: E402
-from pyentmax.torch import dense_attention, operations  # noqa: E402
+from pyentmax.sparse_attention import route as route_numbers  # noqa: E402
+from pyentmax.torch import operations  # noqa: E402
 
 slow = pytest.mark.slow
 EXACT = {"rtol": 1e-12, "atol": 1e-13}  # of float64
@@ -44,7 +44,7 @@ def averages(weights: Any, value: Any) -> Any:
 @pytest.fixture(params=["dense", "over the support"])
 def route(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "over the support":
-        monkeypatch.setattr(dense_attention, "LEAST_SCORES", 0)
+        monkeypatch.setitem(route_numbers.LEAST_SCORES, "tensors", 0)
 
 
 @pytest.mark.usefixtures("route")
@@ -82,7 +82,7 @@ def test_hidden_keys_may_hold_anything() -> None:
 
 
 def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "attention", lambda *args: args[0])
+    monkeypatch.setattr(operations, "sparse_operation", lambda *args: args[0])
     for t, s, causal, is_short in (
         (255, 257, False, True),
         (256, 256, False, False),
@@ -94,11 +94,10 @@ def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPa
         assert (output is not query) == is_short
 
 
-def test_whole_matrices_while_they_fit_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = SimpleNamespace(total_memory=128 * 4 * 1000)  # scores for 1,000 entries
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: memory)
+def test_whole_matrices_while_they_fit_a_gpu() -> None:
+    memory = 128 * 4 * 1000  # scores for 1,000 entries
     for shape, fits in (((2, 20, 25), True), ((2, 20, 26), False), ((1000, 1, 2), True)):
-        assert dense_attention.is_short(shape, False, torch.device("cuda")) == fits
+        assert route_numbers.is_short(shape, memory=memory) == fits
 
 
 def test_bias_and_softcap_by_definition() -> None:
@@ -341,3 +340,85 @@ def test_the_module_learns_scale_and_sink() -> None:
     torch.testing.assert_close(pt.attention(*inputs(), sink=-torch.inf), pt.attention(*inputs()))
     with pytest.raises(ValueError, match="sink: expected one of entmax, .* got fusedmax"):
         pt.Attention(mapping="fusedmax", strength=1.0, sink=0.0)
+
+
+def entries_kept(output: Any) -> int:
+    """The number of weights that the derivative of an output keeps."""
+    kept: list[int] = []
+
+    def pack(x: Any) -> Any:
+        kept.append(x.numel() if x.dtype == torch.int32 else 0)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        output()
+    return sum(kept)
+
+
+def test_the_derivative_keeps_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [tensor(2, 300, 8, seed=i) for i in range(3)]
+    learned = [x.clone().requires_grad_() for x in arrays]
+    weights = pe.attention(*(x.numpy() for x in arrays), return_weights=True)[1]
+    assert entries_kept(lambda: pt.attention(*learned)) == len(weights.data)
+    assert entries_kept(lambda: pt.attention(*arrays)) == 0
+    output = pt.attention(*learned)
+    forward = pe.sparse_attention.problem.AttentionProblem.forward
+    calls: list[Any] = []
+    counted = lambda *args, **options: calls.append(args) or forward(*args, **options)  # noqa: E731
+    monkeypatch.setattr(pe.sparse_attention.problem.AttentionProblem, "forward", counted)
+    expected = torch.autograd.grad(output.square().sum(), learned)
+    assert not calls
+    again = torch.utils.checkpoint.checkpoint(pt.attention, *learned, use_reentrant=False)
+    found = torch.autograd.grad(again.square().sum(), learned)
+    assert len(calls) == 2
+    for theirs, ours in zip(found, expected, strict=True):
+        torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+
+
+PACKS: list[dict[str, Any]] = [
+    {},
+    {"causal": True, "offset": torch.tensor([1, 0, 4])},
+    {"sink": torch.zeros(4).double(), "alpha": torch.tensor([1.2, 1.5, 1.7, 2.0]).double()},
+    {"bias": torch.linspace(-1, 1, 6).double(), "causal": True},
+    {"mask": torch.arange(6) != 1, "softcap": 2.0},
+]
+
+
+@pytest.mark.parametrize("options", PACKS, ids=str)
+def test_packed_sequences_are_separate_calls(options: dict[str, Any]) -> None:
+    cu_seqlens = torch.tensor([0, 2, 4, 5]), torch.tensor([0, 3, 3, 6])
+    learned = [x.requires_grad_() for x in inputs()]
+    output = pt.attention(*learned, cu_seqlens=cu_seqlens, **options)
+    parts = []
+    for i in range(3):
+        q, k = (slice(*c[i : i + 2].tolist()) for c in cu_seqlens)
+        own = {n: x[k] if n in ("bias", "mask") else x for n, x in options.items()}
+        if "offset" in own:
+            own["offset"] = int(own["offset"][i])
+        parts.append(pt.attention(learned[0][:, :, q], *(x[:, :, k] for x in learned[1:]), **own))
+    expected = torch.cat(parts, -2)
+    torch.testing.assert_close(output, expected, **EXACT)
+    pairs = (torch.autograd.grad(x.square().sum(), learned) for x in (output, expected))
+    for theirs, ours in zip(*pairs, strict=True):
+        torch.testing.assert_close(theirs, ours, rtol=1e-10, atol=1e-12)
+
+
+def test_wrong_packed_sequences_are_refused() -> None:
+    for cu_seqlens, error in ((torch.tensor([0, 4]), ValueError), (torch.ones(2), TypeError)):
+        with pytest.raises(error, match="cu_seqlens"):
+            pt.attention(*inputs(5, 5), cu_seqlens=cu_seqlens)
+
+
+def test_softmax_is_pytorchs_own_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(route_numbers.LEAST_SCORES, "tensors", 0)
+    for options in ({}, {"causal": True}, {"causal": True, "offset": 1}, {"bias": tensor(5, 6)}):
+        found = pt.attention(*inputs(), mapping="softmax", **options)
+        expected = pt.attention(*inputs(), mapping="softmax", sink=-torch.inf, **options)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        "pyentmax.torch.dense_attention.scaled_dot_product_attention",
+        lambda query, *args, **options: calls.append(options) or query,
+    )
+    pt.attention(*inputs(), mapping="softmax")
+    assert calls == [{"scale": 3**-0.5, "dropout_p": 0.0, "enable_gqa": True}]

@@ -79,7 +79,7 @@ def test_outputs_and_gradients_equal_dense_entmax(case: str, key_heads: int) -> 
     if isinstance(alpha, torch.Tensor):
         arrays.append(alpha.requires_grad_())
     expected = pt.attention(*arrays[:3], alpha, scale=0.7, **options)
-    found = flex_attention.attention(
+    found = flex_attention.flex_attention(
         *arrays[:3], alpha, scale=0.7, steps=12, flex=StandIn(), **options
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
@@ -90,7 +90,7 @@ def test_outputs_and_gradients_equal_dense_entmax(case: str, key_heads: int) -> 
 
 def test_a_call_passes_over_the_scores_nine_times() -> None:
     stand_in, arrays = StandIn(), inputs(torch.float32)
-    found = flex_attention.attention(*arrays, 1.5, scale=0.7, flex=stand_in)
+    found = flex_attention.flex_attention(*arrays, 1.5, scale=0.7, flex=stand_in)
     assert stand_in.passes == 9
     # Scores up to 10, rounded, and a mean of them subtracted from a threshold.
     torch.testing.assert_close(found, pt.attention(*arrays, scale=0.7), rtol=0, atol=1e-5)
@@ -98,7 +98,7 @@ def test_a_call_passes_over_the_scores_nine_times() -> None:
 
 def test_alpha_that_it_does_not_serve_gives_nan() -> None:
     alpha, arrays = torch.tensor([0.9, 1.5, 2.1, 2.0]).double(), inputs()
-    found = flex_attention.attention(*arrays, alpha, scale=0.7, flex=StandIn())
+    found = flex_attention.flex_attention(*arrays, alpha, scale=0.7, flex=StandIn())
     assert found.isnan().flatten(2).all(-1).all(0).tolist() == [True, False, True, False]
     assert found[:, [1, 3]].isfinite().all()
 
@@ -116,7 +116,7 @@ def on_the_host(*arrays: Any, return_aux: Any = None, **options: Any) -> Any:
 def test_flex_attention_itself_and_its_graph_give_the_same_output() -> None:
     arrays, options = [x.detach() for x in inputs(torch.float32)], {"scale": 0.7, "causal": True}
     expected = pt.attention(*arrays, 1.5, **options)
-    found = flex_attention.attention(*arrays, 1.5, flex=on_the_host, **options)
+    found = flex_attention.flex_attention(*arrays, 1.5, flex=on_the_host, **options)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     graphs: list[Any] = []
 

@@ -567,8 +567,8 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     ops = torch.ops.pyentmax
     fixed = tuple(x.detach() for x in (query, query, key, value))
     sink = torch.tensor([0.1, 0.2], requires_grad=True)
-    setting = ("entmax", two, None, None, True, 0, None, sink)
-    shared = ("sparsemax", None, None, None, False, 0, 0.3, None)
+    setting = ("entmax", two, None, None, True, 0, None, sink, *[None] * 3)
+    shared = ("sparsemax", None, None, None, False, 0, 0.3, *[None] * 4)
     rest = ("entmax", alpha.detach(), mask)
     return {
         "mapping": (ops.mapping, (z, "entmax", alpha, None, mask)),
@@ -578,10 +578,15 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "loss": (ops.loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, 0.0)),
         "losses": (ops.loss, (z, y, "one_vs_all", None, 1.3, None, None, "none", None, 0.1)),
         "attention": (ops.attention, (query, key, value, *setting)),
+        "attention that keeps its weights": (
+            ops.attention_with_weights,
+            (query, key, value, *setting),
+        ),
         "attention of a mapping": (ops.attention, (query, key[:, :1], value, *shared)),
         "gradients of attention": (
             ops.attention_gradients,
-            (*fixed, "entmax", two.detach(), *setting[2:-1], sink.detach()),
+            (*fixed, "entmax", two.detach(), *setting[2:7], sink.detach(), *[None] * 3, True)
+            + (None,) * 4,
         ),
     }
 

@@ -31,8 +31,7 @@ from pyentmax.nn.attention.heads import merge_heads, split_heads
 from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.bisection import BISECTION
 from pyentmax.nn.mapping_choice import ChosenMapping
-
-LEAST_SCORES = 1 << 14  # of a head, T · S, from which on the path over the support is faster
+from pyentmax.sparse_attention.route import is_short
 
 
 def sparse_arguments(
@@ -49,8 +48,8 @@ def sparse_arguments(
     True
     >>> sparse_arguments(choose_mapping(1.5), 2, short, short)
     """
-    count = query.shape[-2] * keys.shape[-2]
-    if type(query) is not np.ndarray or count < LEAST_SCORES or not choice.kernels():
+    shape = query.shape[-2], keys.shape[-2]
+    if type(query) is not np.ndarray or is_short(shape, caller="tape") or not choice.kernels():
         return None
     if isinstance(mapping, LearnedEntmax):
         alpha = mapping.alpha()

@@ -1,0 +1,100 @@
+"""A call of attention of tensors: its arguments, checked, with defaults filled in."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Packed(NamedTuple):
+    """Where packed sequences begin and end, in queries and keys, and the offset of each."""
+
+    queries: Tensor
+    keys: Tensor
+    offsets: Tensor | None
+
+    @classmethod
+    def of(cls, cu_seqlens: Any, offset: Any, like: Tensor) -> Packed:
+        """Those of the arguments of `pyentmax.torch.attention`."""
+        both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
+        if len(both) != 2:
+            raise ValueError(f"cu_seqlens: expected one tensor or two, got {len(both)}")
+        queries, keys = (torch.as_tensor(x, device=like.device) for x in both)
+        for tensor in (queries, keys):
+            if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim != 1:
+                raise TypeError(
+                    f"cu_seqlens must be whole numbers with one axis, got {tensor.dtype} of shape "
+                    f"{tuple(tensor.shape)}"
+                )
+        is_one = isinstance(offset, int) or offset is None
+        return cls(queries, keys, None if is_one else torch.as_tensor(offset, device=like.device))
+
+
+class TensorProblem(NamedTuple):
+    """The arguments of a call of `pyentmax.torch.attention`, of one dtype, with their defaults."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    shape: tuple[int, ...]  # of the scores
+    mapping: str
+    parameter: Any
+    mask: Tensor | None
+    causal: bool
+    offset: Any
+    scale: float
+    sink: Tensor | None = None
+    packed: Packed | None = None
+    bias: Tensor | None = None
+    softcap: float | None = None
+    dropout: float = 0.0
+    return_weights: bool = False
+
+    @property
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value."""
+        return self.query, self.key, self.value
+
+    @property
+    def hides(self) -> bool:
+        """Whether queries may not see some keys, which may hold anything then."""
+        return self.causal or self.mask is not None or self.packed is not None
+
+    @property
+    def changed(self) -> bool:
+        """Whether scores or weights are changed on their way."""
+        return self.bias is not None or self.softcap is not None or bool(self.dropout)
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether PyTorch's `scaled_dot_product_attention` computes the same."""
+        q, k, v = (x.shape for x in self.arrays)
+        same_heads = q[:-2] == k[:-2] == v[:-2]
+        grouped = len(q) == 4 and q[0] == k[0] and k[:-2] == v[:-2] and not q[1] % max(k[1], 1)
+        nothing_else = self.softcap is None and self.sink is None and not self.return_weights
+        one_form = self.packed is None and not (self.mask is not None and self.bias is not None)
+        return (
+            self.mapping == "softmax" and nothing_else and one_form and len(q) >= 3
+            and (same_heads or grouped) and 0 not in self.shape
+        )  # fmt: skip
+
+    def seen(self) -> Tensor | None:
+        """Which keys a query sees; None for all."""
+        t, s = self.shape[-2:]
+        if self.packed is None and not self.causal:
+            return self.mask
+        row = torch.arange(t, device=self.query.device)[:, None]
+        column = torch.arange(s, device=self.query.device)
+        offset: Any = self.offset
+        if self.packed is None:
+            seen = column <= row + offset
+        else:
+            queries, keys, offsets = self.packed
+            own = torch.searchsorted(queries, row[:, 0].to(queries.dtype), right=True)[:, None]
+            seen = own == torch.searchsorted(keys, column.to(keys.dtype), right=True)
+            if self.causal:
+                offset = offset if offsets is None else offsets[own - 1]
+                seen = seen & (column - keys[own - 1] <= row - queries[own - 1] + offset)
+        return seen if self.mask is None else seen & self.mask
