@@ -38,7 +38,7 @@ from pyentmax.torch.log_probabilities import (
     log_softmax,
     log_sparsemax,
 )
-from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
+from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention, LengthScale
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 from pyentmax.torch.sparse_attention import attention
 
@@ -55,6 +55,7 @@ vars(MAPPING_FUNCTIONS["entmax"]).update(
 __all__ = [
     "AlphaEntmax",
     "Attention",
+    "LengthScale",
     "attention",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",

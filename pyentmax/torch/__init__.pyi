@@ -15,6 +15,7 @@ from pyentmax.torch.log_probabilities import log_softmax as log_softmax
 from pyentmax.torch.log_probabilities import log_sparsemax as log_sparsemax
 from pyentmax.torch.modules import AlphaEntmax as AlphaEntmax
 from pyentmax.torch.modules import Attention as Attention
+from pyentmax.torch.modules import LengthScale as LengthScale
 from pyentmax.torch.modules import LossModule, MappingModule
 from pyentmax.torch.one_vs_all import entmax_sigmoid as entmax_sigmoid
 from pyentmax.torch.one_vs_all import entmax_sigmoid_loss as entmax_sigmoid_loss
@@ -26,6 +27,7 @@ Reduction = Literal["mean", "sum", "none"]
 __all__ = [
     "AlphaEntmax",
     "Attention",
+    "LengthScale",
     "attention",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",

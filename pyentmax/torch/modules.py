@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from pyentmax.torch import functions, one_vs_all
 from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
@@ -128,15 +129,72 @@ class Attention(Settings):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         *,
-        offset: int = 0,
+        offset: int | Tensor = 0,
+        cu_seqlens: Tensor | tuple[Tensor, Tensor] | None = None,
         return_weights: bool = False,
     ) -> Any:
         """The output of shape (…, T, dᵥ), or that and the weights of shape (…, T, S)."""
         settings = self.settings()
         if not self.training:
             settings["dropout"] = 0.0
-        settings |= {"mask": mask, "bias": bias, "offset": offset, "return_weights": return_weights}
+        settings |= {"mask": mask, "bias": bias, "offset": offset, "cu_seqlens": cu_seqlens}
+        settings["return_weights"] = return_weights
         return attention(query, key, value, **settings)
+
+
+class LengthScale(nn.Module):
+    """A scale of attention that grows with the number of keys, δ + β (log(n + 1))^γ, over √d.
+
+    More keys share the weight, so that longer inputs need larger scores to keep it in few places.
+    With δ = 0 and γ = 1 it is close to the s log n of Scalable-Softmax (Nakanishi 2025); all three
+    are learned for each head, as in ASEntmax (Vasylenko et al. 2025), β by a softplus and γ as
+    2 tanh. For n = 1 it is finite, with finite gradients.
+
+    Parameters
+    ----------
+    heads, features : int
+        d is the number of features of a head
+    beta, gamma : float, default 0.1 and 1.0
+        initial values, above 0 and from −2 to 2
+    delta : float, default 1.0
+
+    Examples
+    --------
+    >>> scale = LengthScale(heads=2, features=4)
+    >>> scale(torch.tensor([1, 100])).shape  # 1 key, 100 keys
+    torch.Size([2, 2])
+    """
+
+    __call__: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        heads: int,
+        features: int,
+        beta: float = 0.1,
+        gamma: float = 1.0,
+        delta: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if not beta > 0 or not -2 < gamma < 2:
+            raise ValueError(
+                f"beta must be above 0, and gamma between -2 and 2, got {beta} and {gamma}"
+            )
+        self.features = features
+        start = torch.tensor(beta).expm1().log(), torch.tensor(gamma / 2).atanh()
+        self.delta: nn.Parameter = nn.Parameter(torch.full((heads, 1), float(delta)))
+        self.b: nn.Parameter = nn.Parameter(start[0].repeat(heads, 1))
+        self.c: nn.Parameter = nn.Parameter(start[1].repeat(heads, 1))
+
+    def forward(self, keys: Tensor) -> Tensor:
+        """The scale of shape (heads, T), given the number of keys that each of T queries sees."""
+        log_n = keys.to(self.b.dtype).log1p()
+        grown = self.delta + softplus(self.b) * log_n ** (2 * torch.tanh(self.c))
+        return grown * max(self.features, 1) ** -0.5
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"heads={len(self.delta)}, features={self.features}"
 
 
 class AlphaEntmax(nn.Module):

@@ -177,11 +177,13 @@ def _attend(
     alpha = getattr(module, "alpha", None)
     if alpha is not None and setting["mapping"] == "entmax":
         setting = {**setting, "alpha": getattr(alpha, "alpha", alpha)}
+    packed = others.get("cu_seq_lens_q"), others.get("cu_seq_lens_k")
+    cu_seqlens = None if packed[0] is None or packed[1] is None else packed
     with_weights = bool(others.get("output_attentions")) or _collected()
     result: Any = attention(
         query, key, value, mask=mask, bias=bias, causal=causal, scale=scaling, softcap=softcap,
-        sink=s_aux, dropout=dropout if module.training else 0.0, return_weights=with_weights,
-        **setting,
+        sink=s_aux, cu_seqlens=cu_seqlens, dropout=dropout if module.training else 0.0,
+        return_weights=with_weights, **setting,
     )  # fmt: skip
     output, weights = result if with_weights else (result, None)
     return output.transpose(1, 2).contiguous(), weights

@@ -422,3 +422,17 @@ def test_softmax_is_pytorchs_own_attention(monkeypatch: pytest.MonkeyPatch) -> N
     )
     pt.attention(*inputs(), mapping="softmax")
     assert calls == [{"scale": 3**-0.5, "dropout_p": 0.0, "enable_gqa": True}]
+
+
+def test_a_length_scale_is_finite_and_learned() -> None:
+    scale = pt.LengthScale(4, 3, beta=0.2, gamma=1.5)
+    keys = torch.arange(1, 6)
+    expected = (1 + 0.2 * np.log(np.arange(2.0, 7)) ** 1.5) / 3**0.5
+    np.testing.assert_allclose(scale(keys).detach(), np.tile(expected, (4, 1)), rtol=1e-5)
+    output = pt.attention(*inputs(5, 5), causal=True, scale=scale(keys))
+    output.square().sum().backward()
+    for parameter in (scale.delta, scale.b, scale.c):
+        assert parameter.grad.isfinite().all()
+        assert (parameter.grad != 0).all()
+    with pytest.raises(ValueError, match="beta must be above 0"):
+        pt.LengthScale(4, 3, beta=0.0)

@@ -331,3 +331,17 @@ def test_private_names_that_a_version_lacks(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "transformers.utils.output_capturing", None)
     monkeypatch.delattr(hub.PreTrainedModel, "_can_set_attn_implementation")
     torch.testing.assert_close(made(**batch).logits, expected, **EXACT)
+
+
+def test_packed_sequences_by_flash_attentions_keywords() -> None:
+    register("entmax", alpha=1.5)
+    config = hub.LlamaConfig(**GROUPED, **SPECIAL)
+    model = hub.LlamaForCausalLM._from_config(config, attn_implementation="entmax").double().eval()
+    words = torch.arange(3, 13)[None]
+    ends = torch.tensor([0, 4, 10], dtype=torch.int32)
+    positions = torch.cat([torch.arange(4), torch.arange(6)])[None]
+    packed = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "position_ids": positions}
+    expected = torch.cat([model(words[:, :4]).logits, model(words[:, 4:]).logits], 1)
+    torch.testing.assert_close(model(words, **packed).logits, expected, **EXACT)
+    by_positions = model(words, position_ids=positions, use_cache=False).logits
+    torch.testing.assert_close(by_positions, expected, **EXACT)
