@@ -152,11 +152,11 @@ class Arguments:
                     f"{arrays[name].shape}"
                 )
         self.result_dtype: np.dtype[Any] = np.result_type(*answers)
-        self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays.values()))
-        query, key, value = (
+        self.dtype: np.dtype[Any] = np.result_type(*[array.dtype for array in arrays.values()])
+        query, key, value = [
             on_device_of(array, arrays["query"], name).astype(self.dtype, copy=False)
             for name, array in arrays.items()
-        )
+        ]
         if query.shape[-1] != key.shape[-1]:
             raise ValueError(
                 "query and key must have the same number of features, got shapes "
@@ -168,11 +168,11 @@ class Arguments:
                 f"{key.shape} and {value.shape}"
             )
         self._shapes = query.shape, key.shape, value.shape
-        self.outer, self._groups = batch_shapes(*(shape[:-2] for shape in self._shapes))
+        self.outer, self._groups = batch_shapes(*[shape[:-2] for shape in self._shapes])
         self.batch: tuple[int, ...] = self.outer
         if self._groups:
             self.batch = (*self.outer[:-1], self._groups, self.outer[-1] // self._groups)
-        self.query, self.key, self.value = (self._split_heads(x) for x in (query, key, value))
+        self.query, self.key, self.value = map(self._split_heads, (query, key, value))
         self.shape: tuple[int, ...] = (*self.batch, query.shape[-2], key.shape[-2])
 
     @property

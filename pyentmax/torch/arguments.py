@@ -126,8 +126,8 @@ def autocast_dtype(device: torch.device) -> torch.dtype | None:
 
 
 def as_input(number: Any, like: Tensor) -> Any:
-    """A float as a 0-dim tensor while a graph is traced, which would hold it as a constant."""
-    if torch.compiler.is_compiling() and isinstance(number, float):
+    """A float as a 0-dim tensor: a graph would hold the float as a constant."""
+    if isinstance(number, float):
         return like.new_ones((), dtype=torch.float64) * number
     return number
 

@@ -68,7 +68,7 @@ def _device(value: Any) -> Any:
 
 def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
     if isinstance(result, tuple):
-        return tuple(_as_tensors(part, dtype) for part in result)
+        return tuple([_as_tensors(part, dtype) for part in result])
     if type(result) is np.ndarray:
         tensor = torch.from_numpy(result)
     elif hasattr(result, "__cuda_array_interface__"):

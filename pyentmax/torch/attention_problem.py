@@ -70,13 +70,15 @@ class TensorProblem(NamedTuple):
     @property
     def is_softmax(self) -> bool:
         """Whether PyTorch's `scaled_dot_product_attention` computes the same."""
+        if self.mapping != "softmax":
+            return False
         q, k, v = (x.shape for x in self.arrays)
         same_heads = q[:-2] == k[:-2] == v[:-2]
         grouped = len(q) == 4 and q[0] == k[0] and k[:-2] == v[:-2] and not q[1] % max(k[1], 1)
         nothing_else = self.softcap is None and self.sink is None and not self.return_weights
         one_form = self.packed is None and not (self.mask is not None and self.bias is not None)
         return (
-            self.mapping == "softmax" and nothing_else and one_form and len(q) >= 3
+            nothing_else and one_form and len(q) >= 3
             and (same_heads or grouped) and 0 not in self.shape
         )  # fmt: skip
 

@@ -154,7 +154,8 @@ def attention(
         check_settings(softcap, dropout)
     if not causal and isinstance(offset, int) and offset:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
-    parameter, scale, sink = (as_input(number, query) for number in (parameter, scale, sink))
+    if torch.compiler.is_compiling():
+        parameter, scale, sink = (as_input(x, query) for x in (parameter, scale, sink))
     (query, key, value), dtype = _with_one_dtype(query, key, value)
     if isinstance(scale, Tensor):
         check_broadcast(scale, shape[:-1], "scale", "the queries")
@@ -263,7 +264,7 @@ def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
     lower = None if dtype == torch.float64 else autocast_dtype(tensors[0].device)
     if lower is not None:  # two half types have float32 in common
         dtype = torch.promote_types(dtype, lower)
-    return tuple(tensor.to(dtype) for tensor in tensors), lower or dtype
+    return tuple([tensor.to(dtype) for tensor in tensors]), lower or dtype
 
 
 def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
