@@ -5,7 +5,6 @@ What it makes takes the declarations of a function's parameters, and a call's ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,60 +15,39 @@ from pyentmax.calls.devices import on_device, on_device_of
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum, parts_of_largest
-from pyentmax.calls.rows import check_axis, check_mask, check_out, to_rows
+from pyentmax.calls.rows import Rows, check_axis, check_mask, check_out, from_rows, to_rows
 
 Run = Callable[[tuple[Any, ...], tuple[Any, ...]], Any]
 
 LONGEST_FUSED = 4096  # entries of a row that a single thread goes along
 
 
-class Call:
-    """The arrays of one call with an axis, and its result.
+def arrange(array: Any, axis: Any, mask: Any, out: Any, name: str) -> Rows:
+    """The rows of a call. Half types are not converted: the kernels read and write them."""
+    array = _as_stored(array, name)
+    axes = check_axis(array.shape, axis, name)
+    if mask is not None:
+        mask = to_rows(np.broadcast_to(check_mask(mask, array, name), array.shape), axes)
+    check_out(out, array, array.dtype)
+    return Rows(to_rows(array, axes), mask, array.shape, axes, array.dtype)
 
-    Half types are not converted here: the kernels read and write them.
-    """
 
-    def __init__(self, array: Any, axis: Any, mask: Any, out: Any, name: str) -> None:
-        self.array: Any = _as_stored(array, name)
-        self.axes: tuple[int, ...] = check_axis(self.array.shape, axis, name)
-        self.mask: Any = None
-        if mask is not None:
-            self.mask = np.broadcast_to(check_mask(mask, self.array, name), self.array.shape)
-        check_out(out, self.array, self.array.dtype)
-        self._out = out
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        """Shape without the axes."""
-        return tuple(size for axis, size in enumerate(self.array.shape) if axis not in self.axes)
-
-    def rows(self, array: Any) -> Any:
-        """An array of the call's shape, or none, in rows along the last axis."""
-        return None if array is None else to_rows(array, self.axes)
-
-    def write_result(self, run: Callable[[Any], None], *inputs: Any) -> Any:
-        """Have `run` write the rows of the result; to `out` itself where that gives the same."""
-        shape, dtype = self.array.shape, self.array.dtype
-        out = self._out
-        direct = (
-            out is not None
-            and out.dtype == dtype
-            and len(self.axes) == 1
-            and all(_same(out, a) or not _overlap(out, a) for a in inputs if a is not None)
-        )
-        target = out if direct else np.empty_like(self.array, shape=shape, dtype=dtype, order="C")
-        if len(self.axes) == 1:
-            run(self.rows(target))
-        else:
-            rows = np.empty_like(target, shape=self.rows(target).shape, order="C")
-            run(rows)
-            count = len(self.batch)
-            moved = rows.reshape(self.batch + tuple(shape[a] for a in self.axes))
-            target[...] = np.moveaxis(moved, range(count, len(shape)), self.axes)
-        if out is None or direct:
+def written(rows: Rows, out: Any, run: Callable[[Any], None], *inputs: Any) -> Any:
+    """Have `run` write the result's rows; to `out` itself where that gives the same."""
+    if len(rows.axes) == 1:
+        target = np.empty_like(rows.array, shape=rows.shape, order="C") if out is None else out
+        direct = to_rows(target, rows.axes)
+        if target.dtype == rows.dtype and not any(_in_the_way(direct, x) for x in inputs):
+            run(direct)
             return target
-        out[...] = target
-        return out
+    result = np.empty_like(rows.array, shape=rows.array.shape, order="C")
+    run(result)
+    return rows.finish(result, out)
+
+
+def _in_the_way(out: Any, operand: Any) -> bool:
+    """Whether writing to `out` changes an operand before it is read."""
+    return operand is not None and _overlap(out, operand) and not _same(out, operand)
 
 
 def forward(kernel: Kernel) -> Run:
@@ -77,12 +55,13 @@ def forward(kernel: Kernel) -> Run:
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         z, *given, axis, mask, out = values
-        call = Call(z, axis, mask, out, "z")
-        number = _number(parameters, given, call)
-        rows, masks = call.rows(call.array), call.rows(call.mask)
-        return call.write_result(
-            lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array
-        )
+        rows = arrange(z, axis, mask, out, "z")
+        number, scores = _number(parameters, given, rows), rows.array
+
+        def run_rows(p: Any) -> None:
+            launch(kernel, scores, (scores, rows.mask, p), (number,))
+
+        return written(rows, out, run_rows, scores)
 
     return run
 
@@ -93,19 +72,21 @@ def bounded(kernel: Kernel) -> Run:
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         z, given, axis, mask, out = values
         (parameter,) = parameters
-        call = Call(z, axis, mask, out, "z")
+        rows = arrange(z, axis, mask, out, "z")
+        scores = rows.array
         if isinstance(parameter, UpperBounds):
-            upper = parameter.on_device(given, call.array, "z")
-            n = math.prod(call.array.shape[axis] for axis in call.axes)
+            like = from_rows(scores, rows.shape, rows.axes)
+            bounds = to_rows(parameter.on_device(given, like, "z"), rows.axes)
             precision = getattr(given, "dtype", np.dtype(np.float64))
             precision = precision if precision.kind == "f" else np.dtype(np.float64)
-            number = float(least_sum(compute_type(call.array), precision, n))
+            number = float(least_sum(compute_type(scores), precision, scores.shape[-1]))
         else:
-            upper, number = None, parameter.on_device(given, call.array, call.batch)
-        rows, masks, bounds = call.rows(call.array), call.rows(call.mask), call.rows(upper)
-        return call.write_result(
-            lambda p: launch(kernel, rows, (rows, masks, bounds, p), (number,)), call.array, upper
-        )
+            bounds, number = None, parameter.on_device(given, scores, rows.batch)
+
+        def run_rows(p: Any) -> None:
+            launch(kernel, scores, (scores, rows.mask, bounds, p), (number,))
+
+        return written(rows, out, run_rows, scores, bounds)
 
     return run
 
@@ -116,15 +97,18 @@ def product(kernel: Kernel, upper: float | None = None) -> Run:
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         p, v, *given, axis, mask = values
         p, v = _pair(p, v)
-        call = Call(p, axis, mask, None, "p")
+        rows = arrange(p, axis, mask, None, "p")
         bounds = None if upper is None else UpperBounds("upper").on_device(upper, p, "p")
         if parameters and isinstance(parameters[0], UpperBounds):
             number, bounds = 0.0, parameters[0].on_device(given[0], p, "p")
         else:
-            number = _number(parameters, given, call)
-        rows, along, bounds, masks = map(call.rows, (p, v, bounds, call.mask))
-        return call.write_result(
-            lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
+            number = _number(parameters, given, rows)
+        operands = rows.array, to_rows(v, rows.axes)
+        bounds = None if bounds is None else to_rows(bounds, rows.axes)
+        return written(
+            rows,
+            None,
+            lambda out: launch(kernel, rows.array, (*operands, bounds, rows.mask, out), (number,)),
         )
 
     return run
@@ -135,10 +119,10 @@ def elementwise_gradient(kernel: Kernel) -> Run:
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         p, *given, axis = values
-        call = Call(p, axis, None, None, "p")
-        number, rows = _number(parameters, given, call), call.rows(call.array)
-        return call.write_result(
-            lambda out: launch(kernel, rows, (rows, None, None, None, out), (number,))
+        rows = arrange(p, axis, None, None, "p")
+        number, p = _number(parameters, given, rows), rows.array
+        return written(
+            rows, None, lambda out: launch(kernel, p, (p, None, None, None, out), (number,))
         )
 
     return run
@@ -149,22 +133,21 @@ def fused(sparsemax: Kernel, smoothed: Callable[..., Any]) -> Run:
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         z, *given, axis, mask, out = values
-        call = Call(z, axis, mask, out, "z")
-        if smoothed is smoothed_neighbours and len(call.axes) > 1:
+        rows = arrange(z, axis, mask, out, "z")
+        if smoothed is smoothed_neighbours and len(rows.axes) > 1:
             return NotImplemented  # the body says why not
-        number = _number(parameters, given, call)
-        rows, masks = call.rows(call.array), call.rows(call.mask)
-        if rows.shape[-1] > LONGEST_FUSED:
+        number = _number(parameters, given, rows)
+        if rows.array.shape[-1] > LONGEST_FUSED:
             return NotImplemented
 
         def map_rows(p: Any) -> None:
-            u = smoothed(rows, masks, number)
+            u = smoothed(rows.array, rows.mask, number)
             direct = p if u.dtype == p.dtype else np.empty_like(u)
             launch(sparsemax, u, (u, None, direct), (0.0,))
             if direct is not p:
                 p[...] = direct
 
-        return call.write_result(map_rows)
+        return written(rows, out, map_rows)
 
     return run
 
@@ -194,26 +177,26 @@ def fused_product(*, anywhere: bool) -> Run:
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         p, v, *given, axis, mask = values
         p, v = _pair(p, v)
-        call = Call(p, axis, mask, None, "p")
-        if not anywhere and len(call.axes) > 1:
+        rows = arrange(p, axis, mask, None, "p")
+        if not anywhere and len(rows.axes) > 1:
             return NotImplemented  # the body says why not
-        number = _number(parameters, given, call)
-        rows, along = call.rows(p), call.rows(v)
-        if rows.shape[-1] > LONGEST_FUSED:
+        number = _number(parameters, given, rows)
+        p, v = rows.array, to_rows(v, rows.axes)
+        if p.shape[-1] > LONGEST_FUSED:
             return NotImplemented
         if mask is not None:
-            rows = np.where(call.rows(call.mask), rows, 0).astype(p.dtype, copy=False)
+            p = np.where(rows.mask, p, 0).astype(rows.dtype, copy=False)
         order = None
         if anywhere:
-            order = np.argsort(-rows, axis=-1)
-            rows, along = (np.take_along_axis(a, order, axis=-1) for a in (rows, along))
+            order = np.argsort(-p, axis=-1)
+            p, v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
 
         def multiply(out: Any) -> None:
-            launch_rows("run_products", rows, (rows, along, out), (number,))
+            launch_rows("run_products", p, (p, v, out), (number,))
             if order is not None:
                 out[...] = np.take_along_axis(out, np.argsort(order, axis=-1), axis=-1)
 
-        return call.write_result(multiply)
+        return written(rows, None, multiply)
 
     return run
 
@@ -241,16 +224,16 @@ def _loss(
     options: Options,
     with_gradient: bool,
 ) -> Any:
-    call = Call(z, axis, options.mask, None, "z")
+    arranged = arrange(z, axis, options.mask, None, "z")
+    rows, masks = arranged.array, arranged.mask
     if is_masked(y):
         return NotImplemented
-    y = y if on_device(y) else on_device_of(np.asarray(y), call.array, "y")
-    if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
+    y = y if on_device(y) else on_device_of(np.asarray(y), rows, "y")
+    if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != arranged.batch:
         return NotImplemented
-    number = _number(parameters, given, call)
-    weights = _weights(call, y, options)
+    number = _number(parameters, given, arranged)
+    weights = _weights(arranged, y, options)
     share: Any = 1.0
-    rows, masks = call.rows(call.array), call.rows(call.mask)
     if options.reduction == "mean":
         if (
             options.weight is not None
@@ -270,28 +253,28 @@ def _loss(
 
     gradient = None
     if with_gradient:
-        gradient = call.write_result(run)
+        gradient = written(arranged, None, run)
     else:
         run(None)
     if options.reduction == "mean":
         each = each * _without_empty_rows(weights * share, counted)
     reduced = each if options.reduction == "none" else np.sum(each)
-    reduced = reduced.astype(call.array.dtype)
+    reduced = reduced.astype(arranged.dtype)
     return (reduced, gradient) if with_gradient else reduced
 
 
-def _number(parameters: tuple[Any, ...], given: list[Any], call: Call) -> Any:
+def _number(parameters: tuple[Any, ...], given: list[Any], rows: Rows) -> Any:
     """The parameter of a kernel, of which there is one at most."""
     if not parameters:
         return 0.0
-    return parameters[0].on_device(given[0], call.array, call.batch)
+    return parameters[0].on_device(given[0], rows.array, rows.batch)
 
 
-def _weights(call: Call, y: Any, options: Options) -> Any:
+def _weights(rows: Rows, y: Any, options: Options) -> Any:
     """What each row counts, in float64 on the device; NaN for a wrong one."""
     weight: Any = 1.0
     if options.weight is not None:
-        weight = WEIGHT.on_device(options.weight, call.array, call.batch)
+        weight = WEIGHT.on_device(options.weight, rows.array, rows.batch)
     weights = np.full_like(y, 1.0, dtype=np.float64, shape=y.shape or (1,)).reshape(y.shape)
     weights = weights * weight
     weights = np.where((weights >= 0) & (weights < np.inf), weights, np.nan)
