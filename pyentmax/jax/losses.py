@@ -19,6 +19,7 @@ from pyentmax.jax.powers import decrease
 from pyentmax.jax.rows import Rows, one_hot, promoted
 
 _LARGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
+_NEARLY_ALL = 0.75  # at most one probability of a row is above
 _SUM_TOLERANCE = 4e-3  # of distributions: bfloat16 rounds them by up to 2⁻⁸ of themselves
 
 
@@ -114,7 +115,8 @@ def _loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> jax.Array:
-    if not 0 <= label_smoothing <= 1:
+    traced = isinstance(label_smoothing, jax.core.Tracer)
+    if not traced and not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
     if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index: expected a whole number or None, got {ignore_index!r}")
@@ -125,10 +127,13 @@ def _loss(
         weight = rows.parameter("weight", weight)[..., 0]
         counts = counts * checked_weight(weight)
     alpha = jnp.where(counts[..., None] != 0, alpha, 2)  # a row of weight 0 may contain anything
-    if label_smoothing:
+    if traced or label_smoothing:
+        share = jnp.asarray(label_smoothing, x.dtype)
+        share = jnp.where((share >= 0) & (share <= 1), share, jnp.nan)
         allowed = (x > -jnp.inf).astype(x.dtype)
         spread = allowed / allowed.sum(axis=-1, keepdims=True)
-        y = (1 - label_smoothing) * y + label_smoothing * spread
+        y = (1 - share) * y + share * spread
+        right = right & ~jnp.isnan(share)
     dot = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
     each = conjugate(x, alpha) - dot - _tsallis(y, alpha)
     # Below 0 is rounding; a derivative must not end there, so the value alone is lifted.
@@ -195,6 +200,9 @@ def _tsallis(p: jax.Array, alpha: jax.Array) -> jax.Array:
     """Tsallis's entropy Σ (p − p^α) / (α (α − 1)), Shannon's at α = 1."""
     inside = p > 0
     ell = -jnp.log(jnp.where(inside, p, 1))
+    large = p > _NEARLY_ALL  # whose logarithm the others give, though p may round to 1
+    others = jnp.minimum(jnp.where(large, 0, p).sum(axis=-1, keepdims=True), 1 - _NEARLY_ALL)
+    ell = ell + jax.lax.stop_gradient(jnp.where(large, -jnp.log1p(-others) - ell, 0))
     terms = jnp.where(inside, p, 0) * ell * decrease((alpha - 1) * ell)
     return (terms / alpha).sum(axis=-1)
 

@@ -52,7 +52,20 @@ def _host(value: Any) -> Any:
         return value
     if value.dtype in HALF:  # NumPy has no bfloat16
         value = value.float()
-    return value.numpy(force=True)  # which copies nothing on the host
+    return np.from_dlpack(_Lent(value.detach().resolve_neg()))
+
+
+class _Lent:
+    """A tensor on the host lent to NumPy; its own ``numpy()`` would forbid it to be resized."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **unused: Any) -> Any:
+        return torch.utils.dlpack.to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the host
 
 
 def _device(value: Any) -> Any:

@@ -11,6 +11,7 @@ written in p, so PyTorch differentiates them again through p.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -134,7 +135,7 @@ def entmax_rows(x: Tensor, alpha: Tensor) -> Tensor:
     """
     finite = alpha < torch.inf
     beta = torch.where(finite, alpha - 1, 1)
-    log_d = math.log(x.shape[-1])
+    log_d = torch.scalar_tensor(x.shape[-1], dtype=x.dtype, device=x.device).log()
     high = torch.where(beta * log_d < 1e-6, log_d, -torch.expm1(-beta * log_d) / beta)
     low = torch.zeros_like(high + x[..., :1])
     high = high + low
@@ -263,18 +264,19 @@ def loss_and_gradient(
     mask: Tensor | None,
     reduction: str,
     ignore_index: int | None,
-    label_smoothing: float,
+    label_smoothing: Tensor | None,
+    solve: Callable[..., Tensor] = mapping,
 ) -> tuple[Tensor, Tensor]:
     """Ω*(z) + Ω(q) − q·z, reduced, and its gradient share ∘ (p − q)."""
     q, counts, right = targets(z, y, name, mask, ignore_index, label_smoothing)
     alpha = support_alpha(name, value)
     if name == "one_vs_all":
         x, live, counts = pairs(wide(z), counts), counts, counts.any(-1)
-        both = mapping(x, "entmax", value, None)
+        both = solve(x, "entmax", value, None)
         each = _each(both, torch.stack([q, 1 - q], -1), x, _column(alpha, x))
         each, p = torch.where(live, each, 0).sum(-1), torch.where(live, both[..., 0], q)
     else:
-        p, (_, x, _, _) = mapping(wide(z), name, value, mask), _rows(z, mask)
+        p, (_, x, _, _) = solve(wide(z), name, value, mask), _rows(z, mask)
         each = _each(p, q, x, _column(alpha, x))
         if name.startswith("topk"):
             each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
@@ -287,7 +289,8 @@ def loss_and_gradient(
 def _each(p: Tensor, q: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
     """The loss of each row."""
     products = (torch.where(p > 0, p * x, 0) - torch.where(q > 0, q * x, 0)).sum(-1)
-    return (_omega(q, alpha) - _omega(p, alpha) + products).clamp(min=0)
+    each = _omega(q, alpha) - _omega(p, alpha) + products
+    return each + (-each.detach()).clamp(min=0)  # below 0 is rounding, which has a derivative
 
 
 def targets(
@@ -296,7 +299,7 @@ def targets(
     name: str,
     mask: Tensor | None,
     ignore_index: int | None,
-    label_smoothing: float,
+    label_smoothing: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Targets q in rows, which rows count, for the one-vs-all loss which scores, and which rows
     have a valid target.
@@ -322,7 +325,7 @@ def targets(
         excess = q.sum(-1, keepdim=True) - 1
         right = (q >= 0) & (q <= 1 if one_vs_all else excess.abs() <= SUM_TOLERANCE)
     right = (~counts | right).all(-1)
-    if label_smoothing:
+    if label_smoothing is not None:
         allowed = (x > -torch.inf).to(x.dtype)
         uniform = 0.5 if one_vs_all else allowed / allowed.sum(-1, keepdim=True)
         q = (1 - label_smoothing) * q + label_smoothing * uniform
@@ -374,8 +377,10 @@ def reduced(each: Tensor, share: Tensor, reduction: str) -> Tensor:
 
 def _omega(p: Tensor, alpha: Tensor) -> Tensor:
     """Minus Tsallis' entropy, Σ (p^α − p) / (α (α − 1)); Shannon's at α = 1."""
-    on = p > 0
+    on, large = p > 0, p > LARGE
     ell = -torch.where(on, p, 1).log()
+    others = torch.where(large, 0, p).sum(-1, keepdim=True).clamp(max=1 - LARGE)
+    ell = ell + torch.where(large, -torch.log1p(-others) - ell, 0).detach()  # p may round to 1
     return -(torch.where(on, p, 0) * ell * _decrease((alpha - 1) * ell) / alpha).sum(-1)
 
 

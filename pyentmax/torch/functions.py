@@ -18,6 +18,7 @@ from pyentmax import MAPPINGS
 from pyentmax.calls.documentation import F
 from pyentmax.torch import composed, operations
 from pyentmax.torch.arguments import (
+    as_input,
     as_number,
     check_broadcast,
     check_dim,
@@ -29,6 +30,7 @@ from pyentmax.torch.arguments import (
     scores_of_loss,
 )
 from pyentmax.torch.operations import PARAMETERS
+from pyentmax.torch.registry import in_transform
 
 MISSING = inspect.Parameter.empty
 DEFAULTS = {
@@ -147,8 +149,12 @@ def apply_to_rows(
     name: str, z: Tensor, value: Any, mask: Tensor | None, log: bool = False
 ) -> Tensor:
     """A mapping along the last dimension, of arguments that are checked."""
-    if in_onnx_export():
-        return (composed.log_mapping if log else composed.mapping)(z, name, value, mask)
+    if torch.compiler.is_compiling():
+        if in_onnx_export():
+            return (composed.log_mapping if log else composed.mapping)(z, name, value, mask)
+        value = as_input(value, z)
+        if name in composed.NAMES and in_transform():
+            return operations.differentiable(z, name, value, mask, log=log)
     operation = operations.log_mapping if log else operations.mapping
     return operation(z, name, *split(name, value), mask)
 
@@ -181,6 +187,11 @@ def apply_loss(
     check_mask(mask, z)
     check_options(reduction, weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
+    smoothing = None
+    if label_smoothing:
+        smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
+    if torch.compiler.is_compiling():
+        value = as_input(value, z)
     if dim not in (-1, z.ndim - 1):
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
         z, value, mask = _dim_last(name, z, value, mask, dim)
@@ -192,15 +203,17 @@ def apply_loss(
         )
     if y.requires_grad and name not in (*composed.NAMES, "one_vs_all"):
         raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
-    smoothing = float(label_smoothing)
     setting = (z, y, name, parameter, number)
+    if name in (*composed.NAMES, "one_vs_all") and in_transform():
+        rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
+        return composed.loss_and_gradient(z, y, name, value, *rest)[0]
     if weight is None or not weight.requires_grad:
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
     # The operation reduces by weights that are constant.
     positive = (weight != 0).to(weight.dtype)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
     each = composed.wide(each)
-    _, counts, _ = composed.targets(z, y, name, mask, ignore_index, 0)
+    _, counts, _ = composed.targets(z, y, name, mask, ignore_index, None)
     counts = counts.any(-1) if name == "one_vs_all" else counts
     share = composed.shares(counts, weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pyentmax.torch import functions, one_vs_all
+from pyentmax.torch import composed, functions, one_vs_all
 from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
 
@@ -224,8 +224,8 @@ class AlphaEntmax(nn.Module):
 
     @property
     def alpha(self) -> Tensor:
-        """α of each head, in (1, 2)."""
-        return 1 + torch.sigmoid(self.a)
+        """α of each head, in (1, 2); in float32 at least, whose steps are small enough to learn."""
+        return 1 + torch.sigmoid(composed.wide(self.a))
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights of scores of shape (…, heads, T, S)."""

@@ -223,6 +223,35 @@ support: Rule = registered(
 )
 
 
+def differentiable(
+    z: Tensor, name: str, value: Any, mask: Tensor | None, *, log: bool = False
+) -> Tensor:
+    """A mapping, or log p, in operations that PyTorch can differentiate twice.
+
+    It follows the derivative from the values of z and α to z and α, which are the same, by the
+    midpoint rule: that has the first two derivatives of what it follows.
+    """
+    at: Rule = mapping
+    by: Rule = composed.product
+    slope: Rule = composed.grad_alpha
+    if log:
+        at, by, slope = log_mapping, composed.log_jvp, composed.log_grad_alpha
+    start, alpha, d_alpha = z.detach(), composed.support_alpha(name, value), None
+    number, parameter = (None, value.detach()) if isinstance(value, Tensor) else (value, None)
+    if name == "entmax" and parameter is not None:
+        alpha, d_alpha = parameter, value - parameter
+    change = composed.wide(torch.where(start.isfinite(), z - start, 0))
+
+    def moved(p: Tensor, share: float) -> Tensor:
+        if d_alpha is None:
+            return by(p, change, alpha)
+        now = alpha + share * d_alpha
+        return by(p, change, now) + slope(p, now) * d_alpha.unsqueeze(-1)
+
+    p = at(composed.wide(start), name, parameter, number, mask)
+    return (p + moved(p + moved(p, 0) / 2, 0.5)).to(z.dtype)
+
+
 # --- J v ------------------------------------------------------------------------------------------
 
 
@@ -299,7 +328,7 @@ parameter_gradient: Rule = registered(
 
 # --- losses ---------------------------------------------------------------------------------------
 
-OPTIONS = "Tensor? weight, Tensor? mask, str reduction, int? ignore_index, float label_smoothing"
+OPTIONS = "Tensor? weight, Tensor? mask, str reduction, int? ignore_index, Tensor? label_smoothing"
 
 
 def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values: Any) -> Any:
@@ -307,6 +336,8 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
     options = dict(zip(names, values, strict=True))
     if not has_kernels(z):
         return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
+    smoothing = options["label_smoothing"]
+    options["label_smoothing"] = 0.0 if smoothing is None else smoothing.item()
     options |= _named(name, parameter, number)
     if name == "one_vs_all":
         return on_arrays(one_vs_all_loss_and_grad, z, y, **options)
@@ -319,17 +350,17 @@ def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 
 def _keep_loss(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
-    z, y, ctx.name, parameter, ctx.number, weight, mask, *ctx.options = inputs
+    z, y, ctx.name, parameter, ctx.number, weight, mask, *ctx.options, smoothing = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # zeros of the scores' shape for the second result
-    keep(ctx, output[1], z, y, parameter, weight, mask)
+    keep(ctx, output[1], z, y, parameter, weight, mask, smoothing)
 
 
 def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
     """share ∘ (p − q), which can be differentiated again; q and the shares."""
-    _, z, y, parameter, weight, mask = ctx.saved_tensors
-    reduction, ignore_index, label_smoothing = ctx.options
-    q, counts, _ = composed.targets(z, y, ctx.name, mask, ignore_index, label_smoothing)
+    _, z, y, parameter, weight, mask, smoothing = ctx.saved_tensors
+    reduction, ignore_index = ctx.options
+    q, counts, _ = composed.targets(z, y, ctx.name, mask, ignore_index, smoothing)
     if ctx.name == "one_vs_all":
         share = composed.shares(counts.any(-1), weight, reduction, q).unsqueeze(-1) * counts
         both = composed.pairs(z, share != 0)
@@ -344,8 +375,8 @@ def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
 def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if g is None:
         return (None,) * 10
-    gradient, z, y, parameter, weight, mask = ctx.saved_tensors
-    reduction, _, label_smoothing = ctx.options
+    gradient, z, y, parameter, _, mask, smoothing = ctx.saved_tensors
+    reduction, _ = ctx.options
     g = g.unsqueeze(-1) if reduction == "none" else g
     in_z = in_y = None
     if torch.is_grad_enabled() or ctx.needs_input_grad[1]:
@@ -354,7 +385,8 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
         in_z = gradient * g
     if ctx.needs_input_grad[1]:
         slope = composed.target_slope(z, q, ctx.name, _value(parameter, ctx.number), mask)
-        in_y = torch.where(share == 0, 0, (1 - label_smoothing) * share * slope * g).to(y.dtype)
+        share = share if smoothing is None else (1 - smoothing) * share
+        in_y = torch.where(share == 0, 0, share * slope * g).to(y.dtype)
     return in_z, in_y, *(None,) * 8
 
 

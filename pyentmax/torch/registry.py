@@ -106,6 +106,30 @@ def _unpacked(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
         return tensor, None
 
 
+class _Probe(torch.autograd.Function):
+    """A function of the kind that `torch.func` refuses."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+
+@torch.compiler.assume_constant_result
+def _is_refused() -> bool:
+    try:
+        _Probe.apply(torch.empty(0))
+    except RuntimeError:
+        return True
+    return False
+
+
+def in_transform() -> bool:
+    """Whether `torch.func` transforms what a graph is traced of: it knows no registered derivative,
+    and the graph no `autograd.Function` in its place.
+    """
+    return torch.compiler.is_compiling() and _is_refused()
+
+
 class _Context:
     """What `setup_context` and `jvp` use of an `autograd.Function`'s."""
 

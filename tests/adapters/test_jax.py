@@ -502,6 +502,27 @@ def test_a_second_call_compiles_nothing(caplog):
         assert compiled()
 
 
+@pytest.mark.parametrize("alpha", [1, 1.001])
+def test_losses_keep_digits_at_a_margin(alpha):
+    """p rounds to 1 in float32 there, and the loss was 0."""
+    z, y = np.array([[18.0, 0, -3]]), np.array([0])
+    for loss in ("entmax_loss", "one_vs_all_loss", *(["softmax_loss"] * (alpha == 1))):
+        numbers = () if loss == "softmax_loss" else (alpha,)
+        found = getattr(pj, loss)(np.float32(z), y, *numbers)
+        np.testing.assert_allclose(found, getattr(pe, loss)(z, y, *numbers), rtol=2e-5)
+    found = pj.entmax_sigmoid_loss(np.float32([18.0]), np.float32([1]), 1.0)
+    np.testing.assert_allclose(found, np.log1p(np.exp(-18)), rtol=2e-5)
+
+
+@pytest.mark.parametrize("loss", ["softmax_loss", "one_vs_all_loss"])
+def test_label_smoothing_may_be_traced(loss):
+    z, y, loss = RNG.normal(size=(3, 4)), np.array([0, 1, 2]), getattr(pj, loss)
+    smoothed = jax.jit(lambda share: loss(z, y, label_smoothing=share))
+    for share in (0.0, 0.1):
+        np.testing.assert_allclose(smoothed(share), loss(z, y, label_smoothing=share), rtol=1e-12)
+    assert np.isnan(smoothed(1.5))
+
+
 @pytest.mark.parametrize("margin", [1.0, 16.0, 18.0, 60.0])
 def test_saturated_softmax_keeps_digits_of_derivatives(margin):
     z = jnp.array([margin, 0.0], jnp.float32)

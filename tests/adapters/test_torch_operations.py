@@ -19,6 +19,7 @@ from pyentmax.mappings import MAPPINGS
 
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.library import opcheck  # noqa: E402
@@ -77,7 +78,38 @@ def test_mappings_equal_the_array_functions(name: str, dtype: Any) -> None:
 
 def test_host_tensors_are_not_copied() -> None:
     z = tensor(2, 5, dtype=torch.float32)
-    assert arrays.on_arrays(lambda array: array, z).data_ptr() == z.data_ptr()
+    assert (
+        arrays.on_arrays(lambda array: np.int64(array.ctypes.data), z, dtype=torch.int64)
+        == z.data_ptr()
+    )
+
+
+def test_storage_of_the_caller_stays_resizable() -> None:
+    """As FSDP2 on a host asks of parameters."""
+    z, mask = tensor(2, 300, grad=False), tensor(2, 300, grad=False) > -1
+    pt.entmax15(z, mask=mask)
+    pt.attention(z[:, None], z[:, None], z[:, None], causal=True)
+    pt.entmax15_loss(z, torch.tensor([0, 1]), weight=z[:, 0].abs())
+    for x in (z, mask):
+        x.resize_(300, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_function_runs_on_meta_tensors(dtype: Any) -> None:
+    z = torch.empty(3, 4, dtype=dtype, device="meta")
+    y = torch.empty(3, dtype=torch.int64, device="meta")
+    for name in pt.__all__:
+        function, mapping = (
+            getattr(pt, name),
+            MAPPINGS.get(name.removesuffix("_loss").removesuffix("_support")),
+        )
+        if isinstance(function, type) or not callable(function):
+            continue
+        numbers = [] if mapping is None else [VALUES[p] for p in mapping.parameters]
+        inputs = [z, z if "sigmoid" in name else y] if name.endswith("_loss") else [z]
+        found = function(*([z] * 3 if name == "attention" else inputs), *numbers)
+        kind = torch.bool if name.endswith("_support") else dtype
+        assert (found.device.type, found.dtype) == ("meta", kind), name
 
 
 @half
@@ -566,7 +598,7 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     two = torch.tensor([1.3, 1.7], requires_grad=True)
     ops = torch.ops.pyentmax
     fixed = tuple(x.detach() for x in (query, query, key, value))
-    sink = torch.tensor([0.1, 0.2], requires_grad=True)
+    sink, share = torch.tensor([0.1, 0.2], requires_grad=True), torch.tensor(0.1)
     setting = ("entmax", two, None, None, True, 0, None, sink, *[None] * 3)
     shared = ("sparsemax", None, None, None, False, 0, 0.3, *[None] * 4)
     rest = ("entmax", alpha.detach(), mask)
@@ -575,8 +607,8 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "log p": (ops.log_mapping, (z, "entmax", alpha, None, mask)),
         "product": (ops.product, (p, v, "entmax", alpha.detach(), None, mask)),
         "gradient of alpha": (ops.parameter_gradient, (p, v.detach(), None, *rest)),
-        "loss": (ops.loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, 0.0)),
-        "losses": (ops.loss, (z, y, "one_vs_all", None, 1.3, None, None, "none", None, 0.1)),
+        "loss": (ops.loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, None)),
+        "losses": (ops.loss, (z, y, "one_vs_all", None, 1.3, None, None, "none", None, share)),
         "attention": (ops.attention, (query, key, value, *setting)),
         "attention that keeps its weights": (
             ops.attention_with_weights,
@@ -646,6 +678,20 @@ def test_compiled_tangents_are_not_dropped() -> None:
     torch.testing.assert_close(compiled(z, v), with_tangent(z, v), **DOUBLE)
 
 
+@pytest.mark.parametrize("name", ["entmax", *slow("alpha", "one-vs-all", "target")])
+def test_transformations_compile(name: str) -> None:
+    f, z, func = scalar_functions()[name], tensor(5, grad=False), torch.func
+    transformed = {"grad": func.grad(f)}
+    if name in ("alpha", "one-vs-all"):
+        transformed = {
+            "hessian": func.hessian(f),
+            "batch": lambda z: func.vmap(func.grad(f))(z[None]),
+        }
+    for function in transformed.values():
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(z), function(z), rtol=1e-11, atol=1e-13)
+
+
 class Model(torch.nn.Module):
     """Everything that has an operation."""
 
@@ -690,6 +736,24 @@ def test_losses_compile_with_dynamic_numbers() -> None:
         torch.testing.assert_close(compiled(z, y, label_smoothing=smoothing), expected, **ROUNDING)
 
 
+NUMBERS: dict[str, Any] = {
+    "alpha": lambda z, x: pt.entmax(z, 1 + x),
+    "penalty": pt.fusedmax,
+    "loss": lambda z, x: pt.entmax_loss(z, torch.tensor([0, 1, 2]), 1 + x),
+    "smoothing": lambda z, x: pt.softmax_loss(z, torch.tensor([0, 1, 2]), label_smoothing=x),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_change_compile_twice(name: str) -> None:
+    """The first is a constant of its graph, and an input of the second."""
+    graphs = CompileCounterWithBackend("aot_eager")
+    z, compiled = tensor(3, 4), torch.compile(NUMBERS[name], fullgraph=True, backend=graphs)
+    for number in (0.1, 0.2, 0.3, 0.4):
+        torch.testing.assert_close(compiled(z, number), NUMBERS[name](z, number), **ROUNDING)
+    assert graphs.frame_count <= 2
+
+
 def test_a_model_is_exported() -> None:
     model, y = Model(), torch.tensor([0, 1, 2, 3, 4])
     x = tensor(5, 6, dtype=torch.float32, grad=False)
@@ -700,33 +764,41 @@ def test_a_model_is_exported() -> None:
     torch.testing.assert_close(exported.module()(x, y), model(x, y), **ROUNDING)
 
 
-class Mappings(torch.nn.Module):
+class Exported(torch.nn.Module):
     """What ONNX knows as PyTorch's operations; scores with ties."""
 
-    def forward(self, z: Any) -> Any:
-        z = (4 * z).round() / 4
-        found = [pt.softmax(z), pt.sparsemax(z), pt.entmax15(z, 0), pt.entmax(z, 1.3)]
-        found += [pt.topk_softmax(z, 2), pt.topk_sparsemax(z, 3)]
+    def forward(self, z: Any, y: Any) -> Any:
+        z, alpha = (4 * z).round() / 4, 1 + y[0, 0].sigmoid()
+        found = [pt.topk_softmax(z, 2), pt.topk_sparsemax(z, 3), pt.entmax_sigmoid(z)]
+        for name in ("softmax", "sparsemax", "entmax15"):
+            found += [getattr(pt, name)(z, dim=0), getattr(pt, f"log_{name}")(z)]
+        found += [pt.entmax(z, 1.3), pt.log_entmax(z, alpha), pt.attention(z[:1], y, y)]
         return (*found, pt.attention(z, z, z, mapping="entmax15", causal=True))
 
 
 @pytest.mark.slow
-def test_mappings_run_in_onnx() -> None:
+def test_exported_functions_run_at_other_sizes_in_onnx() -> None:
     for package in ("onnx", "onnxscript"):
         pytest.importorskip(package)
     onnxruntime = pytest.importorskip("onnxruntime")
-    model, z = Mappings(), tensor(3, 6, dtype=torch.float32, grad=False)
-    rows = torch.export.Dim("rows")
+    shapes = [(3, 6), (5, 6)], [(4, 9), (2, 9)]
+    first, second = [
+        [tensor(*s, seed=i, dtype=torch.float32, grad=False) for i, s in enumerate(pair)]
+        for pair in shapes
+    ]
+    rows, classes, keys = (torch.export.Dim(name) for name in ("rows", "classes", "keys"))
+    dynamic = {0: rows, 1: classes}, {0: keys, 1: classes}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exported = torch.onnx.export(
-            model, (z,), dynamo=True, verbose=False, dynamic_shapes=({0: rows},)
+            Exported(), tuple(first), dynamo=True, verbose=False, dynamic_shapes=dynamic
         )
     session = onnxruntime.InferenceSession(exported.model_proto.SerializeToString())
-    for scores in (z, tensor(5, 6, seed=1, dtype=torch.float32, grad=False)):
-        results = session.run(None, {session.get_inputs()[0].name: scores.numpy()})
-        for result, expected in zip(results, model(scores), strict=True):
-            np.testing.assert_allclose(result, expected, **ROUNDING)
+    names = [x.name for x in session.get_inputs()]
+    for inputs in (first, second):
+        results = session.run(None, dict(zip(names, (x.numpy() for x in inputs), strict=True)))
+        for result, expected in zip(results, Exported()(*inputs), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 # --- modules --------------------------------------------------------------------------------------
@@ -779,5 +851,6 @@ def test_alpha_is_learned_for_each_head() -> None:
         expected = pt.entmax(scores[:, head], alpha.item())
         torch.testing.assert_close(weights[:, head], expected, **ROUNDING)
     weights[..., 0].sum().backward()
+    assert heads.to(torch.bfloat16).alpha.dtype == torch.float32
     assert heads.a.grad.shape == (2,)
     assert heads.a.grad.all()
