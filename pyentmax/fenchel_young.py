@@ -23,6 +23,7 @@ from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import arrange_scores, check_one_axis
 from pyentmax.losses.declare import loss_by_body, plan_loss
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.losses.targets import with_class_weight
 from pyentmax.mappings import MAPPINGS
 
 
@@ -37,6 +38,7 @@ def fenchel_young_loss(
     mask: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
+    class_weight: Any = None,
     **params: Any,
 ) -> Any:
     """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
@@ -48,7 +50,7 @@ def fenchel_young_loss(
     mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
     axis : int, tuple of int or None
         which axes form a row
-    reduction, weight, mask, ignore_index, label_smoothing : as in `LossOptions`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in `LossOptions`
     **params
         the mapping's own parameters, such as ``alpha``
 
@@ -71,7 +73,7 @@ def fenchel_young_loss(
     >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
     1.0
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
     return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
@@ -86,6 +88,7 @@ def fenchel_young_loss_and_grad(
     mask: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
+    class_weight: Any = None,
     **params: Any,
 ) -> tuple[Any, Any]:
     """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
@@ -93,7 +96,8 @@ def fenchel_young_loss_and_grad(
     Parameters
     ----------
     z, y, mapping, axis : as in `fenchel_young_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, **params : as in `fenchel_young_loss`
+    reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+    class_weight, **params : as in `fenchel_young_loss`
 
     Returns
     -------
@@ -112,7 +116,7 @@ def fenchel_young_loss_and_grad(
     >>> print(loss, grad)
     1.0 [[ 1. -1.  0.]]
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
     loss, gradient = _loss(z, y, mapping, axis, options, params, gradient=True)
     return loss, gradient
 
@@ -143,6 +147,8 @@ def _loss(
         function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
         forms = ("number", "entries") if gradient else ("number",)
         return plan_loss(function, None, arguments, forms, mapping=record)
+    if options.class_weight is not None:
+        options = with_class_weight(options, z, y, axis)
     rows = arrange_scores(z, axis, options.mask)
     if record.one_axis:
         check_one_axis(rows.axes)

@@ -33,11 +33,13 @@ COMMON = {
 }
 ARRAYS = COMMON | {
     "axis": "Axis",
+    "class_weight": "ArrayLike | None",
     "mask": "ArrayLike | None",
     "out": "Array | None",
     "weight": "ArrayLike | None",
 }
 TENSORS = COMMON | {
+    "class_weight": "Tensor | None",
     "dim": "int",
     "mask": "Tensor | None",
     "out": "Tensor | None",

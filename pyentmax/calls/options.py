@@ -18,7 +18,7 @@ class LossOptions(TypedDict, total=False):
     reduction : "mean", "sum" or "none"
         the mean divides by the sum of the weights that count, and is 0 where none does
     weight : array that broadcasts against the labels' shape, optional
-        the weight of each row
+        the weight of each row; `class_weight` has those of classes
     mask : bool array that broadcasts to z, optional
         True where a score may get probability. The loss of a label on a masked entry is infinite;
         a distribution's values there are ignored. Rows that are all masked and rows of weight 0
@@ -27,6 +27,9 @@ class LossOptions(TypedDict, total=False):
         rows with this label are ignored; for labels only
     label_smoothing : float in [0, 1]
         ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
+    class_weight : array of shape (d,), optional
+        the weight of each class: a row counts by that of its label, before smoothing, or by the
+        mean of all under its distribution, times its `weight`
     """
 
     reduction: str
@@ -34,6 +37,7 @@ class LossOptions(TypedDict, total=False):
     mask: Any
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Any
 
 
 class Options(NamedTuple):
@@ -44,12 +48,13 @@ class Options(NamedTuple):
     mask: Any = None
     ignore_index: int | None = None
     label_smoothing: float = 0.0
+    class_weight: Any = None
 
 
 def checked_options(*values: Any, **named: Any) -> Options:
     """`Options` of these values; a ValueError or TypeError for one that no loss accepts."""
     options = Options(*values, **named)
-    reduction, _, _, ignore_index, label_smoothing = options
+    reduction, _, _, ignore_index, label_smoothing, _ = options
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if ignore_index is not None:

@@ -37,13 +37,17 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
         The mean is weighted, and over the rows that count.
     weight : array, optional
         What each row counts, broadcastable to z's shape without the axis. A negative one is NaN.
+        `class_weight` has the weights of classes.
     mask : bool array, optional
         Broadcastable to z, True where an entry may get probability. A row without any counts
         nothing.
     ignore_index : int, optional
         Rows with this label count nothing.
     label_smoothing : float, default 0
-        The share of the target that is spread over all unmasked entries.
+        The share of the target that is spread over all unmasked entries; it may be traced.
+    class_weight : array of shape (d,), optional
+        The weight of each class: a row counts by that of its label, before smoothing, or by the
+        mean of all under its distribution, times its `weight`.
 
     Returns
     -------
@@ -90,7 +94,8 @@ def entmax_loss(z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any
 
     Parameters
     ----------
-    z, y, axis, reduction, weight, mask, ignore_index, label_smoothing : as for `softmax_loss`
+    z, y, axis, reduction, weight, mask, ignore_index, label_smoothing, class_weight
+        As for `softmax_loss`.
     alpha : number or array
         As for :func:`pyentmax.jax.entmax`; differentiable.
 
@@ -113,7 +118,8 @@ def _loss(
     weight: Any = None,
     mask: Any = None,
     ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: Any = 0.0,
+    class_weight: Any = None,
 ) -> jax.Array:
     traced = isinstance(label_smoothing, jax.core.Tracer)
     if not traced and not 0 <= label_smoothing <= 1:
@@ -123,6 +129,10 @@ def _loss(
     rows = Rows(z, axis, mask)
     x, alpha = rows.scores, rows.alpha(alpha)
     y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
+    if class_weight is not None:
+        classes = class_weights(class_weight, x.shape[-1], x.dtype)
+        of_rows = jnp.where(y == 0, 0, y * classes).sum(axis=-1)
+        counts = counts * checked_weight(jnp.where(right, of_rows, 1))
     if weight is not None:
         weight = rows.parameter("weight", weight)[..., 0]
         counts = counts * checked_weight(weight)
@@ -147,6 +157,17 @@ def _is_whole(number: Any) -> bool:
     """Whether it is one integer; a traced one says so by its dtype."""
     is_array = isinstance(number, jax.Array)
     return jnp.issubdtype(number.dtype, jnp.integer) if is_array else hasattr(number, "__index__")
+
+
+def class_weights(weight: Any, d: int, dtype: Any) -> jax.Array:
+    """The weight of each class; a ValueError unless there are d."""
+    weight = jnp.asarray(weight, dtype)
+    if weight.shape != (d,):
+        raise ValueError(
+            f"class_weight: expected one weight for each class, shape ({d},), got {weight.shape}; "
+            "weight= has one for each row"
+        )
+    return weight
 
 
 def checked_weight(weight: jax.Array) -> jax.Array:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.jax.losses import checked_weight, entmax_loss, reduced
+from pyentmax.jax.losses import checked_weight, class_weights, entmax_loss, reduced
 from pyentmax.jax.mappings import entmax
 from pyentmax.jax.rows import as_mask, broadcast, checked_axes, one_hot, promoted
 
@@ -105,6 +105,8 @@ def one_vs_all_loss(
         Over the rows; the mean is weighted, and over the rows that count.
     weight : array, optional
         The weight of each row, of z's shape without the axis.
+    class_weight : array of shape (d,), optional
+        The weight of each class, for labels.
     mask, label_smoothing
         As in `entmax_sigmoid_loss`; a row without a score that counts has no weight.
 
@@ -123,14 +125,21 @@ def one_vs_all_loss(
     z, y = _floating(z), jnp.asarray(y)
     dtype = z.dtype
     z = promoted(z, jnp.float32)  # sums may be beyond float16
-    axes = checked_axes(z.shape, axis)
+    axes, target = checked_axes(z.shape, axis), None
     if y.ndim == z.ndim - 1 and jnp.issubdtype(y.dtype, jnp.integer):
         target = one_hot(promoted(y, jnp.int32), z.shape, axis)
         y = jnp.where(target.any(axis=axis, keepdims=True), target.astype(z.dtype), jnp.nan)
+    classes = options.pop("class_weight", None)
     counts = jnp.ones([n for i, n in enumerate(z.shape) if i not in axes], z.dtype)
     if weight is not None:
         weight = broadcast("weight", jnp.asarray(weight, z.dtype), counts.shape)
         counts = checked_weight(weight)
+    if classes is not None:
+        if target is None:
+            raise ValueError("class_weight: expected with integer labels, y holds targets")
+        classes = class_weights(classes, z.shape[axis], z.dtype)
+        of_rows = jnp.moveaxis(target, axis, -1).astype(z.dtype) @ classes
+        counts = counts * checked_weight(jnp.where(target.any(axis=axis), of_rows, 1))
     # A row of weight 0 may contain anything.
     live = _live(z, mask) & jnp.expand_dims(counts != 0, axes)
     each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=live, **options).sum(axis)

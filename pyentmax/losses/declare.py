@@ -31,6 +31,7 @@ from pyentmax.losses.targets import (
     prepare_target,
     row_weights,
     shares,
+    with_class_weight,
 )
 
 P = ParamSpec("P")
@@ -48,9 +49,13 @@ def loss(parameter: Parameter | None = None) -> Declare:
         def arrange(use_kernels: bool) -> Callable[..., Any]:
             def call(
                 z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
-                ignore_index: Any, label_smoothing: Any, workers: Any,
+                ignore_index: Any, label_smoothing: Any, class_weight: Any, workers: Any,
             ) -> Any:  # fmt: skip
-                options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+                options = checked_options(
+                    reduction, weight, mask, ignore_index, label_smoothing, class_weight
+                )
+                if class_weight is not None:
+                    options = with_class_weight(options, z, y, axis)
                 if type(z) is not np.ndarray:
                     if is_dask(z):
                         function = public if use_kernels else public.reference
@@ -58,7 +63,7 @@ def loss(parameter: Parameter | None = None) -> Declare:
                         return plan_loss(function, parameter, given, forms)
                     if use_kernels:
                         values = (z, y, axis) if parameter is None else (z, y, value, axis)
-                        result = choice.run_on_gpu(name, parameter, value, (*values, *options))
+                        result = choice.run_on_gpu(name, parameter, value, (*values, *options[:-1]))
                         if result is not NotImplemented:
                             return result
                 rows = arrange_scores(z, axis, mask)
@@ -181,7 +186,7 @@ def plan_loss(
 
     `given` are its arguments by name, options among them; `others` go to the function as well.
     """
-    reduction = given.pop("reduction")
+    reduction, _ = given.pop("reduction"), given.pop("class_weight", None)
     if reduction == "mean":
         raise TypeError(
             'the mean loss of a Dask array is not planned; pass reduction="none" or "sum", and '

@@ -20,7 +20,7 @@ from pyentmax.calls.options import LossOptions, Options, checked_options
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import arrange_scores, check_mask, from_rows, to_rows
 from pyentmax.losses.declare import plan_loss
-from pyentmax.losses.targets import checked_labels, checked_weight, places
+from pyentmax.losses.targets import checked_labels, checked_weight, places, with_class_weight
 from pyentmax.thresholds.binary import finite_beta, smaller
 
 if TYPE_CHECKING:
@@ -205,6 +205,8 @@ def _per_entry(
     z, y = as_array(z, "z"), as_array(y, "y")
     if y.shape != z.shape:  # or y could be taken for labels, which is another loss
         raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
+    if options.get("class_weight") is not None:
+        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
     for name, value in (("alpha", alpha), ("weight", options.get("weight"))):
         check_broadcasts(name, value, z)
     if options.get("mask") is not None:
@@ -218,6 +220,8 @@ def _per_entry(
 def _one_vs_all(
     run: Run, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
 ) -> tuple[Any, Any]:
+    if options.class_weight is not None:
+        options = with_class_weight(options, z, y, axis, soft=False)
     rows = arrange_scores(z, axis, options.mask)
     z, mask, shape, axes, dtype = rows
     alpha = entry_values(ALPHA, alpha, from_rows(z, shape, axes))

@@ -130,13 +130,13 @@ def softmax_jvp(
 def softmax_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def softmax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def softmax_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
@@ -166,13 +166,13 @@ def sparsemax_jvp(
 def sparsemax_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def sparsemax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def sparsemax_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
@@ -197,13 +197,13 @@ def entmax15_jvp(
 def entmax15_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def entmax15_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def entmax15_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
@@ -237,13 +237,15 @@ def entmax_jvp(
 def entmax_loss(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def entmax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def entmax_support(
@@ -289,25 +291,27 @@ def entmax_sigmoid_vjp_alpha(
 def entmax_sigmoid_loss(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def entmax_sigmoid_loss_and_grad(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def one_vs_all_loss(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def one_vs_all_loss_and_grad(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def normmax(
@@ -325,13 +329,15 @@ def normmax_jvp(
 def normmax_loss(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def normmax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0, workers: int | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def normmax_support(
@@ -379,13 +385,13 @@ def topk_sparsemax_jvp(
 def topk_sparsemax_loss(
     z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> Any: ...
 @_declared
 def topk_sparsemax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, workers: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def topk_sparsemax_support(

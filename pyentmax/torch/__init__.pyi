@@ -182,49 +182,53 @@ def budget_sparsemax_support(
 def softmax_loss(
     z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
     weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: float = 0.0, class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.softmax`, with its derivatives."""
 def sparsemax_loss(
     z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
     weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: float = 0.0, class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.sparsemax`, with its derivatives."""
 def entmax15_loss(
     z: Tensor, y: Tensor, dim: int = -1, *, reduction: Reduction = "mean",
     weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: float = 0.0, class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.entmax15`, with its derivatives."""
 def entmax_loss(
     z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *,
     reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.entmax`, with its derivatives."""
 def normmax_loss(
     z: Tensor, y: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *,
     reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.normmax`, with its derivatives."""
 def topk_sparsemax_loss(
     z: Tensor, y: Tensor, k: float | Tensor, dim: int = -1, *, reduction: Reduction = "mean",
     weight: Tensor | None = None, mask: Tensor | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
+    label_smoothing: float = 0.0, class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.topk_sparsemax`, with its derivatives."""
 def fusedmax_loss(
     z: Tensor, y: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *,
     reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.fusedmax`, with its derivatives."""
 def oscarmax_loss(
     z: Tensor, y: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *,
     reduction: Reduction = "mean", weight: Tensor | None = None, mask: Tensor | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The Fenchel-Young loss of `pyentmax.oscarmax`, with its derivatives."""
 class Softmax(MappingModule):
@@ -308,9 +312,10 @@ class SoftmaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        label_smoothing: float = 0.0, class_weight: Tensor | None = None,
     ) -> None: ...
 class SparsemaxLoss(LossModule):
     """`sparsemax_loss` as a module; tensors come with each call."""
@@ -319,9 +324,10 @@ class SparsemaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        label_smoothing: float = 0.0, class_weight: Tensor | None = None,
     ) -> None: ...
 class Entmax15Loss(LossModule):
     """`entmax15_loss` as a module; tensors come with each call."""
@@ -330,9 +336,10 @@ class Entmax15Loss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, dim: int = -1, *, reduction: Reduction = "mean", ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
+        label_smoothing: float = 0.0, class_weight: Tensor | None = None,
     ) -> None: ...
 class EntmaxLoss(LossModule):
     """`entmax_loss` as a module; tensors come with each call."""
@@ -342,9 +349,11 @@ class EntmaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, alpha: float | Tensor = 1.5, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class NormmaxLoss(LossModule):
     """`normmax_loss` as a module; tensors come with each call."""
@@ -354,9 +363,11 @@ class NormmaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, alpha: float | Tensor = 2.0, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class TopkSparsemaxLoss(LossModule):
     """`topk_sparsemax_loss` as a module; tensors come with each call."""
@@ -366,9 +377,11 @@ class TopkSparsemaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, k: float | Tensor, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class FusedmaxLoss(LossModule):
     """`fusedmax_loss` as a module; tensors come with each call."""
@@ -378,9 +391,11 @@ class FusedmaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, strength: float | Tensor = 1.0, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class OscarmaxLoss(LossModule):
     """`oscarmax_loss` as a module; tensors come with each call."""
@@ -390,9 +405,11 @@ class OscarmaxLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, strength: float | Tensor = 1.0, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class EntmaxSigmoidLoss(LossModule):
     """`entmax_sigmoid_loss` as a module; tensors come with each call."""
@@ -401,9 +418,11 @@ class EntmaxSigmoidLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, alpha: float | Tensor = 1.5, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...
 class OneVsAllLoss(LossModule):
     """`one_vs_all_loss` as a module; tensors come with each call."""
@@ -413,7 +432,9 @@ class OneVsAllLoss(LossModule):
     reduction: Reduction
     ignore_index: int | None
     label_smoothing: float
+    class_weight: Tensor | None
     def __init__(
         self, alpha: float | Tensor = 1.5, dim: int = -1, *, reduction: Reduction = "mean",
         ignore_index: int | None = None, label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None: ...

@@ -339,6 +339,24 @@ def pairs(z: Tensor, live: Tensor | None) -> Tensor:
     return torch.minimum(both, torch.zeros_like(both))  # at most 0, +∞ too
 
 
+def class_weights(
+    z: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, *, soft: bool
+) -> Tensor:
+    """The weight of each row: that of its label's class, or the mean under its target."""
+    d = z.shape[-1]
+    if weight.shape != (d,):
+        raise ValueError(
+            f"class_weight must have the shape ({d},), one weight for each class, got shape "
+            f"{tuple(weight.shape)}; weight= has one for each row"
+        )
+    if y.shape == z.shape[:-1] and not y.is_floating_point():
+        return weight[y.long().clamp(0, d - 1)]  # others are ignored, or wrong
+    if not soft:
+        raise ValueError("class_weight is for integer labels: of targets pass weight=")
+    q = y if mask is None else torch.where(mask, y, 0)
+    return torch.where(q == 0, 0, q * weight).sum(-1)
+
+
 def target_slope(z: Tensor, q: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """Ω'(q) − z, the derivative of a loss in its target; 0 where the target is 0.
 

@@ -99,7 +99,7 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
 {_described(name, parameter)}    dim : int, default -1
         along which the classes lie
-    reduction, weight, mask, ignore_index, label_smoothing : as in `LossOptions`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in `LossOptions`
 
     Returns
     -------
@@ -176,10 +176,12 @@ def apply_loss(
     mask: Tensor | None = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The loss of a mapping by its name, or the one-vs-all loss."""
     options = {"reduction": reduction, "weight": weight, "mask": mask}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    options["class_weight"] = class_weight
     if is_overridden(z, y):
         return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
     check_scores(z, "z")
@@ -195,6 +197,10 @@ def apply_loss(
     if dim not in (-1, z.ndim - 1):
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
         z, value, mask = _dim_last(name, z, value, mask, dim)
+    if class_weight is not None:
+        check_tensor(class_weight, "class_weight")
+        of_rows = composed.class_weights(z, y, class_weight, mask, soft=name != "one_vs_all")
+        weight = of_rows if weight is None else weight * of_rows
     parameter, number = split(name, value)
     if parameter is not None and parameter.requires_grad:
         raise TypeError(

@@ -67,6 +67,8 @@ def entmax_sigmoid_loss(
         return handle_torch_function(entmax_sigmoid_loss, (z, y), z, y, alpha, **options)
     check_scores(z, "z")
     check_tensor(y, "y")
+    if options.get("class_weight") is not None:
+        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
     if y.shape != z.shape:  # or y could be taken for labels, which is another loss
         raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
     alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
@@ -91,6 +93,8 @@ def one_vs_all_loss(
     dim : int, default -1
         of the classes
     reduction, weight, mask, ignore_index, label_smoothing : as in `one_vs_all_loss`
+    class_weight : Tensor of shape (d,), optional
+        the weight of each class, for labels
 
     Returns
     -------

@@ -514,6 +514,21 @@ def test_losses_keep_digits_at_a_margin(alpha):
     np.testing.assert_allclose(found, np.log1p(np.exp(-18)), rtol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["softmax_loss", "entmax_loss", "one_vs_all_loss"])
+def test_class_weights_agree_with_the_library(name):
+    z, y, weight = RNG.normal(size=(4, 3)), np.array([0, 1, 2, 1]), np.array([0.5, 2, 1])
+    options = {"class_weight": weight, "weight": np.arange(4.0)}
+    expected = getattr(pe, name)(z, y, **options)
+    np.testing.assert_allclose(getattr(pj, name)(z, y, **options), expected, rtol=1e-12)
+    assert np.isnan(getattr(pj, name)(z, y + 2, class_weight=weight))
+    if name != "one_vs_all_loss":
+        q = RNG.dirichlet(np.ones(3), 4)
+        expected = getattr(pe, name)(z, q, class_weight=weight)
+        np.testing.assert_allclose(
+            getattr(pj, name)(z, q, **options | {"weight": None}), expected, rtol=1e-12
+        )
+
+
 @pytest.mark.parametrize("loss", ["softmax_loss", "one_vs_all_loss"])
 def test_label_smoothing_may_be_traced(loss):
     z, y, loss = RNG.normal(size=(3, 4)), np.array([0, 1, 2]), getattr(pj, loss)

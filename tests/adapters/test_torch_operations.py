@@ -227,6 +227,8 @@ VALUE_ERRORS = {
     "pt.attention(torch.ones(3, 2, 3), torch.ones(2, 2, 3), Z)": "batch shapes .* must broadcast",
     "pt.softmax(Z, 0, mask=Y > 0)": r"mask of shape \(2,\) does not broadcast to z",
     "pt.one_vs_all_loss(Z, Y, weight=Z[0])": r"shape \(3,\)",
+    "pt.softmax_loss(Z, Y, class_weight=Z[:, 0])": r"the shape \(3,\), .* got shape \(2,\)",
+    "pt.one_vs_all_loss(Z, Z, class_weight=Z[0])": "for integer labels",
     "pt.entmax_sigmoid(Z, torch.ones(2))": r"alpha of shape \(2,\) does",
     "pt.entmax_sigmoid_loss(Z, Y)": r"targets of shape \(2, 3\), got sh",
     "pt.one_vs_all_loss(Z, Y + 2)": r"labels must be in 0 … 2, got 3; rows to le",
@@ -407,6 +409,26 @@ def test_losses_have_gradients_in_targets_and_weights(name: str, reduction: str)
 
     assert torch.autograd.gradcheck(loss, inputs, **DIFFERENCES)
     assert torch.autograd.gradgradcheck(loss, inputs, **DIFFERENCES)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_class_weights_are_those_of_cross_entropy(reduction: str) -> None:
+    z, y = tensor(5, 3), torch.tensor([0, 1, 2, 1, -100])
+    options = {"reduction": reduction, "ignore_index": -100}
+    weight = torch.tensor([0.5, 2, 1], dtype=torch.float64)
+    expected = torch.nn.functional.cross_entropy(z, y, weight, **options)
+    found = pt.softmax_loss(z, y, class_weight=weight, **options)
+    torch.testing.assert_close(found, expected, **DOUBLE)
+    slopes = [torch.autograd.grad(x.sum(), z)[0] for x in (found, expected)]
+    torch.testing.assert_close(*slopes, **DOUBLE)
+    arrays = {"class_weight": weight.numpy(), **options}
+    array = pe.softmax_loss(z.detach().numpy(), y.numpy(), **arrays)
+    np.testing.assert_allclose(array, expected.detach(), **DOUBLE)
+    labels, y = {**options, "ignore_index": None}, y % 3
+    for name in ("entmax15", "one_vs_all"):
+        own = getattr(pt, f"{name}_loss")(z, y, class_weight=weight, weight=z[:, 0] ** 2, **labels)
+        of_rows = getattr(pt, f"{name}_loss")(z, y, weight=weight[y] * z[:, 0] ** 2, **labels)
+        torch.testing.assert_close(own, of_rows, **DOUBLE)
 
 
 @pytest.mark.parametrize("loss", ["entmax15_loss", "one_vs_all_loss"])
