@@ -3,12 +3,13 @@
 Three routes give the same numbers. The operation goes over the support of the weights, in the
 kernels, and stores no array of all weights. `dense_attention` multiplies whole matrices, with the
 mapping between them: where that is faster, where scores or weights are changed on their way or
-asked for, and on devices without kernels. On a GPU without CuPy, long rows go through
-`flex_attention`.
+asked for, and on devices without kernels. On a GPU without CuPy, long rows of α-entmax go through
+`triton_attention`, or through `flex_attention` where a mask is not one of causality or lengths.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ from pyentmax.torch.functions import (
     split,
 )
 
+TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
 # How PyTorch, and Hugging Face's models, spell arguments.
 THEIRS = {
@@ -178,20 +180,18 @@ def attention(
 
 
 def route(problem: TensorProblem) -> str:
-    """How a problem is computed: "sparse", "dense", "flex" or "sdpa", the first that it fits.
+    """How a problem is computed: "sparse", "dense", "triton", "flex" or "sdpa".
 
     The numbers that decide are in `pyentmax.sparse_attention.route`.
     """
     device, onnx = problem.query.device, in_onnx_export()
     kernels = has_kernels(problem.query)
+    if not kernels and not onnx and _alpha_without_kernels(problem) is not None:
+        return "triton" if _is_for_triton(problem) else "flex"
     if problem.changed or problem.return_weights or onnx:
         return "sdpa" if problem.is_softmax and not onnx else "dense"
     if not kernels:
-        if problem.is_softmax:
-            return "sdpa"
-        flexible = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
-        has_flex = problem.sink is None and problem.packed is None and flexible is not None
-        return "flex" if has_flex else "dense"
+        return "sdpa" if problem.is_softmax else "dense"
     if problem.packed is not None:
         return "sparse"
     compiling = torch.compiler.is_compiling()
@@ -205,13 +205,44 @@ def route(problem: TensorProblem) -> str:
     return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
 
 
+def _alpha_without_kernels(problem: TensorProblem) -> float | Tensor | None:
+    """The α with which Triton or FlexAttention serves a problem; None if neither does."""
+    if problem.bias is not None or problem.dropout or problem.return_weights:
+        return None
+    alpha = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
+    only_triton = (
+        problem.softcap is not None or problem.sink is not None or problem.packed is not None
+    )
+    return None if only_triton and not _is_for_triton(problem) else alpha
+
+
+def _is_for_triton(problem: TensorProblem) -> bool:
+    query, _, value = problem.arrays
+    if importlib.util.find_spec("triton") is None or torch.compiler.is_compiling():
+        return False
+    sink = problem.sink is None or problem.sink.shape in ((), (1,), (query.size(1),))
+    one_batch = problem.packed is None or query.size(0) == 1
+    fits = max(query.size(-1), value.size(-1)) <= 256 and query.dtype in TRITON_DTYPES
+    return problem.mask is None and sink and one_batch and fits
+
+
 def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
-    if way == "flex":
-        alpha = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
+    if way in ("triton", "flex"):
+        alpha = _alpha_without_kernels(problem)
         assert alpha is not None
-        where: dict[str, Any] = {"mask": problem.mask, "causal": problem.causal}
-        where |= {"offset": problem.offset, "scale": problem.scale}
-        return flex_attention.flex_attention(*problem.arrays, alpha, **where), None
+        where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
+        where["scale"] = problem.scale
+        if way == "flex":
+            where["mask"] = problem.mask
+            return flex_attention.flex_attention(*problem.arrays, alpha, **where), None
+        from pyentmax.torch import triton_attention  # Triton comes with PyTorch for CUDA alone
+
+        where |= {"sink": problem.sink, "softcap": problem.softcap}
+        if problem.packed is not None:
+            queries, keys, offsets = problem.packed
+            where["cu_seqlens"] = queries, keys
+            where["offset"] = problem.offset if offsets is None else offsets
+        return triton_attention.attention(*problem.arrays, alpha, **where), None
     if way in ("dense", "sdpa"):
         kernels = has_kernels(problem.query)
         if not kernels:

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
 
 import pyentmax as pe  # noqa: E402
+import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import triton_attention  # noqa: E402
 
 # The interpreter computes with NumPy, and −∞ on the way to a weight of 0 makes it warn.
@@ -227,3 +228,28 @@ def test_alpha_outside_is_nan() -> None:
     output = triton_attention.attention(query, key, value, alpha, scale=0.5)
     assert output[:, 1].isfinite().all()
     assert output[:, [0, 2]].isnan().all()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_attention_goes_through_triton(monkeypatch: Any, packed: bool) -> None:
+    """As on a GPU without CuPy, whose place the interpreter takes."""
+    from pyentmax.torch import flex_attention, sparse_attention
+
+    query, key, value = (x.float() for x in drawn(*3 * [(1, 2, 40, 16)]))
+    options: dict[str, Any] = {"causal": True, "sink": torch.zeros(2), "softcap": 5.0}
+    if packed:
+        options["cu_seqlens"] = torch.tensor([0, 15, 40])
+    right = pt.attention(query, key, value, 1.5, **options)
+    calls: list[str] = []
+    monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
+    monkeypatch.setattr(flex_attention, "alpha_for", lambda *_: 1.5)
+    run = sparse_attention._run
+    monkeypatch.setattr(sparse_attention, "_run", lambda way, x: calls.append(way) or run(way, x))
+    output = pt.attention(query, key, value, 1.5, **options)
+    assert calls == ["triton"]
+    torch.testing.assert_close(output, right, rtol=0, atol=1e-5)
+    del options["sink"], options["softcap"]
+    mask = torch.ones(40, 40, dtype=torch.bool)
+    monkeypatch.setattr(flex_attention, "flex_attention", lambda *_, **__: query)
+    pt.attention(query, key, value, 1.5, causal=True, mask=mask)
+    assert calls == ["triton", "flex"]
