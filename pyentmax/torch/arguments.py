@@ -18,6 +18,20 @@ def is_overridden(*tensors: Any) -> bool:
     return any(type(x) is not Tensor for x in tensors) and has_torch_function(tensors)
 
 
+def is_distributed(tensor: Tensor) -> bool:
+    """Whether it is a DTensor; PyTorch loads the class slowly."""
+    return type(tensor).__name__ == "DTensor"
+
+
+def check_rows_are_whole(z: Any, dim: int) -> None:
+    """Raise a ValueError if the rows of a DTensor are spread over devices."""
+    if any(place.is_shard(dim % z.ndim) for place in z.placements):
+        raise ValueError(
+            f"rows of a DTensor must lie on one device, but it is sharded along dim {dim}, theirs: "
+            "redistribute it with [Replicate()] or [Shard(…)] of another dimension"
+        )
+
+
 def check_tensor(value: Any, name: str) -> None:
     """Raise a TypeError unless it is a dense tensor."""
     if not isinstance(value, Tensor):

@@ -24,8 +24,10 @@ from pyentmax.torch.arguments import (
     check_dim,
     check_mask,
     check_options,
+    check_rows_are_whole,
     check_scores,
     check_tensor,
+    is_distributed,
     is_overridden,
     scores_of_loss,
 )
@@ -127,6 +129,7 @@ def apply(
         return handle_torch_function(apply, (z,), name, z, value, dim, log, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
+    value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask, log)
     return apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log).movedim(-1, dim)
@@ -140,6 +143,7 @@ def apply_support(
         return handle_torch_function(apply_support, (z,), name, z, value, dim, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
+    value, mask = _whole(name, z, value, mask, dim)
     z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
     return result.movedim(-1, dim)
@@ -194,6 +198,9 @@ def apply_loss(
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
     if torch.compiler.is_compiling():
         value = as_input(value, z)
+    value, mask = _whole(name, z, value, mask, dim)
+    if weight is not None and is_distributed(z):
+        weight = weight.expand(y.shape if y.ndim < z.ndim else _batch(z, dim))
     if dim not in (-1, z.ndim - 1):
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
         z, value, mask = _dim_last(name, z, value, mask, dim)
@@ -213,16 +220,39 @@ def apply_loss(
     if name in (*composed.NAMES, "one_vs_all") and in_transform():
         rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
         return composed.loss_and_gradient(z, y, name, value, *rest)[0]
-    if weight is None or not weight.requires_grad:
+    learned = weight is not None and weight.requires_grad
+    if not learned and (reduction == "none" or not is_distributed(z)):
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
+    if is_distributed(z):  # a loss for each row stays where its row is, and PyTorch adds them up
+        each = operations.loss(*setting, weight, mask, "none", ignore_index, smoothing)
+        total = composed.wide(each).sum()
+        if reduction == "mean":
+            count = _counted(z, y, mask, ignore_index, weight).sum()
+            total = total / count.where(count > 0, torch.ones_like(count))
+        return total.to(z.dtype)
     # The operation reduces by weights that are constant.
-    positive = (weight != 0).to(weight.dtype)
+    positive = None if weight is None else (weight != 0).to(weight.dtype)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
     each = composed.wide(each)
     _, counts, _ = composed.targets(z, y, name, mask, ignore_index, None)
     counts = counts.any(-1) if name == "one_vs_all" else counts
     share = composed.shares(counts, weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)
+
+
+def _counted(
+    z: Tensor, y: Tensor, mask: Tensor | None, ignore_index: int | None, weight: Tensor | None
+) -> Tensor:
+    """What each row of a DTensor counts in a mean: those with a score left and a label."""
+    live = z.detach() != -torch.inf
+    live = live if mask is None else live & mask
+    if ignore_index is not None and y.ndim == z.ndim and not y.is_floating_point():
+        live = live & (y != ignore_index)
+    counts = live.any(-1)
+    if ignore_index is not None and y.ndim < z.ndim:
+        counts = counts & (y != ignore_index)
+    counts = composed.wide(counts.to(z.dtype))
+    return counts if weight is None else counts * weight
 
 
 def fenchel_young_loss(
@@ -288,6 +318,23 @@ def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
     if name is None:
         return None, None
     return (value, None) if isinstance(value, Tensor) else (None, as_number(value, name))
+
+
+def _batch(z: Tensor, dim: int) -> tuple[int, ...]:
+    dim %= z.ndim
+    return (*z.shape[:dim], *z.shape[dim + 1 :])
+
+
+def _whole(
+    name: str, z: Tensor, value: Any, mask: Tensor | None, dim: int
+) -> tuple[Any, Tensor | None]:
+    """The parameter and the mask in full where z is a DTensor, whose rules go by their shapes."""
+    if is_distributed(z):
+        check_rows_are_whole(z, dim)
+        if isinstance(value, Tensor):
+            value = value.expand(z.shape if operations.per_score(name) else _batch(z, dim))
+        mask = None if mask is None else mask.expand(z.shape)
+    return value, mask
 
 
 def _dim_last(
