@@ -41,6 +41,7 @@ ARRAYS = COMMON | {
 TENSORS = COMMON | {
     "class_weight": "Tensor | None",
     "dim": "int",
+    "dtype": "Dtype | None",
     "mask": "Tensor | None",
     "out": "Tensor | None",
     "weight": "Tensor | None",
@@ -74,6 +75,7 @@ TORCH = """\
 from typing import Literal
 
 from torch import Tensor
+from torch import dtype as Dtype
 
 {imports}
 

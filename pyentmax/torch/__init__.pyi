@@ -5,6 +5,7 @@ Made by tools/write_stubs.py (`make stubs`): do not edit."""
 from typing import Literal
 
 from torch import Tensor
+from torch import dtype as Dtype
 
 from pyentmax.torch import keep as keep
 from pyentmax.torch import transformers as transformers
@@ -95,46 +96,61 @@ __all__ = [
     "OneVsAllLoss",
 ]
 
-def softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def softmax(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, dtype: Dtype | None = None,
+) -> Tensor:
     """Dense probabilities: argmax of p·z + H(p) over the simplex, H Shannon's entropy."""
-def sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def sparsemax(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, dtype: Dtype | None = None,
+) -> Tensor:
     """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016)."""
-def entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def entmax15(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, dtype: Dtype | None = None,
+) -> Tensor:
     """Sparse probabilities p = [z/2 − τ]₊²: α-entmax at α = 1.5 (Peters et al. 2019, Alg. 2)."""
 def entmax(
     z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C)."""
 def normmax(
     z: Tensor, alpha: float | Tensor = 2.0, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α."""
 def topk_softmax(
     z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3)."""
 def topk_sparsemax(
     z: Tensor, k: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros."""
 def fusedmax(
     z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017)."""
 def oscarmax(
     z: Tensor, strength: float | Tensor = 1.0, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017)."""
 def csoftmax(
     z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017)."""
 def csparsemax(
     z: Tensor, upper: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018)."""
 def budget_sparsemax(
     z: Tensor, budget: float | Tensor, dim: int = -1, *, mask: Tensor | None = None,
+    dtype: Dtype | None = None,
 ) -> Tensor:
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all."""
 def softmax_support(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:

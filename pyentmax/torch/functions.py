@@ -45,20 +45,24 @@ DEFAULTS = {
 RESULT = "Tensor of z's shape and dtype; zeros in a row with nothing left"
 
 
+DTYPE = """
+    dtype : torch.dtype, optional
+        to which z is converted first, as by `torch.softmax`"""
+
+
 def _mapping_function(name: str, ending: str = "") -> Callable[..., Tensor]:
     """The mapping, or its support."""
     parameter, default = parameter_of(name)
     run, title = apply_support if ending else apply, f"{name}{ending}"
     described = MAPPINGS[name].support if ending else MAPPINGS[name].forward
 
-    def without(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-        return run(name, z, None, dim, mask=mask)
+    def without(z: Tensor, dim: int = -1, **options: Any) -> Tensor:
+        return with_parameter(z, MISSING, dim, **options)
 
-    def with_parameter(
-        z: Tensor, value: Any = MISSING, dim: int = -1, *, mask: Tensor | None = None, **named: Any
-    ) -> Tensor:
-        value = chosen(f"{title}()", parameter, default, value, named)
-        return run(name, z, value, dim, mask=mask)
+    def with_parameter(z: Tensor, value: Any = MISSING, dim: int = -1, **options: Any) -> Tensor:
+        known = MAPPING_OPTIONS[: 1 if ending else None]  # a support has no dtype
+        value = chosen(f"{title}()", parameter, default, value, options, known)
+        return run(name, z, value, dim, **options)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
     function.__doc__ = f"""{(described.__doc__ or "").partition(chr(10))[0]}
@@ -71,13 +75,13 @@ def _mapping_function(name: str, ending: str = "") -> Callable[..., Tensor]:
 {_described(name, parameter)}    dim : int, default -1
         along which the rows lie
     mask : bool Tensor that broadcasts to z, optional
-        True where a score may get probability
+        True where a score may get probability{"" if ending else DTYPE}
 
     Returns
     -------
     {"bool Tensor of z's shape" if ending else RESULT}
     """
-    return with_tensors(_named(function, title, ["z"], parameter, default, apply_support))
+    return with_tensors(_named(function, title, ["z"], parameter, default, run))
 
 
 def _loss_function(name: str) -> Callable[..., Tensor]:
@@ -120,13 +124,17 @@ def apply(
     log: bool = False,
     *,
     mask: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """A mapping by its name along a dimension, its parameter a number, a tensor or None.
 
     With `log`, the logarithm of that.
     """
     if is_overridden(z):
-        return handle_torch_function(apply, (z,), name, z, value, dim, log, mask=mask)
+        return handle_torch_function(apply, (z,), name, z, value, dim, log, mask=mask, dtype=dtype)
+    if dtype is not None:
+        check_tensor(z, "z")
+        z = z.to(dtype)
     check_scores(z, "z")
     check_mask(mask, z)
     value, mask = _whole(name, z, value, mask, dim)
@@ -403,6 +411,7 @@ def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [option for option in parameters if option.kind is option.KEYWORD_ONLY]
 
 
+MAPPING_OPTIONS = [option.name for option in _options(apply)]
 LOSS_OPTIONS = [option.name for option in _options(apply_loss)]
 MAPPING_FUNCTIONS = {name: _mapping_function(name) for name in MAPPINGS}
 SUPPORT_FUNCTIONS = {f"{name}_support": _mapping_function(name, "_support") for name in MAPPINGS}

@@ -241,7 +241,7 @@ def _made(base: type, functions_by_name: dict[str, Callable[..., Tensor]]) -> di
     for name, function in functions_by_name.items():
         title = "".join(part.capitalize() for part in name.split("_"))
         parameters = inspect.signature(function).parameters.values()
-        settings = [p for p in parameters if p.name not in ("z", "y", "weight", "mask")]
+        settings = [p for p in parameters if p.name not in ("z", "y", "weight", "mask", "dtype")]
         classes[title] = module_class(base, title, function, settings)
     return classes
 

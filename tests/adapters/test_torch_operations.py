@@ -162,6 +162,13 @@ def test_a_masked_row_has_zero_gradients() -> None:
             assert not gradient[1].any()
 
 
+@each_mapping
+def test_scores_are_converted_as_by_softmax(name: str) -> None:
+    z, f = tensor(3, 5, dtype=torch.bfloat16, grad=False), getattr(pt, name)
+    found = f(z, *values(name), -1, dtype=torch.float32)
+    torch.testing.assert_close(found, f(z.float(), *values(name)), **EXACT)
+
+
 def test_parameters_follow_other_dimensions() -> None:
     z = tensor(3, 4, 5, grad=False)
     alpha = 1 + torch.rand(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
