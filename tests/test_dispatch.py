@@ -222,7 +222,7 @@ def test_signatures_are_those_of_the_declaration() -> None:
         "(z: 'Any', alpha: 'Any' = 1.5"
     )
     names = list(inspect.signature(pyentmax.entmax_loss).parameters)
-    options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing"]
+    options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing", "class_weight"]
     assert names == ["z", "y", "alpha", "axis", *options, "workers"]
     assert "workers" not in inspect.signature(pyentmax.entmax_loss.reference).parameters
 

@@ -63,6 +63,8 @@ def entmax_sigmoid_loss(
         entries with this target are ignored
     label_smoothing : float
         y is moved towards ½ by this fraction
+    class_weight : None
+        for labels alone, which this loss does not take: pass ``weight=``
     workers : as in `entmax_sigmoid`
 
     Returns
@@ -93,7 +95,8 @@ def entmax_sigmoid_loss_and_grad(
     Parameters
     ----------
     z, y, alpha : as in `entmax_sigmoid_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, workers : as in `entmax_sigmoid_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers : as in
+        `entmax_sigmoid_loss`
 
     Returns
     -------
@@ -143,6 +146,8 @@ def one_vs_all_loss(
         rows with this label are ignored; if y has z's shape, entries with this target
     label_smoothing : float
         each class's target is moved towards ½ by this fraction
+    class_weight : array of shape (d,), optional
+        a row of an integer label counts by the weight of that class
     workers : as in `entmax_sigmoid`
 
     Returns
@@ -177,7 +182,8 @@ def one_vs_all_loss_and_grad(
     Parameters
     ----------
     z, y, alpha, axis : as in `one_vs_all_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, workers : as in `one_vs_all_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers : as in
+        `one_vs_all_loss`
 
     Returns
     -------
