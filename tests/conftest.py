@@ -28,7 +28,8 @@ if importlib.util.find_spec("hypothesis"):
     settings.load_profile("repeat")
 
 
-collect_ignore = ["typing"]  # scripts that are checked and not run
+# Scripts that are checked and not run, and what needs a process of its own.
+collect_ignore = ["typing", "adapters/interpreted_triton.py"]
 
 ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may be missing
 

@@ -95,7 +95,7 @@ class PerRow:
         """Raise a ValueError unless a number is valid."""
         if not self._in_range(value):
             raise self._out_of_range(value)
-        if self.whole and value != np.floor(value):
+        if self.whole and value % 1 > 0:  # ∞ is whole
             raise ValueError(f"{self.name} must be a whole number, got {value:g}")
 
     def _in_range(self, value: Any) -> Any:

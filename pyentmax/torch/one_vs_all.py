@@ -57,7 +57,8 @@ def entmax_sigmoid_loss(
     z, y : Tensors of one shape
         scores, and for each 0, 1, a bool, or a probability
     alpha : float or Tensor that broadcasts to z
-    reduction, weight, mask, ignore_index, label_smoothing : as in `entmax_sigmoid_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in
+        `entmax_sigmoid_loss`
 
     Returns
     -------
