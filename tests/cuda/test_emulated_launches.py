@@ -69,7 +69,9 @@ def inputs(
 
 
 def parameters(name: str) -> dict[str, Any]:
-    wanted = inspect.signature(getattr(pyentmax, name)).parameters
+    wanted = {*inspect.signature(getattr(pyentmax, name)).parameters}
+    if "budget" in wanted:  # other bounds than 0 and 1 have no kernel
+        wanted.discard("upper")
     return {key: value for key, value in VALUES.items() if key in wanted}
 
 
