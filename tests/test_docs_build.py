@@ -81,7 +81,7 @@ def test_module_and_function_of_one_name(build):
 def test_textbook_versions_show_their_source(build):
     own = "\n\n".join(
         f".. textbooks:: pyentmax.{name}"
-        for name in ("regularized", "mappings.entmax_sigmoid", "sorting", "structured")
+        for name in ("keep", "mappings.entmax_sigmoid", "regularized", "sorting", "structured")
     )
     site, warned = build(f".. textbooks::\n\n{own}", "`pyentmax.mappings.csparsemax.textbook`")
     html = (site / "index.html").read_text()
