@@ -8,8 +8,8 @@ With β = α − 1, h the largest score s of a row and u = β (s − h) + t, the
 for n/64 keys. Then each pass over the scores sums F and D in 64 groups of keys, the columns of a
 tile, with the largest score of each group. A group is modelled as that score and one more mass with
 what remains of F and D; Newton's method on the model gives the next t, without another pass. Three
-passes leave F within 1e-4 of 1, four near α = 2, five in clusters of equal scores; the step after
-the last is not verified, and the pass over the values divides by F.
+or four passes leave F within 1e-4 of 1, five near α = 2, six in clusters of equal scores; the step
+after the last is not verified, and the pass over the values divides by F.
 
 **Two words for t.** Near α = 2 a threshold has to be precise compared with t, which falls to 1/n;
 near α = 1 compared with r = 1 − t, where log u = log(1 + β (s − h) − r) is a series. Both are kept.
