@@ -29,7 +29,9 @@ class LossOptions(TypedDict, total=False):
         ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
     class_weight : array of shape (d,), optional
         the weight of each class: a row counts by that of its label, before smoothing, or by the
-        mean of all under its distribution, times its `weight`
+        mean of all under its distribution, times its `weight`. With integer labels that are not
+        smoothed this is the `weight` of PyTorch's ``cross_entropy``, which otherwise multiplies
+        each term −q_c log p_c, and divides the mean over distributions by the number of rows
     """
 
     reduction: str

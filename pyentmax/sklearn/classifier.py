@@ -64,7 +64,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         L-BFGS ends where no entry of the mean loss's gradient is larger, as for
         `sklearn.linear_model.LogisticRegression`.
     class_weight : dict, "balanced" or None
-        As for `sklearn.linear_model.LogisticRegression`.
+        As for `sklearn.linear_model.LogisticRegression`: ``{label: weight}``, 1 for a label that is
+        not named, or "balanced" for n/(K n_k), n the samples and n_k those of class k. A sample
+        counts by its `sample_weight` times the weight of its class. For labels only.
     warm_start : bool
         Whether `fit` starts from the coefficients of the last one, if they are for the same classes
         and number of features; otherwise it starts from zeros.
