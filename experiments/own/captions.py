@@ -39,6 +39,7 @@ SWAPPED = ("1", "topk_softmax:1", "topk_softmax:2", "topk_softmax:4", "topk_soft
 """Mappings that replace that of the training where the model is used."""
 SHAPE = {"width": 64, "layers": 2, "heads": 4, "inner": 128, "dropout": 0.0, "norm": "pre"}
 SHOWN = 0  # the image of the test part whose attention is kept for the picture
+WIDTH = 1472  # of the picture in pixels, twice that of a page
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +186,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
             _draw_cells(ax, test.images[SHOWN], np.array(shown["attention"][place]), cell)
             ax.set_title(shown["words"][place], fontsize=10)
         axes[0].set_ylabel(line["settings"]["row"], fontsize=10)
-    return [save_figure(rows[0, 0], folder / "captions.png")]
+    return [save_figure(rows[0, 0], folder / "captions.png", dpi=WIDTH / figure.get_figwidth())]
 
 
 def _draw_cells(ax: Any, image: np.ndarray, weights: np.ndarray, sought: int) -> None:

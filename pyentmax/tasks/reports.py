@@ -91,11 +91,18 @@ def draw(
 
 
 def save(pictures: dict[str, Any], folder: Path, prefix: str = "") -> list[Path]:
-    """Save pictures by their names, in a folder that is made if need be; returns the files."""
+    """Save pictures by their names, in a folder that is made if need be; returns the files.
+
+    A PNG is 1472 pixels wide at most, twice a page of the documentation, or has 100 an inch.
+    """
     from pyentmax.plotting import save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    return [save_figure(ax, folder / f"{prefix}{name}.png") for name, ax in pictures.items()]
+    files = []
+    for name, ax in pictures.items():
+        dpi = min(200.0, max(100.0, 1472 / ax.figure.get_figwidth()))
+        files.append(save_figure(ax, folder / f"{prefix}{name}.png", dpi=dpi))
+    return files
 
 
 def show(
