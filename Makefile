@@ -35,7 +35,7 @@ help:
 	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
-	@echo 'make stubs       the type stubs, after a mapping was added; TORCH_PYTHON= as for test-torch'
+	@echo 'make stubs       the type stub, after a mapping was added'
 	@echo 'make lint        ruff, mypy, pyright, clang-format and zizmor'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
@@ -135,9 +135,9 @@ wheel: $(VENV)/.release
 	rm -r $(WHEELS)/outside/pyentmax
 	cd $(WHEELS)/outside && export PYENTMAX_BACKEND=cpu && ../venv/bin/python -m pytest -p no:cacheprovider $(WHEEL_TESTS)
 
-# What type checkers read where names are made from the mappings; with PyTorch also pyentmax.torch's.
-stubs:
-	PYTHONPATH=. $(TORCH_PYTHON) tools/write_stubs.py
+# What type checkers read of the array functions.
+stubs: $(VENV)/.test
+	PYTHONPATH=. $(BIN)/python tools/write_stubs.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

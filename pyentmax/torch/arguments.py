@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -89,6 +90,13 @@ def check_broadcast(tensor: Tensor, shape: Any, name: str, to: str) -> None:
             f"{name} of shape {tuple(tensor.shape)} does not broadcast to {to}, of shape "
             f"{tuple(shape)}"
         )
+
+
+def check_known(call: str, named: Iterable[str], known: Iterable[str] = ()) -> None:
+    """Raise a TypeError unless all keywords are known."""
+    for name in named:
+        if name not in known:
+            raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
 
 
 def check_options(reduction: Any, weight: Any, ignore_index: Any, label_smoothing: Any) -> None:

@@ -16,8 +16,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pyentmax.torch.arguments import autocast_dtype
 from pyentmax.torch.attention_problem import TensorProblem
+from pyentmax.torch.calls import apply_to_rows
 from pyentmax.torch.composed import HALF
-from pyentmax.torch.functions import apply_to_rows
 from pyentmax.torch.operations import per_score
 
 

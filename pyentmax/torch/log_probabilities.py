@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from pyentmax.torch.functions import apply
+from pyentmax.torch.calls import apply
 
 
 def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:

@@ -1,21 +1,21 @@
 """The functions as modules: ``Entmax15(dim=-1)`` for ``entmax15``, ``Entmax15Loss()`` for its loss.
 
-They are made from the functions. A parameter of a mapping may be a number, a tensor, which moves
-with the module, or an ``nn.Parameter``, which is learned.
+A parameter of a mapping may be a number, a tensor, which moves with the module, or an
+``nn.Parameter``, which is learned. Tensors that change, as a mask, come with each call.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from pyentmax.torch import composed, functions, one_vs_all
-from pyentmax.torch.functions import LOSS_FUNCTIONS, MAPPING_FUNCTIONS
+from pyentmax.torch import composed, losses, mappings, one_vs_all
+from pyentmax.torch.arguments import check_known
+from pyentmax.torch.calls import ModuleOptions, apply
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
 
 
@@ -43,31 +43,31 @@ class Settings(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
-class FunctionModule(Settings):
-    """A function whose settings have the signature of the class."""
-
-    __signature__: inspect.Signature
-    function: Callable[..., Tensor]
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        try:
-            settings = self.__signature__.bind(*args, **named)
-        except TypeError as error:
-            raise TypeError(f"{type(self).__name__}() {error}") from None
-        settings.apply_defaults()
-        super().__init__(settings.arguments)
-
-
-class MappingModule(FunctionModule):
+class MappingModule(Settings):
     """A function of scores."""
+
+    function: Callable[..., Tensor]
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         """Probabilities of scores."""
         return self.function(z, mask=mask, **self.settings())
 
 
-class LossModule(FunctionModule):
-    """A function of scores and targets."""
+class LossModule(Settings):
+    """A function of scores and targets, with the settings of a mapping and options of a loss."""
+
+    function: Callable[..., Tensor]
+    reduction: str
+    ignore_index: int | None
+    label_smoothing: float
+    class_weight: Tensor | None
+
+    def __init__(self, settings: dict[str, Any], options: ModuleOptions) -> None:
+        defaults = ModuleOptions(
+            reduction="mean", ignore_index=None, label_smoothing=0.0, class_weight=None
+        )
+        check_known(f"{type(self).__name__}()", options, defaults)
+        super().__init__({**settings, **defaults, **options})
 
     def forward(
         self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
@@ -76,23 +76,383 @@ class LossModule(FunctionModule):
         return self.function(z, y, weight=weight, mask=mask, **self.settings())
 
 
-def module_class(
-    base: type, name: str, function: Callable[..., Tensor], settings: list[inspect.Parameter]
-) -> type:
-    """A module that calls the function."""
-    called = function.__name__
-    namespace = {
-        "__doc__": f"""`{called}` as a module; tensors come with each call.
+# --- mappings -------------------------------------------------------------------------------------
 
-        Parameters
-        ----------
-        {", ".join(setting.name for setting in settings)} : as in `{called}`
-        """,
-        "__module__": __name__,  # where pickle looks for it
-        "__signature__": inspect.Signature(settings),
-        "function": staticmethod(function),
-    }
-    return functions.with_tensors(type(name, (base,), namespace))
+
+class Softmax(MappingModule):
+    """`softmax` as a module.
+
+    Parameters
+    ----------
+    dim : as in `softmax`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.softmax)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__({"dim": dim})
+
+
+class Sparsemax(MappingModule):
+    """`sparsemax` as a module.
+
+    Parameters
+    ----------
+    dim : as in `sparsemax`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.sparsemax)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__({"dim": dim})
+
+
+class Entmax15(MappingModule):
+    """`entmax15` as a module.
+
+    Parameters
+    ----------
+    dim : as in `entmax15`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.entmax15)
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__({"dim": dim})
+
+
+class Entmax(MappingModule):
+    """`entmax` as a module.
+
+    Parameters
+    ----------
+    alpha, dim : as in `entmax`
+    """
+
+    alpha: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.entmax)
+
+    def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1) -> None:
+        super().__init__({"alpha": alpha, "dim": dim})
+
+
+class Normmax(MappingModule):
+    """`normmax` as a module.
+
+    Parameters
+    ----------
+    alpha, dim : as in `normmax`
+    """
+
+    alpha: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.normmax)
+
+    def __init__(self, alpha: float | Tensor = 2.0, dim: int = -1) -> None:
+        super().__init__({"alpha": alpha, "dim": dim})
+
+
+class TopkSoftmax(MappingModule):
+    """`topk_softmax` as a module.
+
+    Parameters
+    ----------
+    k, dim : as in `topk_softmax`
+    """
+
+    k: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.topk_softmax)
+
+    def __init__(self, k: float | Tensor, dim: int = -1) -> None:
+        super().__init__({"k": k, "dim": dim})
+
+
+class TopkSparsemax(MappingModule):
+    """`topk_sparsemax` as a module.
+
+    Parameters
+    ----------
+    k, dim : as in `topk_sparsemax`
+    """
+
+    k: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.topk_sparsemax)
+
+    def __init__(self, k: float | Tensor, dim: int = -1) -> None:
+        super().__init__({"k": k, "dim": dim})
+
+
+class Fusedmax(MappingModule):
+    """`fusedmax` as a module.
+
+    Parameters
+    ----------
+    strength, dim : as in `fusedmax`
+    """
+
+    strength: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.fusedmax)
+
+    def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None:
+        super().__init__({"strength": strength, "dim": dim})
+
+
+class Oscarmax(MappingModule):
+    """`oscarmax` as a module.
+
+    Parameters
+    ----------
+    strength, dim : as in `oscarmax`
+    """
+
+    strength: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.oscarmax)
+
+    def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None:
+        super().__init__({"strength": strength, "dim": dim})
+
+
+class Csoftmax(MappingModule):
+    """`csoftmax` as a module.
+
+    Parameters
+    ----------
+    upper, dim : as in `csoftmax`
+    """
+
+    upper: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.csoftmax)
+
+    def __init__(self, upper: float | Tensor, dim: int = -1) -> None:
+        super().__init__({"upper": upper, "dim": dim})
+
+
+class Csparsemax(MappingModule):
+    """`csparsemax` as a module.
+
+    Parameters
+    ----------
+    upper, dim : as in `csparsemax`
+    """
+
+    upper: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.csparsemax)
+
+    def __init__(self, upper: float | Tensor, dim: int = -1) -> None:
+        super().__init__({"upper": upper, "dim": dim})
+
+
+class BudgetSparsemax(MappingModule):
+    """`budget_sparsemax` as a module.
+
+    Parameters
+    ----------
+    budget, dim : as in `budget_sparsemax`
+    """
+
+    budget: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(mappings.budget_sparsemax)
+
+    def __init__(self, budget: float | Tensor, dim: int = -1) -> None:
+        super().__init__({"budget": budget, "dim": dim})
+
+
+class EntmaxSigmoid(MappingModule):
+    """`entmax_sigmoid` as a module.
+
+    Parameters
+    ----------
+    alpha : as in `entmax_sigmoid`
+    """
+
+    alpha: float | Tensor
+    function: Callable[..., Tensor] = staticmethod(one_vs_all.entmax_sigmoid)
+
+    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+        super().__init__({"alpha": alpha})
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+class SoftmaxLoss(LossModule):
+    """`softmax_loss` as a module.
+
+    Parameters
+    ----------
+    dim, **options : as in `softmax_loss`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.softmax_loss)
+
+    def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__({"dim": dim}, options)
+
+
+class SparsemaxLoss(LossModule):
+    """`sparsemax_loss` as a module.
+
+    Parameters
+    ----------
+    dim, **options : as in `sparsemax_loss`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.sparsemax_loss)
+
+    def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__({"dim": dim}, options)
+
+
+class Entmax15Loss(LossModule):
+    """`entmax15_loss` as a module.
+
+    Parameters
+    ----------
+    dim, **options : as in `entmax15_loss`
+    """
+
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.entmax15_loss)
+
+    def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__({"dim": dim}, options)
+
+
+class EntmaxLoss(LossModule):
+    """`entmax_loss` as a module.
+
+    Parameters
+    ----------
+    alpha, dim, **options : as in `entmax_loss`
+    """
+
+    alpha: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.entmax_loss)
+
+    def __init__(
+        self, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]
+    ) -> None:
+        super().__init__({"alpha": alpha, "dim": dim}, options)
+
+
+class NormmaxLoss(LossModule):
+    """`normmax_loss` as a module.
+
+    Parameters
+    ----------
+    alpha, dim, **options : as in `normmax_loss`
+    """
+
+    alpha: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.normmax_loss)
+
+    def __init__(
+        self, alpha: float | Tensor = 2.0, dim: int = -1, **options: Unpack[ModuleOptions]
+    ) -> None:
+        super().__init__({"alpha": alpha, "dim": dim}, options)
+
+
+class TopkSparsemaxLoss(LossModule):
+    """`topk_sparsemax_loss` as a module.
+
+    Parameters
+    ----------
+    k, dim, **options : as in `topk_sparsemax_loss`
+    """
+
+    k: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.topk_sparsemax_loss)
+
+    def __init__(self, k: float | Tensor, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__({"k": k, "dim": dim}, options)
+
+
+class FusedmaxLoss(LossModule):
+    """`fusedmax_loss` as a module.
+
+    Parameters
+    ----------
+    strength, dim, **options : as in `fusedmax_loss`
+    """
+
+    strength: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.fusedmax_loss)
+
+    def __init__(
+        self, strength: float | Tensor = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
+    ) -> None:
+        super().__init__({"strength": strength, "dim": dim}, options)
+
+
+class OscarmaxLoss(LossModule):
+    """`oscarmax_loss` as a module.
+
+    Parameters
+    ----------
+    strength, dim, **options : as in `oscarmax_loss`
+    """
+
+    strength: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(losses.oscarmax_loss)
+
+    def __init__(
+        self, strength: float | Tensor = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
+    ) -> None:
+        super().__init__({"strength": strength, "dim": dim}, options)
+
+
+class EntmaxSigmoidLoss(LossModule):
+    """`entmax_sigmoid_loss` as a module.
+
+    Parameters
+    ----------
+    alpha, **options : as in `entmax_sigmoid_loss`
+    """
+
+    alpha: float | Tensor
+    function: Callable[..., Tensor] = staticmethod(one_vs_all.entmax_sigmoid_loss)
+
+    def __init__(self, alpha: float | Tensor = 1.5, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__({"alpha": alpha}, options)
+
+
+class OneVsAllLoss(LossModule):
+    """`one_vs_all_loss` as a module.
+
+    Parameters
+    ----------
+    alpha, dim, **options : as in `one_vs_all_loss`
+    """
+
+    alpha: float | Tensor
+    dim: int
+    function: Callable[..., Tensor] = staticmethod(one_vs_all.one_vs_all_loss)
+
+    def __init__(
+        self, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]
+    ) -> None:
+        super().__init__({"alpha": alpha, "dim": dim}, options)
+
+
+# --- modules that are more than a function --------------------------------------------------------
 
 
 class Attention(Settings):
@@ -229,32 +589,8 @@ class AlphaEntmax(nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Weights of scores of shape (…, heads, T, S)."""
-        return functions.apply("entmax", scores, self.alpha.unsqueeze(-1), self.dim, mask=mask)
+        return apply("entmax", scores, self.alpha.unsqueeze(-1), self.dim, mask=mask)
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""
         return f"heads={len(self.a)}, dim={self.dim}"
-
-
-def _made(base: type, functions_by_name: dict[str, Callable[..., Tensor]]) -> dict[str, type]:
-    classes = {}
-    for name, function in functions_by_name.items():
-        title = "".join(part.capitalize() for part in name.split("_"))
-        parameters = inspect.signature(function).parameters.values()
-        settings = [p for p in parameters if p.name not in ("z", "y", "weight", "mask", "dtype")]
-        classes[title] = module_class(base, title, function, settings)
-    return classes
-
-
-MODULES = {
-    **_made(MappingModule, {**MAPPING_FUNCTIONS, "entmax_sigmoid": one_vs_all.entmax_sigmoid}),
-    **_made(
-        LossModule,
-        {
-            **LOSS_FUNCTIONS,
-            "entmax_sigmoid_loss": one_vs_all.entmax_sigmoid_loss,
-            "one_vs_all_loss": one_vs_all.one_vs_all_loss,
-        },
-    ),
-}
-globals().update(MODULES)

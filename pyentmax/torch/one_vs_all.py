@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -16,10 +16,9 @@ from pyentmax.torch.arguments import (
     check_tensor,
     is_overridden,
 )
-from pyentmax.torch.functions import apply, apply_loss, with_options, with_tensors
+from pyentmax.torch.calls import LossOptions, apply, apply_loss
 
 
-@with_tensors
 def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
     """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`, with its derivatives.
 
@@ -45,10 +44,8 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
     return p if mask is None else torch.where(mask, p, 0)
 
 
-@with_tensors
-@with_options
 def entmax_sigmoid_loss(
-    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, **options: Any
+    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, **options: Unpack[LossOptions]
 ) -> Tensor:
     """The loss of `entmax_sigmoid`, as `pyentmax.entmax_sigmoid_loss`, with its derivatives.
 
@@ -57,8 +54,7 @@ def entmax_sigmoid_loss(
     z, y : Tensors of one shape
         scores, and for each 0, 1, a bool, or a probability
     alpha : float or Tensor that broadcasts to z
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in
-        `entmax_sigmoid_loss`
+    **options : as in `softmax_loss`, but for class_weight
 
     Returns
     -------
@@ -73,16 +69,15 @@ def entmax_sigmoid_loss(
     if y.shape != z.shape:  # or y could be taken for labels, which is another loss
         raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
     alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
-    if options.get("mask") is not None:
-        check_mask(options["mask"], z)
-        options["mask"] = options["mask"].unsqueeze(-1)
+    mask = options.get("mask")
+    if mask is not None:
+        check_mask(mask, z)
+        options["mask"] = mask.unsqueeze(-1)
     return apply_loss("one_vs_all", z.unsqueeze(-1), y.unsqueeze(-1), alpha, -1, **options)
 
 
-@with_tensors
-@with_options
 def one_vs_all_loss(
-    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, **options: Any
+    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[LossOptions]
 ) -> Tensor:
     """Σ over the classes of `entmax_sigmoid_loss`, as `pyentmax.one_vs_all_loss`.
 
@@ -93,9 +88,8 @@ def one_vs_all_loss(
     alpha : float or Tensor that broadcasts to z
     dim : int, default -1
         of the classes
-    reduction, weight, mask, ignore_index, label_smoothing : as in `one_vs_all_loss`
-    class_weight : Tensor of shape (d,), optional
-        the weight of each class, for labels
+    **options : as in `softmax_loss`
+        class_weight is for labels only
 
     Returns
     -------

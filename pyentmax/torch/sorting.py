@@ -16,7 +16,6 @@ from torch import Tensor
 from pyentmax import sorting
 from pyentmax.torch.arguments import check_dim, check_scores
 from pyentmax.torch.arrays import has_kernels, on_arrays
-from pyentmax.torch.functions import with_tensors
 from pyentmax.torch.registry import NO_FORWARD_MODE, keep, one_by_one, refused, registered
 
 __all__ = ["soft_rank", "soft_sort", "soft_topk"]
@@ -108,7 +107,6 @@ def _apply(name: str, z: Tensor, k: Any, strength: Any, dim: int, regularizer: s
     return result.movedim(-1, dim)
 
 
-@with_tensors
 def soft_sort(
     z: Tensor, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
 ) -> Tensor:
@@ -139,7 +137,6 @@ def soft_sort(
     return _apply("soft_sort", z, None, strength, dim, regularizer)
 
 
-@with_tensors
 def soft_rank(
     z: Tensor, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
 ) -> Tensor:
@@ -164,7 +161,6 @@ def soft_rank(
     return _apply("soft_rank", z, None, strength, dim, regularizer)
 
 
-@with_tensors
 def soft_topk(
     z: Tensor, k: Any, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
 ) -> Tensor:

@@ -32,8 +32,7 @@ from pyentmax.torch.arguments import (
 )
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.attention_problem import Packed, TensorProblem
-from pyentmax.torch.functions import (
-    MISSING,
+from pyentmax.torch.calls import (
     chosen,
     in_onnx_export,
     parameter_of,
@@ -264,7 +263,7 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
 
 def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:
     """The mapping's parameter; an error for unknown keywords, or a sink that it lacks."""
-    name, default = parameter_of(mapping)
+    name = parameter_of(mapping)
     if sink is not None and mapping not in WITH_SINK:
         raise ValueError(f"sink: expected one of {', '.join(WITH_SINK)}, got {mapping}")
     if name == "alpha" and not parameters:
@@ -276,7 +275,7 @@ def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[st
             f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
             f"here it is {THEIRS[theirs]}"
         )
-    return chosen(f"attention(mapping={mapping!r})", name, default, MISSING, dict(parameters))
+    return chosen(f"attention(mapping={mapping!r})", mapping, dict(parameters))
 
 
 def check_settings(softcap: Any, dropout: Any) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pyentmax.torch.functions import apply, apply_loss
+from pyentmax.torch.calls import apply, apply_loss
 from pyentmax.torch.modules import Settings
 
 __all__ = [

@@ -1,27 +1,27 @@
-"""The mappings and losses as functions of tensors, named as in `pyentmax`.
+"""What holds for every mapping and loss of tensors: checks, dimensions, parameters, options.
 
-They are made from `pyentmax.MAPPINGS`: for a mapping ``NAME``, ``NAME(z, …, dim=-1, *, mask=None)``
-and, where it has an Ω, ``NAME_loss(z, y, …, dim=-1, *, reduction="mean", …)``.
+`apply`, `apply_support` and `apply_loss` take the name of a mapping, as the operations do that they
+call; the functions of `mappings`, `losses` and `log_probabilities` are a line above these.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from pyentmax import MAPPINGS
-from pyentmax.calls.documentation import F
 from pyentmax.torch import composed, operations
 from pyentmax.torch.arguments import (
     as_input,
     as_number,
     check_broadcast,
     check_dim,
+    check_known,
     check_mask,
     check_options,
     check_rows_are_whole,
@@ -42,78 +42,23 @@ DEFAULTS = {
 }
 
 
-RESULT = "Tensor of z's shape and dtype; zeros in a row with nothing left"
+class ModuleOptions(TypedDict, total=False):
+    """The options of a loss that do not change with each call, which its module has."""
+
+    reduction: Literal["mean", "sum", "none"]
+    ignore_index: int | None
+    label_smoothing: float
+    class_weight: Tensor | None
 
 
-DTYPE = """
-    dtype : torch.dtype, optional
-        to which z is converted first, as by `torch.softmax`"""
+class LossOptions(ModuleOptions, total=False):
+    """The options of a loss; `softmax_loss` explains them."""
+
+    weight: Tensor | None
+    mask: Tensor | None
 
 
-def _mapping_function(name: str, ending: str = "") -> Callable[..., Tensor]:
-    """The mapping, or its support."""
-    parameter, default = parameter_of(name)
-    run, title = apply_support if ending else apply, f"{name}{ending}"
-    described = MAPPINGS[name].support if ending else MAPPINGS[name].forward
-
-    def without(z: Tensor, dim: int = -1, **options: Any) -> Tensor:
-        return with_parameter(z, MISSING, dim, **options)
-
-    def with_parameter(z: Tensor, value: Any = MISSING, dim: int = -1, **options: Any) -> Tensor:
-        known = MAPPING_OPTIONS[: 1 if ending else None]  # a support has no dtype
-        value = chosen(f"{title}()", parameter, default, value, options, known)
-        return run(name, z, value, dim, **options)
-
-    function: Callable[..., Tensor] = without if parameter is None else with_parameter
-    function.__doc__ = f"""{(described.__doc__ or "").partition(chr(10))[0]}
-
-    Along ``dim``{"" if ending else ", with its derivatives"}; `pyentmax.{title}` says more.
-
-    Parameters
-    ----------
-    z : Tensor of scores
-{_described(name, parameter)}    dim : int, default -1
-        along which the rows lie
-    mask : bool Tensor that broadcasts to z, optional
-        True where a score may get probability{"" if ending else DTYPE}
-
-    Returns
-    -------
-    {"bool Tensor of z's shape" if ending else RESULT}
-    """
-    return with_tensors(_named(function, title, ["z"], parameter, default, run))
-
-
-def _loss_function(name: str) -> Callable[..., Tensor]:
-    parameter, default = parameter_of(name)
-
-    def without(z: Tensor, y: Tensor, dim: int = -1, **options: Any) -> Tensor:
-        return with_parameter(z, y, MISSING, dim, **options)
-
-    def with_parameter(
-        z: Tensor, y: Tensor, value: Any = MISSING, dim: int = -1, **options: Any
-    ) -> Tensor:
-        value = chosen(f"{name}_loss()", parameter, default, value, options, LOSS_OPTIONS)
-        return apply_loss(name, z, y, value, dim, **options)
-
-    function: Callable[..., Tensor] = without if parameter is None else with_parameter
-    function.__doc__ = f"""The Fenchel-Young loss of `pyentmax.{name}`, with its derivatives.
-
-    Parameters
-    ----------
-    z : Tensor of scores
-    y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
-{_described(name, parameter)}    dim : int, default -1
-        along which the classes lie
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in `LossOptions`
-
-    Returns
-    -------
-    Tensor: a number, or for the reduction "none" a loss for each row
-    """
-    # The functions above read `name` when they are called.
-    title = f"{name}_loss"
-    return with_tensors(_named(function, title, ["z", "y"], parameter, default, apply_loss))
+LOSS_OPTIONS = tuple(LossOptions.__annotations__)
 
 
 def apply(
@@ -189,8 +134,10 @@ def apply_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     class_weight: Tensor | None = None,
+    **unknown: Any,
 ) -> Tensor:
     """The loss of a mapping by its name, or the one-vs-all loss."""
+    check_known(f"{name}_loss()", unknown)
     options = {"reduction": reduction, "weight": weight, "mask": mask}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     options["class_weight"] = class_weight
@@ -263,58 +210,21 @@ def _counted(
     return counts if weight is None else counts * weight
 
 
-def fenchel_young_loss(
-    z: Tensor, y: Tensor, mapping: str = "entmax15", dim: int = -1, **options: Any
-) -> Tensor:
-    """The Fenchel-Young loss of any mapping in `pyentmax.MAPPINGS` that has an Ω.
-
-    Parameters
-    ----------
-    z : Tensor of scores
-    y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
-    mapping : str
-    dim : int, default -1
-        along which the classes lie
-    **options
-        those of the losses, and the mapping's parameter by its name
-    """
-    parameter, default = parameter_of(mapping)
-    value = chosen("fenchel_young_loss()", parameter, default, MISSING, options, LOSS_OPTIONS)
-    return apply_loss(mapping, z, y, value, dim, **options)
-
-
 # --- parameters and dimensions --------------------------------------------------------------------
 
 
-def parameter_of(mapping: str) -> tuple[str | None, Any]:
-    """The name of a mapping's parameter, and its default; None if it has none."""
+def parameter_of(mapping: str) -> str | None:
+    """The name of a mapping's parameter; None if it has none."""
     if mapping not in MAPPINGS:
         raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    name = PARAMETERS[mapping]
-    if name is None:
-        return None, MISSING
-    return name, DEFAULTS[mapping]
+    return PARAMETERS[mapping]
 
 
-def chosen(
-    call: str,
-    parameter: str | None,
-    default: Any,
-    value: Any,
-    named: dict[str, Any],
-    options: Iterable[str] = (),
-) -> Any:
-    """The parameter's value, by position or by its name, which is taken out of `named`."""
-    if parameter in named:
-        if value is not MISSING:
-            raise TypeError(f"{call} got two values for {parameter}")
-        value = named.pop(parameter)
-    for name in named:
-        if name not in options:
-            raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
-    if parameter is None:
-        return None
-    value = default if value is MISSING else value
+def chosen(call: str, mapping: str, named: dict[str, Any], known: Iterable[str] = ()) -> Any:
+    """The value of a mapping's parameter, which is taken out of `named`, or its default."""
+    parameter = parameter_of(mapping)
+    value = None if parameter is None else named.pop(parameter, DEFAULTS[mapping])
+    check_known(call, named, known)
     if value is MISSING:
         raise TypeError(f"{call} missing a required argument: {parameter!r}")
     return value
@@ -356,67 +266,3 @@ def _dim_last(
     if mask is not None:
         mask = mask.expand(z.shape).movedim(dim, -1)
     return z.movedim(dim, -1), value, mask
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def with_tensors(function: F) -> F:
-    """What its docstring says of arrays, said of tensors."""
-    text = function.__doc__ or ""
-    function.__doc__ = text.replace(" array", " Tensor").replace("the axis", "``dim``")
-    return function
-
-
-def _described(name: str, parameter: str | None) -> str:
-    if parameter is None:
-        return ""
-    return f"    {parameter} : as in `{name}`\n"
-
-
-def _named(
-    function: Callable[..., Tensor],
-    name: str,
-    arrays: list[str],
-    parameter: str | None,
-    default: Any,
-    run: Callable[..., Tensor],
-) -> Callable[..., Tensor]:
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "pyentmax.torch"  # where pickle looks for it
-    defaults = [(array, MISSING) for array in arrays]
-    if parameter is not None:
-        defaults.append((parameter, default))
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [inspect.Parameter(k, positional, default=x) for k, x in [*defaults, ("dim", -1)]]
-    return _signed(function, own, run)
-
-
-def with_options(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Show the options of losses in the signature, in place of ``**options``."""
-    *own, _ = inspect.signature(function).parameters.values()
-    return _signed(function, own, apply_loss)
-
-
-def _signed(
-    function: Callable[..., Tensor], own: list[inspect.Parameter], run: Callable[..., Tensor]
-) -> Callable[..., Tensor]:
-    signature = inspect.Signature([*own, *_options(run)])
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
-
-
-def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    parameters = inspect.signature(function).parameters.values()
-    return [option for option in parameters if option.kind is option.KEYWORD_ONLY]
-
-
-MAPPING_OPTIONS = [option.name for option in _options(apply)]
-LOSS_OPTIONS = [option.name for option in _options(apply_loss)]
-MAPPING_FUNCTIONS = {name: _mapping_function(name) for name in MAPPINGS}
-SUPPORT_FUNCTIONS = {f"{name}_support": _mapping_function(name, "_support") for name in MAPPINGS}
-LOSS_FUNCTIONS = {
-    f"{name}_loss": _loss_function(name)
-    for name, record in MAPPINGS.items()
-    if record.omega is not None
-}
