@@ -25,6 +25,7 @@ from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.functions import *  # noqa: F403  # a line for each mapping is there
 from pyentmax.sparse_attention import (
     AttentionWeights,
+    DistanceBias,
     attention,
     attention_jvp,
     attention_vjp,
@@ -41,6 +42,7 @@ __all__ = [
     "AttentionReport",
     "AttentionWeights",
     "CheckReport",
+    "DistanceBias",
     "MAPPINGS",
     "Mapping",
     "LossReport",

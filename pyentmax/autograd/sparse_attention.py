@@ -8,6 +8,7 @@ from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 from pyentmax.sparse_attention.arguments import has_gradient
+from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.problem import attention_problem
 
 
@@ -21,6 +22,7 @@ def attention(
     mask: Array | None = None,
     scale: Any = None,
     sink: Any = None,
+    bias: Any = None,
     workers: int | None = None,
     **options: Any,
 ) -> Tensor:
@@ -36,6 +38,8 @@ def attention(
         A tensor gets its gradient
     scale, sink : Tensor, array or float, optional
         as in :func:`pyentmax.attention`. A tensor gets its gradient
+    bias : Tensor, array or DistanceBias, optional
+        as in :func:`pyentmax.attention`. A tensor, or that of the distances, gets its gradient
     mapping, mask, workers, **options
         as in :func:`pyentmax.attention`: causal, offset, cu_seqlens, and the mapping's parameters
 
@@ -67,11 +71,17 @@ def attention(
         name = getattr(mapping, "name", mapping)
         raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
     number = alpha.data if learned else alpha
-    named = {"scale": scale, "sink": sink}
-    moving = {name: x for name, x in named.items() if isinstance(x, Tensor)}
+    named = {"scale": scale, "sink": sink, "bias": bias}
+    moving = {
+        name: x
+        for name, x in zip(named, map(array_of, named.values()), strict=True)
+        if isinstance(x, Tensor)
+    }
     parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
     options |= {"mapping": mapping, "mask": mask, "workers": workers}
     options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
+    if isinstance(bias, DistanceBias):
+        options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
     problem = attention_problem(q, k, v, number, **options)
     learning = any(parent.requires_grad for parent in parents)
     output, weights = problem.forward(return_weights=learning)

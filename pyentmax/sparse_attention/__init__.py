@@ -2,7 +2,7 @@
 
 For queries Q, keys K and values V, attention is three lines:
 
-    S = scale · Q Kᵀ        scores, a row for each query
+    S = scale · Q Kᵀ + bias  scores, a row for each query
     P = π(S)                weights: a mapping of `pyentmax.MAPPINGS`, row by row
     O = P V                 the output
 
@@ -13,6 +13,7 @@ that are not zero (`weights`). From then on, forward and backward, time and memo
 support. Where few weights are zero, a tile goes to `dense` instead, as do CuPy's arrays.
 """
 
+from pyentmax.sparse_attention.bias import DistanceBias
 from pyentmax.sparse_attention.functions import (
     attention,
     attention_jvp,
@@ -23,6 +24,7 @@ from pyentmax.sparse_attention.weights import AttentionWeights
 
 __all__ = [
     "AttentionWeights",
+    "DistanceBias",
     "attention",
     "attention_jvp",
     "attention_vjp",

@@ -27,6 +27,12 @@ from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.mappings.sparsemax import SPARSEMAX
 from pyentmax.mappings.topk_softmax import TOPK_SOFTMAX
 from pyentmax.mappings.topk_sparsemax import TOPK_SPARSEMAX
+from pyentmax.sparse_attention.bias import (
+    DistanceBias,
+    ScoreBias,
+    array_of,
+    check_distances,
+)
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
@@ -59,6 +65,8 @@ class Arguments:
         of the queries, in their dtype
     sink : array that broadcasts against batch + (1,), or None
         the score of a sink
+    bias : ScoreBias or None
+        what is added to the scores
     workers : int
         threads to use at most
     """
@@ -76,6 +84,7 @@ class Arguments:
         offset: int = 0,
         scale: Any = None,
         sink: Any = None,
+        bias: Any = None,
         workers: int | None = None,
         **parameters: Any,
     ) -> None:
@@ -86,7 +95,7 @@ class Arguments:
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = self._per_score(on_device_of(mask, self.query, "mask"), "mask")
-        self.reach: int | None = _reach(causal, offset, self.shape)
+        self.reach: int | None = _reach(causal, offset, self.shape, _is_alibi(bias))
         self.scale: Any = self._checked_scale(scale)
         self.sink = None
         if sink is not None:
@@ -99,6 +108,12 @@ class Arguments:
             sink = self.per_head(on_device_of(sink, self.query, "sink"), "sink")
             self.sink = sink.astype(self.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
+        self._distances: Any = None
+        if _is_alibi(bias):
+            t, s = self.shape[-2:]
+            distances = array_module(self.query).arange(1 - t - offset, s - offset)
+            self._distances = np.abs(distances).astype(self.dtype)
+        self.bias: Any = None if bias is None else self.checked_bias(bias)
         self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
@@ -135,6 +150,25 @@ class Arguments:
         if not math.isfinite(number):
             raise ValueError(f"scale must be finite, got {number}")
         return self.dtype.type(number)
+
+    def checked_bias(self, bias: Any) -> ScoreBias:
+        """A bias, or a direction for one, as rows."""
+        array, _ = as_floating(array_of(bias), "bias")
+        array = on_device_of(array, self.query, "bias").astype(self.dtype, copy=False)
+        if not isinstance(bias, DistanceBias):
+            return ScoreBias.of_scores(self._per_score(array, "bias"))
+        if self._distances is not None:
+            array = -self.per_head(array, "bias")[..., None] * self._distances
+            return ScoreBias.of_distances(array[..., None, :], self.shape[-2])
+        check_distances(array.shape, *self.shape[-2:])
+        _fitting(array, (*self.outer, array.shape[-1]), "bias", "the batch and the distances")
+        return ScoreBias.of_distances(self._split_outer(array, 1)[..., None, :], self.shape[-2])
+
+    def bias_gradient(self, rows: Any, bias: Any) -> Any:
+        """The gradient of the caller's bias, from that of the rows of a `ScoreBias`."""
+        if self._distances is not None:
+            rows = -(rows * self._distances).sum(axis=-1)
+        return rows.reshape(np.shape(array_of(bias))).astype(self.result_dtype, copy=False)[()]
 
     def _arrange(self, query: Any, key: Any, value: Any) -> None:
         arrays, answers = {}, []
@@ -390,19 +424,24 @@ def _record(mapping: str | Mapping | None) -> Mapping:
     return mapping
 
 
-def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
+def _is_alibi(bias: Any) -> bool:
+    return isinstance(bias, DistanceBias) and bias.is_alibi
+
+
+def _reach(causal: bool, offset: int, shape: tuple[int, ...], alibi: bool) -> int | None:
     if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
     try:
         offset = operator.index(offset)
     except TypeError:
         raise TypeError(f"offset must be a whole number, got {offset!r}") from None
-    if not causal and offset:
+    if offset and not causal and not alibi:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     # An offset beyond all keys changes nothing more, and has to fit into the integers of arrays.
     return max(-shape[-2], min(offset, shape[-1])) if causal else None
 
 
 def has_gradient(value: Any) -> bool:
-    """Whether the scale or the sink is an array, which has a gradient, and not a number."""
+    """Whether the scale, sink or bias is an array, which has a gradient, and not a number."""
+    value = array_of(value)
     return not (value is None or np.isscalar(value))

@@ -25,6 +25,8 @@ A sink is one more score s in every row, with no value behind it: P = π([S, s])
 column for O. The derivatives are those of the longer rows, where the last column of ∂L/∂P is 0, and
 ∂L/∂s is the sum of the last column of ∂L/∂[S, s].
 
+A bias is added to S, so that its gradient is ∂L/∂S.
+
 In the functions the queries are scaled already, batch shapes broadcast, and `mapping` is a
 `pyentmax.sparse_attention.arguments.RowMapping`. With a sink, weights have the last column, and the
 derivatives take no mask. `tiles` calls them with one tile of queries after the other, where few
@@ -40,9 +42,12 @@ import numpy as np
 from pyentmax.sparse_attention.products import matmul
 
 
-def forward(query: Any, key: Any, value: Any, mapping: Any, mask: Any) -> tuple[Any, Any]:
+def forward(
+    query: Any, key: Any, value: Any, mapping: Any, mask: Any, bias: Any = None
+) -> tuple[Any, Any]:
     """The output and all weights, those of a sink last."""
-    weights = mapping.forward(matmul(query, _transposed(key)), mask)
+    scores = matmul(query, _transposed(key))
+    weights = mapping.forward(scores if bias is None else scores + bias, mask)
     return on_support(weights[..., : value.shape[-2]], value), weights
 
 
@@ -69,14 +74,17 @@ def jvp(
     mapping: Any,
     mask: Any,
     d_sink: Any,
+    d_bias: Any = None,
 ) -> Any:
     """The change of the output in the direction `tangents` of query, key and value, and of sinks.
 
-    The last direction, of shape (…, 1), does not matter without a sink.
+    The direction of sinks, of shape (…, 1), does not matter without one. That of the bias is of
+    the shape of the scores, if there is one.
     """
     d_query, d_key, d_value = tangents
     keys = value.shape[-2]
     d_scores = matmul(d_query, _transposed(key)) + matmul(query, _transposed(d_key))
+    d_scores = d_scores if d_bias is None else d_scores + d_bias
     d_weights = mapping.jvp(weights, _on_weights(weights, d_scores, d_sink), mask)
     return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
 

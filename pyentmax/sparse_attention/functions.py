@@ -27,12 +27,13 @@ def attention(
     offset: int = 0,
     scale: Any = None,
     sink: Any = None,
+    bias: Any = None,
     cu_seqlens: Any = None,
     return_weights: bool = False,
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
-    """Output O = π(scale · Q Kᵀ) V of attention with sparse weights, α-entmax by default.
+    """Output O = π(scale · Q Kᵀ + bias) V of attention with sparse weights, α-entmax by default.
 
     With a sink, π sees one more score in each row, whose weight goes to no value.
 
@@ -55,13 +56,17 @@ def attention(
     causal : bool, default False
         query t sees only the keys 0 … t + offset
     offset : int, default 0
-        number of keys before the first query: for new queries behind a cache, its length
+        number of keys before the first query: for new queries behind a cache, its length. Distances
+        count from there
     scale : float or array that broadcasts against (…, T), optional
         of the scores, 1/√d if not given: of shape (H, 1) one for each head, of shape (T,) one for
         each query
     sink : float or array that broadcasts against the batch shape, optional
         the score of a sink, for α-entmax and top-k mappings: of shape (H,) one for each head. It
         takes none of the k places. Softmax with sink 0 is e^{z_i}/(1 + Σ_j e^{z_j})
+    bias : array that broadcasts to (…, T, S), or DistanceBias, optional
+        added to the scores. `DistanceBias` has a number for each distance, as ALiBi, so that no
+        array of T × S numbers is made
     cu_seqlens : array of int, or a pair of them, optional
         where packed sequences begin, and the last one ends: integers that rise from 0 to T, or a
         pair for queries and keys. Each sequence sees its own keys only, as in a call of its own
@@ -110,11 +115,13 @@ def attention(
         if cu_seqlens is not None:
             raise TypeError("cu_seqlens: expected arrays in memory, got Dask arrays")
         options = {"causal": causal, "offset": offset, "workers": workers}
+        if bias is not None:
+            raise TypeError("bias: expected arrays in memory, got Dask arrays")
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         return _plan(query, key, value, operands, mapping=mapping, **options)
     problem = attention_problem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip
     output, weights = problem.forward(return_weights)
     return (output, weights) if return_weights else output
@@ -135,20 +142,21 @@ def attention_vjp(
     offset: int = 0,
     scale: Any = None,
     sink: Any = None,
+    bias: Any = None,
     cu_seqlens: Any = None,
     workers: int | None = None,
     **parameters: Any,
 ) -> tuple[Any, ...]:
     """Gradients of query, key and value, for the gradient g of `attention`'s output.
 
-    Those of scale and sink follow if these are arrays.
+    Those of scale, sink and bias follow if these are arrays.
 
     Parameters
     ----------
     weights : AttentionWeights
         as `attention` returned for these arrays
     g : array of the output's shape
-    query, key, value, alpha, mapping, scale, sink, cu_seqlens, workers, **parameters
+    query, key, value, alpha, mapping, scale, sink, bias, cu_seqlens, workers, **parameters
         as in `attention`
     mask, causal, offset : as in `attention`
         these three are needed if they were passed there and the mapping's derivative depends on
@@ -158,7 +166,8 @@ def attention_vjp(
     Returns
     -------
     arrays of the shapes of query, key and value
-        and of scale, if that is an array, and of sink, if that is one
+        and of scale, if that is an array, of sink, if that is one, and of bias, or of its numbers
+        or slopes
 
     Raises
     ------
@@ -183,7 +192,7 @@ def attention_vjp(
     """
     problem = attention_problem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip
     return problem.vjp(weights, g)
 
@@ -205,8 +214,10 @@ def attention_jvp(
     offset: int = 0,
     scale: Any = None,
     sink: Any = None,
+    bias: Any = None,
     d_scale: Any = None,
     d_sink: Any = None,
+    d_bias: Any = None,
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
@@ -216,9 +227,9 @@ def attention_jvp(
     ----------
     d_query, d_key, d_value : arrays of the shapes of query, key and value, or None
         the direction; None means zeros
-    d_scale, d_sink : as scale and sink, optional
+    d_scale, d_sink, d_bias : as scale, sink and bias, or its numbers or slopes, optional
         the direction of these
-    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, workers, \
+    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, bias, workers, \
 **parameters : as in `attention_vjp`
 
     Returns
@@ -239,9 +250,9 @@ def attention_jvp(
     """
     problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, workers=workers, **parameters,
     )  # fmt: skip
-    return problem.jvp(weights, d_query, d_key, d_value, d_scale, d_sink)
+    return problem.jvp(weights, d_query, d_key, d_value, d_scale, d_sink, d_bias)
 
 
 @np.errstate(under="ignore")

@@ -8,7 +8,7 @@ and memory are the sums of the parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,11 @@ from pyentmax.calls.devices import to_host
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.sparse_attention import tiles
 from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, batch_shapes, has_gradient
+from pyentmax.sparse_attention.bias import DistanceBias, array_of, check_distances
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
+
+LEARNED = ("scale", "sink", "bias")  # what has a gradient where it is an array
+Place = tuple[int, int, int, int]  # first and last query, first and last key of a sequence
 
 # Keys that no query sees may hold infinities and NaN, whose products warn.
 QUIET: dict[str, Any] = {"over": "ignore", "under": "ignore", "invalid": "ignore"}
@@ -34,7 +38,7 @@ class AttentionProblem(Arguments):
     def __init__(self, query: Any, key: Any, value: Any, alpha: Any = 1.5, **options: Any) -> None:
         super().__init__(query, key, value, alpha, **options)
         self._alpha = alpha
-        self._learned = [options.get("scale"), options.get("sink")]
+        self._learned: list[Any] = [options.get(name) for name in LEARNED]
 
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""
@@ -43,19 +47,23 @@ class AttentionProblem(Arguments):
         return self.output(output), weights
 
     def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
-        """Gradients of query, key and value, then of scale and of sink where these are arrays."""
+        """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            *gradients, g_scale, g_sink = tiles.vjp(self, weights, g)
-        more = zip((g_scale, g_sink), self._learned, strict=True)
-        return (
-            *(self.gradient(x, i) for i, x in enumerate(gradients)),
-            *(self.parameter_gradient(each, like) for each, like in more if has_gradient(like)),
-        )
+            *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g)
+        found = [self.gradient(x, i) for i, x in enumerate(gradients)]
+        scale, sink, bias = self._learned
+        if has_gradient(scale):
+            found.append(self.parameter_gradient(g_scale, scale))
+        if has_gradient(sink):
+            found.append(self.parameter_gradient(g_sink, sink))
+        if has_gradient(bias):
+            found.append(self.bias_gradient(g_bias, bias))
+        return tuple(found)
 
     def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
-        """The change of the output in a direction of query, key, value, scale and sink."""
-        *tangents, d_scale, d_sink = directions
+        """The change of the output in a direction of query, key, value, scale, sink and bias."""
+        *tangents, d_scale, d_sink, d_bias = directions
         weights = self.check_weights(weights)
         moved = (
             self.tangent(tangents[0], 0),
@@ -66,8 +74,12 @@ class AttentionProblem(Arguments):
             d_scale = self.per_query(d_scale, "d_scale")
         if d_sink is not None:
             d_sink = self.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(self.dtype)
+        if d_bias is not None:
+            bias = self._learned[2]
+            by_distance = isinstance(bias, DistanceBias)
+            d_bias = self.checked_bias(bias.with_array(d_bias) if by_distance else d_bias)
         with np.errstate(**QUIET):
-            return self.output(tiles.jvp(self, weights, moved, d_scale, d_sink))
+            return self.output(tiles.jvp(self, weights, moved, d_scale, d_sink, d_bias))
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
         """The gradient of α."""
@@ -103,13 +115,12 @@ class PackedProblem:
         if not self._places:  # of no sequence, and so of no position
             self._places = [(0, 0, 0, 0)]
         offsets = _offsets(offset, len(self._places))
-        self._learned = [options.get("scale"), options.get("sink")]
+        self._options = options
         self._parts = []
         for place, own in zip(self._places, offsets, strict=True):
             q, k, v = (self._cut(x, place, i > 0) for i, x in enumerate((query, key, value)))
-            self._parts.append(
-                AttentionProblem(q, k, v, alpha, offset=own, **self._options(options, place))
-            )
+            each = {name: self._part(name, x, place) for name, x in options.items()}
+            self._parts.append(AttentionProblem(q, k, v, alpha, offset=own, **each))
 
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""
@@ -118,21 +129,25 @@ class PackedProblem:
         return output, self._joined(list(weights)) if return_weights else None
 
     def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
-        """Gradients of query, key and value, then of scale and of sink where these are arrays."""
+        """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
         each = [
             part.vjp(own, self._cut(g, place))
             for part, own, place in zip(
                 self._parts, self._split(weights), self._places, strict=True
             )
         ]
-        operands = [np.concatenate(parts, axis=-2) for parts in list(zip(*each, strict=True))[:3]]
-        learned = [like for like in self._learned if has_gradient(like)]
+        query, key, value = (
+            np.concatenate(parts, axis=-2) for parts in list(zip(*each, strict=True))[:3]
+        )
         sums = []
-        for like, parts in zip(learned, list(zip(*each, strict=True))[3:], strict=True):
-            shape: Any = np.shape(like)  # type: ignore[arg-type]
-            per_query = like is self._learned[0] and shape and shape[-1] != 1
-            sums.append(np.concatenate(parts, axis=-1) if per_query else sum(parts[1:], parts[0]))
-        return (*operands, *sums)
+        learned = [name for name in LEARNED if has_gradient(self._options.get(name))]
+        for name, parts in zip(learned, list(zip(*each, strict=True))[3:], strict=True):
+            whole = self._options[name]
+            total = np.zeros_like(query, shape=np.shape(array_of(whole)), dtype=parts[0].dtype)
+            for part, place in zip(parts, self._places, strict=True):
+                total[_index(name, whole, self._sizes, place)] += part
+            sums.append(total[()])
+        return (query, key, value, *sums)
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
         """The gradient of α."""
@@ -140,20 +155,19 @@ class PackedProblem:
         first, *rest = [part.vjp_alpha(own, self._cut(g, place)) for part, own, place in parts]
         return sum(rest, first)
 
-    def _cut(self, array: Any, place: tuple[int, int, int, int], keys: bool = False) -> Any:
+    def _cut(self, array: Any, place: Place, keys: bool = False) -> Any:
         """The positions of a sequence, of an array with one axis of features behind them."""
         return array[..., slice(*place[2:]) if keys else slice(*place[:2]), :]
 
-    def _options(self, options: dict[str, Any], place: tuple[int, int, int, int]) -> dict[str, Any]:
-        own = dict(options)
-        t, s = self._sizes
-        for name in ("mask", *BOUNDS):
-            if own.get(name) is not None and np.ndim(own[name]):
-                own[name] = _cut_axis(own[name], -1, s, place[2:], name)
-                own[name] = _cut_axis(own[name], -2, t, place[:2], name)
-        if own.get("scale") is not None and np.ndim(own["scale"]):
-            own["scale"] = _cut_axis(own["scale"], -1, t, place[:2], "scale")
-        return own
+    def _part(self, name: str, value: Any, place: Place) -> Any:
+        """What belongs to a sequence of an argument."""
+        index = _index(name, value, self._sizes, place)
+        if index == (...,):
+            return value
+        array = array_of(value)
+        array = np.asarray(array) if not hasattr(array, "__array_function__") else array
+        part = array[index]
+        return value.with_array(part) if isinstance(value, DistanceBias) else part
 
     def _joined(self, parts: list[AttentionWeights]) -> AttentionWeights:
         """The weights of all rows, head by head, the keys counted from the first of all."""
@@ -192,7 +206,7 @@ class PackedProblem:
         return (before * len(heads) + heads * size + at).ravel()
 
 
-def _sequences(cu_seqlens: Any, t: int, s: int) -> list[tuple[int, int, int, int]]:
+def _sequences(cu_seqlens: Any, t: int, s: int) -> list[Place]:
     """First and last query, first and last key of each sequence."""
     both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
     if len(both) != 2:
@@ -229,15 +243,27 @@ def _offsets(offset: Any, count: int) -> list[Any]:
     return list(np.asarray(offset).tolist())
 
 
-def _cut_axis(array: Any, axis: int, size: int, place: Sequence[int], name: str) -> Any:
-    """The part of an array along an axis that it has, and in which it does not broadcast."""
-    shape = np.shape(array)
-    if len(shape) < -axis or shape[axis] == 1:
-        return array
-    if shape[axis] != size:
-        raise ValueError(f"{name} of shape {shape} does not broadcast to {size} packed positions")
-    array = np.asarray(array) if not hasattr(array, "__array_function__") else array
-    return array[(..., slice(*place), *(slice(None),) * (-axis - 1))]
+def _index(name: str, value: Any, sizes: tuple[int, int], place: Place) -> tuple[Any, ...]:
+    """Where in an argument a sequence's part is: all of it, unless it belongs to positions."""
+    shape, (top, bottom, first, stop) = np.shape(array_of(value)), place
+    axes: list[tuple[int, slice]] = []
+    if isinstance(value, DistanceBias):
+        if not value.is_alibi:
+            check_distances(shape, *sizes)
+            start = sizes[0] - (bottom - top)
+            axes = [(shape[-1], slice(start, start + max(bottom - top + stop - first - 1, 0)))]
+    elif name == "scale":
+        axes = [(sizes[0], slice(top, bottom))]
+    elif name in ("mask", "bias", *BOUNDS):
+        axes = [(sizes[0], slice(top, bottom)), (sizes[1], slice(first, stop))]
+    index: list[Any] = [...]
+    for own, (size, cut) in zip(shape[-2:][::-1], axes[::-1], strict=False):
+        if own not in (1, size):
+            raise ValueError(
+                f"{name} of shape {shape} does not broadcast to {size} packed positions"
+            )
+        index.insert(1, cut if own == size else slice(None))
+    return tuple(index)
 
 
 def attention_problem(

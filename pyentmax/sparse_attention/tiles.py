@@ -138,6 +138,7 @@ class Call:
         self.key: Heads = self.heads(problem.key)
         self.value: Heads = self.heads(problem.value)
         self.mask: Heads | None = None if problem.mask is None else self._per_score(problem.mask)
+        self._bias = None if problem.bias is None else self.heads(problem.bias.rows)
         self._parameters = [
             self._parameter(value, is_bound)
             for value, is_bound in zip(problem.mapping.values, problem.mapping.bounds, strict=True)
@@ -227,6 +228,25 @@ class Call:
         last = xp.arange(tile.top, tile.bottom)[:, None] + self.problem.reach
         causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
         return causal if mask is None else mask & causal
+
+    def bias(self, tile: Tile, bias: Heads | None = None) -> Any:
+        """What is added to the scores of a tile, those of another bias if it is passed; or None."""
+        bias = bias or self._bias
+        if bias is None:
+            return None
+        return self.problem.bias.tile(bias.some(tile.start, tile.stop), tile.top, tile.shape)
+
+    def bias_gradient(self, g_scores: Any) -> Any:
+        """The gradient of the rows of numbers that are added, from those of the weights' scores."""
+        if self._bias is None:
+            return None
+        (n, _, size), row = self._bias.own.shape, self.weights.rows
+        head = row // self.t
+        if self._bias.is_shared:
+            head = array_module(row).asarray(self._bias.number)[head]
+        places = head * size + self.problem.bias.places(row % self.t, self.weights.indices)
+        total = np.bincount(places, weights=g_scores, minlength=n * size)
+        return total.reshape(self.problem.bias.rows.shape)
 
     def mapping(self, tile: Tile) -> RowMapping:
         """The mapping with the parameters of a tile's heads."""
@@ -336,7 +356,8 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
                 parts[i] = weights.copy() if keep else None
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-            out[...], all_weights = dense.forward(*arrays, call.mapping(tile), call.seen(tile))
+            options = call.mapping(tile), call.seen(tile), call.bias(tile)
+            out[...], all_weights = dense.forward(*arrays, *options)
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
                 parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
@@ -373,6 +394,8 @@ class _Kernels:
         scores = self._scores[:size].reshape(tile.shape)
         blocks = self._blocks.some(tile.start, tile.stop)
         multiply_blocks(call.query.queries(tile), blocks, scores)
+        if (bias := call.bias(tile)) is not None:
+            scores += bias
         values = self._values[: size + rows.OVERHANG]
         columns = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
@@ -424,11 +447,11 @@ def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
     return 1 / (1 + np.exp(-above)), 1 / (1 + np.exp(above))
 
 
-def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, Any, Any, Any, Any]:
+def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
     """Gradients of query, key and value, of their shapes or of the full batch shape.
 
-    Then that of scale, of shape batch + (T,), or None for a number, and that of the sink, of the
-    batch shape, or None without one.
+    Then that of scale, of shape batch + (T,), or None for a number, that of the sink, of the batch
+    shape, and that of the rows of the bias, or None without them.
     """
     call = Call(problem, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
@@ -459,12 +482,16 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, Any
         for tile in tiles:
             *arrays, mapping, mask = call.dense_operands(tile)
             operands = *arrays, heads_g.queries(tile), mapping, mask
-            part, _ = call.part(tile)
+            part, entries = call.part(tile)
             gradients = dense.vjp(call.spread(part), *operands)
             queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
             g_query[queries] = gradients[0]
             if call.has_sink:
                 g_sink[queries] = gradients[3][..., -1]
+            if call.problem.bias is not None:
+                g_scores[entries] = gradients[3].reshape(-1, gradients[3].shape[-1])[
+                    part.rows, part.indices
+                ]
             for i in range(tile.start, tile.stop):
                 g_key[i // each, : tile.keys] += gradients[1][i - tile.start]
                 g_value[i // each, : tile.keys] += gradients[2][i - tile.start]
@@ -495,6 +522,7 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, Any
         _shaped(g_value, problem, problem.value),
         g_scale,
         g_sink.sum(axis=1).reshape(problem.batch) if call.has_sink else None,
+        call.bias_gradient(g_scores),
     )
 
 
@@ -518,10 +546,11 @@ def jvp(
     tangents: tuple[Any, Any, Any],
     d_scale: Any = None,
     d_sink: Any = None,
+    d_bias: Any = None,
 ) -> Any:
-    """The change of the output in a direction of query, key, value, scale and sink.
+    """The change of the output in a direction of query, key, value, scale, sink and bias.
 
-    That of the sink is of the batch shape.
+    That of the sink is of the batch shape, and that of the bias another `ScoreBias`.
     """
     call = Call(problem, weights)
     moved_query = tangents[0] * problem.scale
@@ -533,22 +562,26 @@ def jvp(
     else:
         d_sink = np.broadcast_to(d_sink, problem.batch).reshape(call.n_heads)
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
+    d_rows = None if d_bias is None else call.heads(d_bias.rows)
 
     def run(tile: Tile, dense_tile: bool) -> None:
         part, _ = call.part(tile)
+        d_added = None if d_rows is None else call.bias(tile, d_rows)
         out = output[tile.start : tile.stop, tile.top : tile.bottom]
         query, key, value, mapping, mask = call.dense_operands(tile)
         moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
         d_sinks = d_sink[tile.start : tile.stop]
         if dense_tile:
-            operands = query, key, value, moved, mapping, mask, d_sinks[:, None]
-            out[...] = dense.jvp(call.spread(part), *operands)
+            more = moved, mapping, mask, d_sinks[:, None], d_added
+            out[...] = dense.jvp(call.spread(part), query, key, value, *more)
             return
         places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
         rows.rows_dots(part.indices, *places, moved[0], key, out=first)
         rows.rows_dots(part.indices, *places, query, moved[1], out=second)
         first += second
+        if d_added is not None:
+            first += d_added.reshape(-1, tile.keys)[part.rows, part.indices]
         operands = part.data, first, *places, call.alpha(tile), call.sink_weights(tile), d_sinks
         rows.rows_jvp(*operands, out=d_weights)
         rows.rows_product(d_weights, part.indices, *places, value, out=out)

@@ -84,7 +84,7 @@ class AttentionWeights:
         counts = np.diff(self.indptr)[order]
         indptr = _indptr(counts)
         begin = self.indptr[:-1][order] - indptr[:-1]
-        entries = np.arange(int(indptr[-1])) + begin[_rows(indptr, self.data)]
+        entries = np.arange(int(indptr[-1])) + begin[np.repeat(np.arange(len(counts)), counts)]
         return AttentionWeights(self.shape, self.data[entries], self.indices[entries], indptr)
 
     def copy(self) -> AttentionWeights:
@@ -110,6 +110,14 @@ class AttentionWeights:
         return self.data.size / max(1, math.prod(self.shape))
 
     @property
+    def rows(self) -> Any:
+        """The row of each weight; CuPy's repeat does not take an array of counts."""
+        if isinstance(self.indptr, np.ndarray):
+            return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        entries = np.cumsum(np.ones_like(self.data, dtype=np.int64)) - 1
+        return np.searchsorted(self.indptr, entries, side="right") - 1
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         arrays = self.data, self.indices, self.indptr, self.sink
@@ -120,7 +128,7 @@ class AttentionWeights:
         check_parts(self)
         check_places(self.indptr, self.indices, self.shape[-1])
         dense = np.zeros_like(self.data, shape=(len(self.indptr) - 1, self.shape[-1]))
-        dense[_rows(self.indptr, self.data), self.indices] = self.data
+        dense[self.rows, self.indices] = self.data
         return dense.reshape(self.shape)
 
     def csr(self, *head: int) -> Any:
@@ -242,11 +250,3 @@ def _indptr(counts: Any) -> Any:
     indptr = np.zeros_like(counts, shape=(len(counts) + 1,), dtype=np.int64)
     indptr[1:] = np.cumsum(counts)
     return indptr
-
-
-def _rows(indptr: Any, data: Any) -> Any:
-    """The row of each entry; CuPy's repeat does not take an array of counts."""
-    if isinstance(indptr, np.ndarray):
-        return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    entries = np.cumsum(np.ones_like(data, dtype=np.int64)) - 1
-    return np.searchsorted(indptr, entries, side="right") - 1

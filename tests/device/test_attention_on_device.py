@@ -93,6 +93,33 @@ def test_results_match_the_host(shapes: str, options: str) -> None:
     assert_close(along, wanted_along, 1e-11)
 
 
+@pytest.mark.parametrize("heads", [(), (1,), (4,)])
+@pytest.mark.parametrize("kind", ["scores", "distances", "slopes"])
+@pytest.mark.usefixtures("tile")
+def test_biases_match_the_host(kind: str, heads: tuple[int, ...]) -> None:
+    query, key, value, g = arrays(SHAPES["grouped heads"])
+    shape = {"scores": (*heads, 7, 9), "distances": (*heads, 15), "slopes": heads}[kind]
+    array = np.random.default_rng(2).random(shape)
+
+    def bias(array: Any) -> Any:
+        by_distance = {"slopes": array} if kind == "slopes" else {"numbers": array}
+        return array if kind == "scores" else pe.DistanceBias(**by_distance)
+
+    there, bias_there = [moved(x) for x in (query, key, value)], bias(moved(array))
+    expected, weights = pe.attention(query, key, value, bias=bias(array), return_weights=True)
+    output, kept = pe.attention(*there, bias=bias_there, return_weights=True)
+    assert_close(output, expected, 1e-12)
+    found = pe.attention_vjp(kept, *there, moved(g), bias=bias_there)
+    wanted = pe.attention_vjp(weights, query, key, value, g, bias=bias(array))
+    for one, other in zip(found, wanted, strict=True):
+        assert_close(one, other, 1e-11)
+    along = pe.attention_jvp(kept, *there, *there, bias=bias_there, d_bias=moved(array))
+    expected = pe.attention_jvp(
+        weights, query, key, value, query, key, value, bias=bias(array), d_bias=array
+    )
+    assert_close(along, expected, 1e-11)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.5, np.array([1.25, 1.5, 1.75, 2.0])], ids=["one", "per head"])
 @pytest.mark.usefixtures("tile")
