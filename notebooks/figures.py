@@ -87,7 +87,6 @@ __all__ = [
     "module_of_choice",
     "of_k",
     "one_step",
-    "page_bounds",
     "passes_by_digits",
     "passes_until_sure",
     "paths_in_alpha",
@@ -121,7 +120,6 @@ __all__ = [
     "tape_graph",
     "taut_string",
     "third_of_three",
-    "tile_of_attention",
     "tilted_hills",
     "trained_by_length",
     "training_curves",
@@ -1162,7 +1160,7 @@ def errors_of_models(curves: Any) -> Any:
     return figure
 
 
-# --- 8b. A recurrent network ----------------------------------------------------------------------
+# --- 8b and 8c. A recurrent network ---------------------------------------------------------------
 
 
 def recurrent_step(words: Any) -> Any:
@@ -1484,62 +1482,6 @@ def scores_in_reach(lengths: Any, near: Any, support: Any) -> Any:
     ax.annotate("all", (lengths[-2], lengths[-2]), color=GREY, **place)
     ax.set(xlabel="length $d$ of the row", ylabel="scores")
     ax.legend(fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.2))
-    return figure
-
-
-def page_bounds(keys: Any, boxes: Any, query: Any, level: float, read: Any) -> Any:
-    """Keys in the plane, their pages as boxes (low, high), and the line on which q·k is a level.
-
-    A cross marks the corner of each box that has its largest q·k; pages in `read` are dark.
-    """
-    figure, ax = plt.subplots(figsize=(6.4, 5))
-    for i, (page, (low, high)) in enumerate(zip(keys, boxes, strict=True)):
-        colour = BLUE if i in read else GREY
-        ax.plot(*page.T, "o", color=colour, ms=3)
-        ax.add_patch(plt.Rectangle(low, *(high - low), fc="none", ec=colour, lw=1.2))
-        ax.plot(*np.where(query > 0, high, low), "x", color=VERMILION, ms=7, mew=2)
-    normal = query / (query @ query)
-    along = np.array([-query[1], query[0]]) / np.linalg.norm(query) * 9
-    ends = np.stack([level * normal - along, level * normal + along])
-    ax.plot(*ends.T, "--", color=INK, lw=1.4)
-    arrow = {"arrowstyle": "-|>", "color": VERMILION, "lw": 2}
-    ax.annotate("", query / np.linalg.norm(query), (0, 0), arrowprops=arrow)
-    tail = -0.35 * query / np.linalg.norm(query)
-    ax.text(*tail, "$q$", color=VERMILION, fontsize=13, ha="center", va="center")
-    reach = 1.1 * abs(np.concatenate(keys)).max()
-    ax.set(
-        xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="$k_1$", ylabel="$k_2$"
-    )
-    ax.grid(visible=False)
-    return figure
-
-
-def tile_of_attention(scores: Any, weights: Any, tile: Any) -> Any:
-    """Queries by keys while a tile of rows (first, last) is worked on, and in the backward pass."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharey=True)
-    first, last = tile
-    shown = np.full(scores.shape, np.nan)
-    shown[first:last] = scores[first:last]
-    axes[0].imshow(shown, cmap="Blues", aspect="auto", alpha=0.7)
-    rows, columns = np.nonzero(weights)
-    done = rows < last
-    axes[0].plot(columns[done], rows[done], "s", color=INK, ms=3)
-    axes[1].plot(columns, rows, "s", color=INK, ms=3)
-    n, d = scores.shape
-    axes[1].set(xlim=(-0.5, d - 0.5), title="backward: only these entries of $GV^\\top$")
-    axes[0].set(title="forward: one tile of scores at a time", ylabel="query")
-    for place, text in (
-        (first / 2, "done: only weights are kept"),
-        ((first + last) / 2, "this tile: all its scores, in the cache"),
-        ((last + n) / 2, "to come"),
-    ):
-        box = {"fc": "white", "ec": RULE, "alpha": 0.9}
-        axes[0].text(d / 2, place, text, ha="center", va="center", fontsize=9, bbox=box, zorder=5)
-    for ax in axes:
-        ax.axhline(first - 0.5, color=VERMILION, lw=1, visible=ax is axes[0])
-        ax.axhline(last - 0.5, color=VERMILION, lw=1, visible=ax is axes[0])
-        ax.set(xlabel="key", ylim=(n - 0.5, -0.5))
-        ax.grid(visible=False)
     return figure
 
 
