@@ -91,11 +91,13 @@ ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
 }
 
 /* u^b 2^SHIFT of `count` registers, in their place, where u = 1 + r is positive, normal and at most
- * 1: r tells more of a u near 1. b log2 u may be EXPONENT_BIAS - SHIFT at most; what is too small
- * comes out next to 0. */
+ * 1. r tells more of a u near 1; for b < 0 it is left out, so that the same u has the same power,
+ * and u^2 u^b rises with u. b log2 u may be EXPONENT_BIAS - SHIFT at most; what is too small comes
+ * out next to 0. */
 ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Register) *r,
                                              TYPED(Register) b, const int count) {
-    const TYPED(Register) near_1 = (TYPED(Register)){0} + (REAL)0.75;
+    const TYPED(Register) none = {0};
+    const TYPED(Register) near_1 = TYPED(where_below)(b, 0, 2 - none, (REAL)0.75 - none);
     const REAL lowest = 2 - EXPONENT_BIAS - SHIFT;
     TYPED(Register) e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++) {

@@ -278,26 +278,28 @@ ALWAYS_INLINE TYPED(Register) TYPED(too_close)(const TYPED(EntmaxSearch) *at) {
     return bent * bent * bent / (48 * EPSILON * at->steepness) + 64 * length * length;
 }
 
-/* From q to p in its place; returns sum p. */
+/* From q to p in its place; returns sum p. For b < 2, q falls where w rises, and all else rises: so
+ * all else is multiplied first, and rounding q once more takes p down by one unit at most. */
 static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
                                                   const TYPED(EntmaxSearch) *at, REAL *restrict q) {
     const TYPED(Register) none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
-    const TYPED(Register) tangent = b * move, curve = tangent * (tangent - move) / 2;
+    const TYPED(Register) factor = at->factor, tangent = factor * b * move;
+    const TYPED(Register) curve = tangent * (b * move - move) / 2;
     TYPED(Register) sum = none, lost = none;
     const REAL *x = gaps->x;
     for (ptrdiff_t i = 0; i < gaps->count; i++, x += gaps->apart, q += gaps->apart) {
         const TYPED(Register) gap = TYPED(load_register)(x) * at->steepness, base = 1 + gap;
-        TYPED(Register) p = (base + tangent * gap) * base + curve * (gap * gap);
-        p *= TYPED(load_register)(q);
-        const TYPED(Register) beyond = base * base - close_2;
+        const TYPED(Register) square = base * base, bend = gap * (tangent * base + curve * gap);
+        TYPED(Register) p = TYPED(load_register)(q) * (factor * square + bend);
+        const TYPED(Register) beyond = square - close_2;
         if (TYPED(any_below)(beyond, 0)) {
             const TYPED(Register) moved = base + move * gap;
             TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
             TYPED(power_of_registers)(&exact, &more, b, 1);
-            exact = TYPED(choose_above)(moved, none, exact, none);
+            exact = TYPED(choose_above)(moved, none, exact * factor, none);
             p = TYPED(where_below)(beyond, 0, exact, p);
         }
-        p = TYPED(at_least)(p * at->factor, 0);
+        p = TYPED(at_least)(p, 0);
         const TYPED(Register) next = sum + p;
         lost += p - (next - sum);
         sum = next;

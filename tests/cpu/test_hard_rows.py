@@ -138,6 +138,19 @@ def test_long_rows_with_most_entries_in_the_support(alpha):
         assert_contract("entmax_loss_and_grad", _cpu.entmax_loss_and_grad(*given), given)
 
 
+@pytest.mark.parametrize("alpha", [1.52, 1.6, 1.75, 1.9])
+@pytest.mark.parametrize("n", [200, 2077])
+def test_larger_scores_get_no_less_but_for_one_rounding(n, alpha):
+    """Where p^{α−1} hardly differs: the powers in between then fall as scores rise."""
+    rng = np.random.default_rng(0)
+    scale = 1e-3 * 10 ** rng.uniform(-1, 1, (2000 if n < 1000 else 200, 1))
+    z = np.sort(scale * rng.standard_normal((len(scale), n)), axis=-1).astype(np.float32)
+    given = z, np.ones(z.shape, bool), np.full(len(z), alpha)
+    for kernels in _cpu.BUILDS.values():
+        p = kernels["entmax"](*given).astype(np.float64)
+        assert (np.diff(p) >= -1.5 * np.finfo(np.float32).eps * p[:, 1:]).all()
+
+
 @every_dtype
 @pytest.mark.parametrize("n", sample(LENGTHS, 3))
 def test_special_alphas_are_those_mappings_to_the_last_bit(n, dtype):
