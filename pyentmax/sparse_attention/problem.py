@@ -46,18 +46,19 @@ class AttentionProblem(Arguments):
             output, weights = tiles.forward(self, return_weights)
         return self.output(output), weights
 
-    def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
+    def vjp(self, weights: AttentionWeights, g: Any, *, with_bias: bool = True) -> tuple[Any, ...]:
         """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
+        with_bias = with_bias and has_gradient(self._learned[2])
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g)
+            *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g, with_bias)
         found = [self.gradient(x, i) for i, x in enumerate(gradients)]
         scale, sink, bias = self._learned
         if has_gradient(scale):
             found.append(self.parameter_gradient(g_scale, scale))
         if has_gradient(sink):
             found.append(self.parameter_gradient(g_sink, sink))
-        if has_gradient(bias):
+        if with_bias:
             found.append(self.bias_gradient(g_bias, bias))
         return tuple(found)
 
@@ -128,10 +129,10 @@ class PackedProblem:
         output = np.concatenate(outputs, axis=-2)
         return output, self._joined(list(weights)) if return_weights else None
 
-    def vjp(self, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
+    def vjp(self, weights: AttentionWeights, g: Any, *, with_bias: bool = True) -> tuple[Any, ...]:
         """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
         each = [
-            part.vjp(own, self._cut(g, place))
+            part.vjp(own, self._cut(g, place), with_bias=with_bias)
             for part, own, place in zip(
                 self._parts, self._split(weights), self._places, strict=True
             )
@@ -141,6 +142,7 @@ class PackedProblem:
         )
         sums = []
         learned = [name for name in LEARNED if has_gradient(self._options.get(name))]
+        learned = [name for name in learned if with_bias or name != "bias"]
         for name, parts in zip(learned, list(zip(*each, strict=True))[3:], strict=True):
             whole = self._options[name]
             total = np.zeros_like(query, shape=np.shape(array_of(whole)), dtype=parts[0].dtype)

@@ -238,8 +238,7 @@ class Call:
 
     def bias_gradient(self, g_scores: Any) -> Any:
         """The gradient of the rows of numbers that are added, from those of the weights' scores."""
-        if self._bias is None:
-            return None
+        assert self._bias is not None
         (n, _, size), row = self._bias.own.shape, self.weights.rows
         head = row // self.t
         if self._bias.is_shared:
@@ -447,11 +446,11 @@ def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
     return 1 / (1 + np.exp(-above)), 1 / (1 + np.exp(above))
 
 
-def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, ...]:
+def vjp(problem: Arguments, weights: AttentionWeights, g: Any, with_bias: bool) -> tuple[Any, ...]:
     """Gradients of query, key and value, of their shapes or of the full batch shape.
 
     Then that of scale, of shape batch + (T,), or None for a number, that of the sink, of the batch
-    shape, and that of the rows of the bias, or None without them.
+    shape, and that of the rows of the bias; None instead where there is none.
     """
     call = Call(problem, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
@@ -488,7 +487,7 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, ...
             g_query[queries] = gradients[0]
             if call.has_sink:
                 g_sink[queries] = gradients[3][..., -1]
-            if call.problem.bias is not None:
+            if with_bias:
                 g_scores[entries] = gradients[3].reshape(-1, gradients[3].shape[-1])[
                     part.rows, part.indices
                 ]
@@ -522,7 +521,7 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any) -> tuple[Any, ...
         _shaped(g_value, problem, problem.value),
         g_scale,
         g_sink.sum(axis=1).reshape(problem.batch) if call.has_sink else None,
-        call.bias_gradient(g_scores),
+        call.bias_gradient(g_scores) if with_bias else None,
     )
 
 

@@ -19,6 +19,8 @@ except ImportError as error:
         "pip install 'pyentmax[torch]'"
     ) from error
 
+from pyentmax.sparse_attention import DistanceBias
+
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
 from pyentmax.torch import entmax as _entmax_package
 from pyentmax.torch import keep
@@ -112,6 +114,7 @@ vars(entmax).update(
 __all__ = [
     "AlphaEntmax",
     "Attention",
+    "DistanceBias",
     "LengthScale",
     "attention",
     "entmax_sigmoid",

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pyentmax.sparse_attention import DistanceBias
+
 
 class Packed(NamedTuple):
     """Where packed sequences begin and end, in queries and keys, and the offset of each."""
@@ -47,7 +49,7 @@ class TensorProblem(NamedTuple):
     scale: float
     sink: Tensor | None = None
     packed: Packed | None = None
-    bias: Tensor | None = None
+    bias: Tensor | DistanceBias | None = None
     softcap: float | None = None
     dropout: float = 0.0
     return_weights: bool = False
@@ -64,8 +66,9 @@ class TensorProblem(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether scores or weights are changed on their way."""
-        return self.bias is not None or self.softcap is not None or bool(self.dropout)
+        """Whether scores or weights are changed on their way, by more than distances."""
+        added = isinstance(self.bias, Tensor)
+        return added or self.softcap is not None or bool(self.dropout)
 
     @property
     def is_softmax(self) -> bool:
@@ -82,21 +85,40 @@ class TensorProblem(NamedTuple):
             and (same_heads or grouped) and 0 not in self.shape
         )  # fmt: skip
 
-    def seen(self) -> Tensor | None:
-        """Which keys a query sees; None for all."""
+    def positions(self) -> tuple[Tensor, Tensor, Any, Tensor | None]:
+        """The positions of queries (T, 1) and keys in their sequences, and the queries' offset.
+
+        In packed sequences keys have a position for each query, and the last says whether both are
+        in one sequence.
+        """
         t, s = self.shape[-2:]
-        if self.packed is None and not self.causal:
-            return self.mask
         row = torch.arange(t, device=self.query.device)[:, None]
         column = torch.arange(s, device=self.query.device)
-        offset: Any = self.offset
         if self.packed is None:
-            seen = column <= row + offset
-        else:
-            queries, keys, offsets = self.packed
-            own = torch.searchsorted(queries, row[:, 0].to(queries.dtype), right=True)[:, None]
-            seen = own == torch.searchsorted(keys, column.to(keys.dtype), right=True)
-            if self.causal:
-                offset = offset if offsets is None else offsets[own - 1]
-                seen = seen & (column - keys[own - 1] <= row - queries[own - 1] + offset)
-        return seen if self.mask is None else seen & self.mask
+            return row, column, self.offset, None
+        queries, keys, offsets = self.packed
+        own = torch.searchsorted(queries, row[:, 0].to(queries.dtype), right=True)[:, None]
+        together = own == torch.searchsorted(keys, column.to(keys.dtype), right=True)
+        offset = self.offset if offsets is None else offsets[own - 1]
+        return row - queries[own - 1], column - keys[own - 1], offset, together
+
+    def seen(self) -> Tensor | None:
+        """Which keys a query sees; None for all."""
+        if self.packed is None and not self.causal:
+            return self.mask
+        row, column, offset, seen = self.positions()
+        if self.causal:
+            earlier = column <= row + offset
+            seen = earlier if seen is None else seen & earlier
+        return seen if self.mask is None or seen is None else seen & self.mask
+
+    def added(self) -> Tensor | None:
+        """What is added to the scores, as a tensor that broadcasts to them; None for nothing."""
+        if not isinstance(self.bias, DistanceBias):
+            return self.bias
+        row, column, offset, together = self.positions()
+        array: Tensor = self.bias.array
+        if self.bias.is_alibi:
+            return -array[..., None, None] * (row + offset - column).abs()
+        place = column - row + self.shape[-2] - 1
+        return array[..., place if together is None else torch.where(together, place, 0)]

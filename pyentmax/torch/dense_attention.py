@@ -30,8 +30,8 @@ def softmax_attention(problem: TensorProblem) -> Tensor:
     if problem.causal and problem.mask is None and problem.bias is None and not problem.offset:
         return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
     mask = problem.seen()
-    if problem.bias is not None:
-        bias = problem.bias.to(query.dtype)
+    if (bias := problem.added()) is not None:
+        bias = bias.to(query.dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     return scaled_dot_product_attention(query, key, value, mask, **options)
 
@@ -49,8 +49,8 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, Tensor]:
     scores = _product(query * problem.scale, key.mT)
     if problem.softcap is not None:
         scores = problem.softcap * torch.tanh(scores / problem.softcap)
-    if problem.bias is not None:
-        scores = scores + problem.bias.to(scores.dtype)
+    if (bias := problem.added()) is not None:
+        scores = scores + bias.to(scores.dtype)
     mask, weights = problem.seen(), scores
     if scores.size(-1):  # mappings need an entry
         weights = _weights(scores, problem.mapping, problem.parameter, mask, problem.sink)

@@ -6,7 +6,6 @@
     product             J v at the output p
     parameter_gradient  Σ g ∘ ∂p/∂parameter
     loss                a Fenchel-Young loss, reduced, and its gradient share ∘ (p − q)
-    attention, attention_with_weights, attention_gradients
 
 An operation takes the name of a mapping, so that these serve every row of `pyentmax.MAPPINGS`.
 Rows lie along the last axis. The parameter of a mapping is a tensor or a number.
@@ -18,11 +17,9 @@ says by gradients that are enabled in a backward pass, it is written in PyTorch'
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,9 +32,6 @@ from pyentmax import (
     log_sparsemax,
     one_vs_all_loss_and_grad,
 )
-from pyentmax.sparse_attention import AttentionWeights
-from pyentmax.sparse_attention.arguments import batch_shapes
-from pyentmax.sparse_attention.problem import attention_problem
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, on_arrays
 from pyentmax.torch.composed import HALF
@@ -45,7 +39,6 @@ from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     PARAMETER,
     Rule,
-    is_plain,
     keep,
     not_differentiable,
     one_by_one,
@@ -414,200 +407,3 @@ def loss(*args: Any) -> Tensor:
     """The loss alone."""
     result: Tensor = _loss_operation(*args)[0]
     return result
-
-
-# --- attention ------------------------------------------------------------------------------------
-# Eager calls that learn keep the weights, without their zeros, for the derivative. Graphs, whose
-# sizes are known before, compute them again there.
-
-SETTING = (
-    f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, "
-    "Tensor? cu_query, Tensor? cu_key, Tensor? offsets"
-)
-ARRAYS = "Tensor query, Tensor key, Tensor value"
-WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks"
-
-
-def _attention_options(setting: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
-    """α, or 1 where there is none, and the keywords of an `AttentionProblem`."""
-    name, parameter, number, mask, causal, offset, scale, sink, cu_query, cu_key, offsets = setting
-    options = {"mapping": name, "mask": mask, "scale": scale, "causal": causal, "sink": sink}
-    options["offset"] = offset if offsets is None else offsets
-    if cu_query is not None:
-        options |= {"cu_query": cu_query, "cu_key": cu_key}
-    own = _named(name, parameter, number)
-    return own.pop("alpha", 1.0), {**options, **own}
-
-
-def _problem(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
-    if "cu_query" in options:
-        options["cu_seqlens"] = options.pop("cu_query"), options.pop("cu_key")
-    return attention_problem(query, key, value, alpha, **options)
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    def output(*args: Any, **options: Any) -> Any:
-        return _problem(*args, **options).forward()[0]
-
-    alpha, options = _attention_options(setting)
-    return on_arrays(output, query, key, value, alpha, **options)
-
-
-def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    batch, _ = batch_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
-
-
-def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
-    query, key, value, ctx.name, parameter, ctx.number, mask, *ctx.rest, sink, q, k, offsets = (
-        inputs
-    )
-    weights: Any = ()
-    if isinstance(output, tuple):
-        weights = output[1:]
-        ctx.mark_non_differentiable(*weights)
-        ctx.set_materialize_grads(False)  # zeros for the weights
-    ctx.save_for_backward(query, key, value, parameter, mask, sink, q, k, offsets, *weights)
-
-
-def _attention_backward(ctx: Any, g: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    if g is None:
-        return (None,) * 14
-    query, key, value, parameter, mask, *rest = ctx.saved_tensors
-    packed, weights = rest[:4], rest[4:] or [None] * 4
-    learned = ctx.needs_input_grad[4]
-    if learned and ctx.name != "entmax":
-        raise NotImplementedError(
-            f"attention by {ctx.name} has no derivative in its parameter: detach() it"
-        )
-    setting = (ctx.name, parameter, ctx.number, mask, *ctx.rest, *packed)
-    *gradients, in_parameter, in_sink = attention_gradients(
-        g, query, key, value, *setting, learned, *weights
-    )
-    in_sink = None if packed[0] is None else in_sink
-    in_parameter = in_parameter if learned else None
-    return *gradients, None, in_parameter, *(None,) * 5, in_sink, None, None, None
-
-
-_attention_operation: Rule = registered(
-    "attention",
-    f"({ARRAYS}, {SETTING}) -> Tensor",
-    compute=_attention,
-    fake=_attention_fake,
-    setup_context=_keep_attention,
-    backward=_attention_backward,
-    jvp=refused(NO_FORWARD_MODE.format("attention")),
-    vmap=one_by_one,
-)
-
-
-def _with_weights(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    def forward(*args: Any, **options: Any) -> Any:
-        output, weights = _problem(*args, **options).forward(return_weights=True)
-        sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
-        return output, weights.data, weights.indices, weights.indptr, sinks
-
-    alpha, options = _attention_options(setting)
-    wide = torch.promote_types(query.dtype, torch.float32)
-    output, *weights = on_arrays(forward, query, key, value, alpha, dtype=wide, **options)
-    return output.to(query.dtype), *weights
-
-
-def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    output, entries = _attention_fake(query, key, value), torch.library.get_ctx().new_dynamic_size()
-    rows, wide = output.shape[:-1], torch.promote_types(query.dtype, torch.float32)
-    return (
-        output,
-        query.new_empty(entries, dtype=wide),
-        query.new_empty(entries, dtype=torch.int32),
-        query.new_empty(math.prod(rows) + 1, dtype=torch.int64),
-        query.new_empty(0 if setting[7] is None else rows, dtype=wide),
-    )
-
-
-attention_with_weights: Rule = registered(
-    "attention_with_weights",
-    f"({ARRAYS}, {SETTING}) -> (Tensor, {WEIGHTS})",
-    compute=_with_weights,
-    fake=_with_weights_fake,
-    setup_context=_keep_attention,
-    backward=_attention_backward,
-    jvp=refused(NO_FORWARD_MODE.format("attention")),
-    vmap=one_by_one,
-)
-
-
-def sparse_operation(*args: Any) -> Tensor:
-    """The output; a call that learns keeps its weights for the derivative."""
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors) and is_plain(tensors):
-        output: Tensor = attention_with_weights(*args)[0]
-    else:
-        output = _attention_operation(*args)
-    return output
-
-
-def _attention_gradients(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
-) -> Any:
-    """Gradients of query, key, value, α and sink."""
-    *setting, learned, data, indices, indptr, sinks = setting  # type: ignore[assignment]
-    parameter, sink = setting[1], setting[7]
-    alpha, options = _attention_options(tuple(setting))
-
-    def gradients(
-        query: Any, key: Any, value: Any, g: Any, alpha: Any, *parts: Any, **options: Any
-    ) -> tuple[Any, ...]:
-        problem = _problem(query, key, value, alpha, **options)
-        if parts[0] is None:
-            _, weights = problem.forward(return_weights=True)
-        else:
-            sinks = None if options["sink"] is None else parts[3]
-            data, indices, indptr, _ = parts
-            shape = (*g.shape[:-1], key.shape[-2])
-            weights = AttentionWeights(shape, data, indices, indptr, sinks)
-        more = (problem.vjp_alpha(weights, g),) if learned else ()
-        return (*problem.vjp(weights, g), *more)
-
-    in_query, in_key, in_value, *more = on_arrays(
-        gradients,
-        query,
-        key,
-        value,
-        g.to(query.dtype),
-        alpha,
-        data,
-        indices,
-        indptr,
-        sinks,
-        **options,
-    )
-    like, like_sink = parameter if learned else query, query if sink is None else sink
-    in_parameter = more.pop() if learned else query.new_zeros(0)
-    in_sink = more.pop() if more else query.new_zeros(0)
-    return in_query, in_key, in_value, in_parameter.to(like.dtype), in_sink.to(like_sink.dtype)
-
-
-def _attention_gradients_fake(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
-) -> tuple[Tensor, ...]:
-    parameter, sink, learned = setting[1], setting[7], setting[11]
-    like, like_sink = parameter if learned else query, query if sink is None else sink
-    return (
-        *(x.new_empty(x.shape) for x in (query, key, value)),
-        like.new_empty(parameter.shape if learned else 0),
-        like_sink.new_empty(0 if sink is None else sink.shape),
-    )
-
-
-attention_gradients: Rule = registered(
-    "attention_gradients",
-    f"(Tensor g, {ARRAYS}, {SETTING}, bool learned, {WEIGHTS.replace('Tensor', 'Tensor?')})"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    compute=_attention_gradients,
-    fake=_attention_gradients_fake,
-    vmap=one_by_one,
-    **not_differentiable(
-        "attention has no second derivatives: multiply queries by keys, values by pt.entmax of that"
-    ),
-)

@@ -18,8 +18,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import handle_torch_function
 
 from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.bias import DistanceBias, check_distances
 from pyentmax.sparse_attention.route import is_short
-from pyentmax.torch import composed, dense_attention, flex_attention, operations
+from pyentmax.torch import composed, dense_attention, flex_attention
 from pyentmax.torch.arguments import (
     as_input,
     as_number,
@@ -31,6 +32,7 @@ from pyentmax.torch.arguments import (
     is_overridden,
 )
 from pyentmax.torch.arrays import has_kernels
+from pyentmax.torch.attention_operations import sparse_operation
 from pyentmax.torch.attention_problem import Packed, TensorProblem
 from pyentmax.torch.calls import (
     chosen,
@@ -60,7 +62,7 @@ def attention(
     *,
     mapping: str = "entmax",
     mask: Tensor | None = None,
-    bias: Tensor | None = None,
+    bias: Tensor | DistanceBias | None = None,
     causal: bool = False,
     offset: int | Tensor = 0,
     scale: float | Tensor | None = None,
@@ -74,8 +76,8 @@ def attention(
     """Attention with sparse weights, π(scale · Q Kᵀ + bias) V, with its derivatives.
 
     Time and memory follow the support: no array of all weights is stored, except where that is
-    faster (for few scores, and on a GPU where they take at most 1/128 of its memory), with `bias`,
-    `softcap`, `dropout` or `return_weights`, and on a device without kernels.
+    faster (for few scores, and on a GPU where they take at most 1/128 of its memory), with a bias
+    that is a tensor, `softcap`, `dropout` or `return_weights`, and on a device without kernels.
 
     Parameters
     ----------
@@ -88,12 +90,14 @@ def attention(
         the name of a row of `pyentmax.MAPPINGS`
     mask : bool Tensor that broadcasts to (…, T, S), optional
         True where a query may see a key
-    bias : Tensor that broadcasts to (…, T, S), optional
-        added to the scores, such as relative positions or ALiBi; −∞ hides a key. It gets a gradient
+    bias : Tensor that broadcasts to (…, T, S), or DistanceBias of a tensor, optional
+        added to the scores; −∞ hides a key. `DistanceBias` has a number for each distance, such as
+        relative positions, or ALiBi's slopes, and no T × S tensor is made. It gets a gradient
     causal : bool, default False
         query t sees only the keys 0 … t + offset
     offset : int, default 0
-        number of keys before the first query: for new queries behind a cache, its length
+        number of keys before the first query: for new queries behind a cache, its length. Distances
+        of ALiBi count from there
     scale : float or Tensor that broadcasts to (…, T), default 1/√d
         of shape (H, 1) it is one for each head, of shape (T,) one for each query; gets a gradient
     sink : float or Tensor that broadcasts against the batch shape, optional
@@ -149,11 +153,11 @@ def attention(
         check_mask(mask)
         check_broadcast(mask, shape, "mask", "the scores")
     if bias is not None:
-        check_scores(bias, "bias")
-        check_broadcast(bias, shape, "bias", "the scores")
+        bias = _checked_bias(bias, shape, query)
     if softcap is not None or dropout:
         check_settings(softcap, dropout)
-    if not causal and isinstance(offset, int) and offset:
+    alibi = isinstance(bias, DistanceBias) and bias.is_alibi
+    if not causal and not alibi and isinstance(offset, int) and offset:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     if torch.compiler.is_compiling():
         parameter, scale, sink = (as_input(x, query) for x in (parameter, scale, sink))
@@ -206,20 +210,25 @@ def route(problem: TensorProblem) -> str:
 
 def _alpha_without_kernels(problem: TensorProblem) -> float | Tensor | None:
     """The α with which Triton or FlexAttention serves a problem; None if neither does."""
-    if problem.bias is not None or problem.dropout or problem.return_weights:
+    if isinstance(problem.bias, Tensor) or problem.dropout or problem.return_weights:
         return None
     alpha = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
     only_triton = (
         problem.softcap is not None or problem.sink is not None or problem.packed is not None
-    )
+        or problem.bias is not None
+    )  # fmt: skip
     return None if only_triton and not _is_for_triton(problem) else alpha
 
 
 def _is_for_triton(problem: TensorProblem) -> bool:
     query, _, value = problem.arrays
+    by_head = (), (1,), (query.size(1),)
+    bias = problem.bias
+    if isinstance(bias, Tensor) or (bias and not (bias.is_alibi and bias.array.shape in by_head)):
+        return False
     if importlib.util.find_spec("triton") is None or torch.compiler.is_compiling():
         return False
-    sink = problem.sink is None or problem.sink.shape in ((), (1,), (query.size(1),))
+    sink = problem.sink is None or problem.sink.shape in by_head
     one_batch = problem.packed is None or query.size(0) == 1
     fits = max(query.size(-1), value.size(-1)) <= 256 and query.dtype in TRITON_DTYPES
     return problem.mask is None and sink and one_batch and fits
@@ -237,6 +246,7 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
         from pyentmax.torch import triton_attention  # Triton comes with PyTorch for CUDA alone
 
         where |= {"sink": problem.sink, "softcap": problem.softcap}
+        where["slopes"] = None if problem.bias is None else problem.bias.array
         if problem.packed is not None:
             queries, keys, offsets = problem.packed
             where["cu_seqlens"] = queries, keys
@@ -258,7 +268,8 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
     named = problem.mapping, *split(problem.mapping, problem.parameter)
     setting = problem.mask, problem.causal, problem.offset, problem.scale, problem.sink
     packed = (None,) * 3 if problem.packed is None else problem.packed
-    return operations.sparse_operation(*problem.arrays, *named, *setting, *packed), None
+    bias = (None, False) if problem.bias is None else (problem.bias.array, problem.bias.is_alibi)
+    return sparse_operation(*problem.arrays, *named, *setting, *packed, *bias), None
 
 
 def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:
@@ -284,6 +295,25 @@ def check_settings(softcap: Any, dropout: Any) -> None:
         raise ValueError(f"softcap must be above 0, got {softcap}")
     if not 0 <= check_number(dropout, "dropout") <= 1:
         raise ValueError(f"dropout must be a probability, from 0 to 1, got {dropout}")
+
+
+def _checked_bias(bias: Any, shape: tuple[int, ...], query: Tensor) -> Any:
+    """The bias, with tensors, or an error unless it fits."""
+    if not isinstance(bias, DistanceBias):
+        check_scores(bias, "bias")
+        check_broadcast(bias, shape, "bias", "the scores")
+        return bias
+    array = bias.array
+    if not isinstance(array, Tensor):
+        array = torch.as_tensor(array, dtype=composed.wide(query.new_empty(0)).dtype)
+        array = array.to(query.device)
+    check_scores(array, "bias")
+    if bias.is_alibi:
+        check_broadcast(array, shape[:-2], "bias", "the batch")
+    else:
+        check_distances(tuple(array.shape), *shape[-2:])
+        check_broadcast(array, (*shape[:-2], array.shape[-1]), "bias", "the batch and distances")
+    return bias.with_array(array)
 
 
 def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:

@@ -231,7 +231,8 @@ def test_alpha_outside_is_nan() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_attention_goes_through_triton(monkeypatch: Any, packed: bool) -> None:
+@pytest.mark.parametrize("slopes", [None, torch.tensor([0.1, 0.02])])
+def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: Any) -> None:
     """As on a GPU without CuPy, whose place the interpreter takes."""
     from pyentmax.torch import flex_attention, sparse_attention
 
@@ -239,6 +240,8 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool) -> None:
     options: dict[str, Any] = {"causal": True, "sink": torch.zeros(2), "softcap": 5.0}
     if packed:
         options["cu_seqlens"] = torch.tensor([0, 15, 40])
+    if slopes is not None:
+        options["bias"] = pt.DistanceBias(slopes=slopes)
     right = pt.attention(query, key, value, 1.5, **options)
     calls: list[str] = []
     monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
@@ -248,7 +251,9 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool) -> None:
     output = pt.attention(query, key, value, 1.5, **options)
     assert calls == ["triton"]
     torch.testing.assert_close(output, right, rtol=0, atol=1e-5)
-    del options["sink"], options["softcap"]
+    distances = pt.DistanceBias(torch.zeros(79))
+    pt.attention(query, key, value, 1.5, bias=distances)  # which the kernel does not have
+    assert calls.pop() == "dense"
     mask = torch.ones(40, 40, dtype=torch.bool)
     monkeypatch.setattr(flex_attention, "flex_attention", lambda *_, **__: query)
     pt.attention(query, key, value, 1.5, causal=True, mask=mask)

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[t
 
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.sparse_attention import route as route_numbers  # noqa: E402
-from pyentmax.torch import operations  # noqa: E402
+from pyentmax.torch import sparse_attention  # noqa: E402
 
 slow = pytest.mark.slow
 EXACT = {"rtol": 1e-12, "atol": 1e-13}  # of float64
@@ -82,7 +82,7 @@ def test_hidden_keys_may_hold_anything() -> None:
 
 
 def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "sparse_operation", lambda *args: args[0])
+    monkeypatch.setattr(sparse_attention, "sparse_operation", lambda *args: args[0])
     for t, s, causal, is_short in (
         (255, 257, False, True),
         (256, 256, False, False),

@@ -646,8 +646,9 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     ops = torch.ops.pyentmax
     fixed = tuple(x.detach() for x in (query, query, key, value))
     sink, share = torch.tensor([0.1, 0.2], requires_grad=True), torch.tensor(0.1)
-    setting = ("entmax", two, None, None, True, 0, None, sink, *[None] * 3)
-    shared = ("sparsemax", None, None, None, False, 0, 0.3, *[None] * 4)
+    slopes = torch.tensor([0.1, 0.3], requires_grad=True)
+    setting = ("entmax", two, None, None, True, 0, None, sink, *[None] * 3, slopes, True)
+    shared = ("sparsemax", None, None, None, False, 0, 0.3, *[None] * 5, False)
     rest = ("entmax", alpha.detach(), mask)
     return {
         "mapping": (ops.mapping, (z, "entmax", alpha, None, mask)),
@@ -664,8 +665,16 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "attention of a mapping": (ops.attention, (query, key[:, :1], value, *shared)),
         "gradients of attention": (
             ops.attention_gradients,
-            (*fixed, "entmax", two.detach(), *setting[2:7], sink.detach(), *[None] * 3, True)
-            + (None,) * 4,
+            (
+                *fixed,
+                "entmax",
+                two.detach(),
+                *setting[2:7],
+                sink.detach(),
+                *[None] * 3,
+                slopes.detach(),
+            )
+            + (True, True, True, *[None] * 4),
         ),
     }
 

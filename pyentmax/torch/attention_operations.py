@@ -1,0 +1,226 @@
+"""The operations of attention with sparse weights, and their derivatives.
+
+    attention               the output
+    attention_with_weights  the output, and the weights without their zeros
+    attention_gradients     gradients of the operands, α, sink and bias
+
+Eager calls that learn keep the weights for the derivative. Graphs, whose sizes are known before,
+compute them again there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyentmax.sparse_attention import AttentionWeights, DistanceBias
+from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.problem import attention_problem
+from pyentmax.torch.arrays import on_arrays
+from pyentmax.torch.operations import PARAMETERS
+from pyentmax.torch.registry import (
+    NO_FORWARD_MODE,
+    PARAMETER,
+    Rule,
+    is_plain,
+    not_differentiable,
+    one_by_one,
+    refused,
+    registered,
+)
+
+SETTING = (
+    f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, "
+    "Tensor? cu_query, Tensor? cu_key, Tensor? offsets, Tensor? bias, bool alibi"
+)
+NAMES = (
+    "name", "parameter", "number", "mask", "causal", "offset", "scale", "sink", "cu_query",
+    "cu_key", "offsets", "bias", "alibi",
+)  # fmt: skip
+TENSORS = ("parameter", "mask", "sink", "cu_query", "cu_key", "offsets", "bias")
+ARRAYS = "Tensor query, Tensor key, Tensor value"
+WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks"
+
+
+def _on_problem(run: Any, setting: tuple[Any, ...], *tensors: Any, dtype: Any = None) -> Any:
+    """What a function of an `AttentionProblem` and further arrays returns, as tensors.
+
+    The first three tensors are query, key and value.
+    """
+    name, parameter, number, mask, causal, offset, scale, sink, *packed, bias, alibi = setting
+
+    def ask(
+        query: Any, key: Any, value: Any, value_of: Any, mask: Any, sink: Any, bias: Any,
+        cu_query: Any, cu_key: Any, offsets: Any, *more: Any,
+    ) -> Any:  # fmt: skip
+        own: dict[str, Any] = {}
+        if (called := PARAMETERS[name]) is not None:
+            own[called] = value_of
+        alpha = own.pop("alpha", 1.0)
+        if bias is not None:
+            bias = DistanceBias(slopes=bias) if alibi else DistanceBias(bias)
+        problem = attention_problem(
+            query, key, value, alpha, mapping=name, mask=mask, causal=causal, scale=scale,
+            sink=sink, bias=bias, offset=offset if offsets is None else offsets,
+            cu_seqlens=None if cu_query is None else (cu_query, cu_key), **own,
+        )  # fmt: skip
+        return run(problem, *more)
+
+    value_of = number if parameter is None else parameter
+    first, more = tensors[:3], tensors[3:]
+    return on_arrays(ask, *first, value_of, mask, sink, bias, *packed, *more, dtype=dtype)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
+    return _on_problem(lambda problem: problem.forward()[0], setting, query, key, value)
+
+
+def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
+    batch, _ = batch_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
+
+
+def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
+    setting = dict(zip(NAMES, inputs[3:], strict=True))
+    weights: Any = ()
+    if isinstance(output, tuple):
+        weights = output[1:]
+        ctx.mark_non_differentiable(*weights)
+        ctx.set_materialize_grads(False)  # zeros for the weights
+    ctx.save_for_backward(*inputs[:3], *(setting.pop(name) for name in TENSORS), *weights)
+    ctx.setting = setting
+
+
+def _attention_backward(ctx: Any, g: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    count = 3 + len(NAMES)
+    if g is None:
+        return (None,) * count
+    saved, needed = ctx.saved_tensors, ctx.needs_input_grad
+    setting = {**ctx.setting, **dict(zip(TENSORS, saved[3:10], strict=True))}
+    learned = [needed[3 + NAMES.index(name)] for name in ("parameter", "bias")]
+    if learned[0] and setting["name"] != "entmax":
+        raise NotImplementedError(
+            f"attention by {setting['name']} has no derivative in its parameter: detach() it"
+        )
+    weights = saved[10:] or (None,) * 4
+    values = [setting[name] for name in NAMES]
+    *gradients, in_parameter, in_sink, in_bias = attention_gradients(
+        g, *saved[:3], *values, *learned, *weights
+    )
+    more = {"parameter": in_parameter, "sink": in_sink, "bias": in_bias}
+    return *gradients, *(
+        more[name] if name in more and needed[3 + i] else None for i, name in enumerate(NAMES)
+    )
+
+
+_attention_operation: Rule = registered(
+    "attention",
+    f"({ARRAYS}, {SETTING}) -> Tensor",
+    compute=_attention,
+    fake=_attention_fake,
+    setup_context=_keep_attention,
+    backward=_attention_backward,
+    jvp=refused(NO_FORWARD_MODE.format("attention")),
+    vmap=one_by_one,
+)
+
+
+def _with_weights(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
+    def forward(problem: Any) -> Any:
+        output, weights = problem.forward(return_weights=True)
+        sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
+        return output, weights.data, weights.indices, weights.indptr, sinks
+
+    wide = torch.promote_types(query.dtype, torch.float32)
+    output, *weights = _on_problem(forward, setting, query, key, value, dtype=wide)
+    return output.to(query.dtype), *weights
+
+
+def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
+    output, entries = _attention_fake(query, key, value), torch.library.get_ctx().new_dynamic_size()
+    rows, wide = output.shape[:-1], torch.promote_types(query.dtype, torch.float32)
+    return (
+        output,
+        query.new_empty(entries, dtype=wide),
+        query.new_empty(entries, dtype=torch.int32),
+        query.new_empty(math.prod(rows) + 1, dtype=torch.int64),
+        query.new_empty(0 if setting[NAMES.index("sink")] is None else rows, dtype=wide),
+    )
+
+
+attention_with_weights: Rule = registered(
+    "attention_with_weights",
+    f"({ARRAYS}, {SETTING}) -> (Tensor, {WEIGHTS})",
+    compute=_with_weights,
+    fake=_with_weights_fake,
+    setup_context=_keep_attention,
+    backward=_attention_backward,
+    jvp=refused(NO_FORWARD_MODE.format("attention")),
+    vmap=one_by_one,
+)
+
+
+def sparse_operation(*args: Any) -> Tensor:
+    """The output; a call that learns keeps its weights for the derivative."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors) and is_plain(tensors):
+        output: Tensor = attention_with_weights(*args)[0]
+    else:
+        output = _attention_operation(*args)
+    return output
+
+
+def _attention_gradients(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
+) -> Any:
+    """Gradients of query, key, value, α, sink and bias; empty where there is none."""
+    *setting, by_alpha, by_bias, data, indices, indptr, sinks = setting  # type: ignore[assignment]
+    parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
+
+    def gradients(problem: Any, g: Any, *parts: Any) -> tuple[Any, ...]:
+        if parts[0] is None:
+            _, weights = problem.forward(return_weights=True)
+        else:
+            data, indices, indptr, sinks = parts
+            sinks = None if sink is None else sinks
+            shape = (*g.shape[:-1], key.shape[-2])
+            weights = AttentionWeights(shape, data, indices, indptr, sinks)
+        found, none = problem.vjp(weights, g, with_bias=by_bias), np.empty_like(g, shape=0)
+        in_alpha = problem.vjp_alpha(weights, g) if by_alpha else none
+        in_sink = none if sink is None else found[3]
+        return *found[:3], in_alpha, in_sink, found[-1] if by_bias else none
+
+    tensors = query, key, value, g.to(query.dtype), data, indices, indptr, sinks
+    *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, tuple(setting), *tensors)
+    dtypes = (query.dtype if x is None else x.dtype for x in (parameter, sink, bias))
+    more = zip((in_alpha, in_sink, in_bias), dtypes, strict=True)
+    return *operands, *(x.to(dtype) for x, dtype in more)
+
+
+def _attention_gradients_fake(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
+) -> tuple[Tensor, ...]:
+    *_, by_alpha, by_bias, _, _, _, _ = setting
+    parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
+    pairs = (by_alpha, parameter), (sink is not None, sink), (by_bias, bias)
+    return *(x.new_empty(x.shape) for x in (query, key, value)), *(
+        (query if x is None else x).new_empty(x.shape if needed else 0) for needed, x in pairs
+    )
+
+
+attention_gradients: Rule = registered(
+    "attention_gradients",
+    f"(Tensor g, {ARRAYS}, {SETTING}, bool by_alpha, bool by_bias, "
+    f"{WEIGHTS.replace('Tensor', 'Tensor?')})"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    compute=_attention_gradients,
+    fake=_attention_gradients_fake,
+    vmap=one_by_one,
+    **not_differentiable(
+        "attention has no second derivatives: multiply queries by keys, values by pt.entmax of that"
+    ),
+)
