@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -114,19 +114,17 @@ def product(parameter: Parameter | None = None, *, kernel: str | None = None) ->
 
     `kernel` names another function's kernel that does the same.
     """
-    form = {"direction": "v", "sections": PRODUCT, "kernel": kernel}
-    return _with(_derivative, parameter=parameter, results=("entries",), **form)
+    return _of_probabilities(parameter, "entries", direction="v", sections=PRODUCT, kernel=kernel)
 
 
 def jacobian(parameter: Parameter | None = None) -> Declare:
     """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
-    form = {"results": ("matrix",), "sections": JACOBIAN, "kernels": False}
-    return _with(_derivative, parameter=parameter, **form)
+    return _of_probabilities(parameter, "matrix", sections=JACOBIAN, kernels=False)
 
 
 def elementwise_gradient(parameter: Parameter) -> Declare:
     """A derivative of each entry: ``f(p, parameter, axis=-1)``."""
-    return _with(_derivative, parameter=parameter, results=("entries",))
+    return _of_probabilities(parameter, "entries")
 
 
 def parameter_vjp(parameter: Parameter, *, with_mask: bool = False) -> Declare:
@@ -136,7 +134,7 @@ def parameter_vjp(parameter: Parameter, *, with_mask: bool = False) -> Declare:
     in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword.
     """
     form = {"direction": "g", "sections": GRADIENT, "with_mask": with_mask}
-    return _with(_derivative, parameter=parameter, results=("gradient",), **form)
+    return _of_probabilities(parameter, "gradient", **form)
 
 
 def vjps(parameter: Parameter) -> Declare:
@@ -144,14 +142,12 @@ def vjps(parameter: Parameter) -> Declare:
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
     """
-    form = {"direction": "g", "sections": VJPS}
-    return _with(_derivative, parameter=parameter, results=("entries", "gradient"), **form)
+    return _of_probabilities(parameter, "entries", "gradient", direction="g", sections=VJPS)
 
 
 def regularizer(parameter: Parameter | None = None, *, with_mask: bool = False) -> Declare:
     """Ω(p) of each row: ``f(p[, parameter], axis=-1[, *, mask=None])``."""
-    form = {"with_mask": with_mask, "kernels": False}
-    return _with(_derivative, parameter=parameter, results=("number",), **form)
+    return _of_probabilities(parameter, "number", with_mask=with_mask, kernels=False)
 
 
 def accelerated(
@@ -193,6 +189,11 @@ def accelerated(
 def _with(function: Any, **form: Any) -> Any:
     """The decorator that `function` becomes; mypy cannot follow its type through partial."""
     return partial(function, **form)
+
+
+def _of_probabilities(parameter: Parameter | None, *results: str, **form: Any) -> Any:
+    """The same for `_derivative`."""
+    return partial(_derivative, parameter=parameter, form=_Form(results, **form))
 
 
 def _score_function(
@@ -242,76 +243,102 @@ def _score_function(
     return cast("Accelerated[P, R]", public)
 
 
-def _derivative(
-    body: Callable[P, R],
-    parameter: Parameter | None,
-    results: Sequence[str],
-    *,
-    direction: str = "",
-    sections: str = "",
-    with_mask: bool = False,
-    kernel: str | None = None,
-    kernels: bool = True,
-) -> Accelerated[P, R]:
-    """A function of probabilities p, perhaps of a direction, a parameter, and the scores z.
+class _Form(NamedTuple):
+    """How a function of probabilities p is called, and what its kernel and its body give."""
 
-    `results` says what its kernel and its body give for each row: entries, a matrix, a number, or
-    what the row adds to the gradient in the parameter.
-    """
-    name, named = kernel or body.__name__, "" if parameter is None else parameter.name
-    with_scores = "z" in parameter_names(body)
-    if sections:
-        others = parameter_names(body)[2 if direction else 1 :]
-        with_sections(body, sections, (*others, "workers") if kernels else others)
+    results: Sequence[str]
+    """What each row gives: entries, a matrix, a number, or its part of a parameter's gradient."""
+    direction: str = ""
+    """The name of the array that follows p, if any."""
+    sections: str = ""
+    """What is added to the docstring."""
+    with_mask: bool = False
+    """Whether the body sees the mask."""
+    kernel: str | None = None
+    """The name of its kernel, if that is not the function's own."""
+    kernels: bool = True
+    """Whether it may have one."""
+
+
+def _derivative(
+    body: Callable[P, R], parameter: Parameter | None, form: _Form
+) -> Accelerated[P, R]:
+    """A function of probabilities p, perhaps of a direction, a parameter, and the scores z."""
+    names = parameter_names(body)
+    name, named = form.kernel or body.__name__, "" if parameter is None else parameter.name
+    with_scores = "z" in names
+    if form.sections:
+        others = names[2 if form.direction else 1 :]
+        with_sections(body, form.sections, (*others, "workers") if form.kernels else others)
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
-            p_given, value_given = p, value
             if type(p) is not np.ndarray:
-                given = {"p": p, direction: v, named: value, "z": z, "axis": axis, "mask": mask}
-                result = elsewhere(public, parameter, given, use_kernels, name, results)
+                given = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
+                given["mask"] = mask
+                result = elsewhere(public, parameter, given, use_kernels, name, form.results)
                 if result is not NotImplemented:
                     return result
-            rows, v = arrange_probabilities(p, v, axis, mask, direction)
-            p = rows.array
-            operands = [p, v] if direction else [p]
+            rows, v = arrange_probabilities(p, v, axis, mask, form.direction)
+            operands = (rows.array, v) if form.direction else (rows.array,)
+            checked = None
             if parameter is not None:
-                value = parameter.for_probabilities(value, rows, p_given)
-            if with_scores:
-                scores = arrange_scores(on_device_of(as_array(z, "z"), p, "z"), axis)
-                check_same_shape(scores.shape, "z", rows.shape)
+                checked = parameter.for_probabilities(value, rows, p)
+            scores = _scores_like(rows, z, axis) if with_scores else None
             if workers is not None:
                 workers = threads.counted(workers)
-            found = choice.kernel_for(p, name, parameter, value) if use_kernels else None
-            if found is not None:
-                if parameter is not None and parameter.in_product:
-                    operands.append(parameter.kernel_operand(value, p))
-                if with_scores:
-                    operands.append(scores.array)
-                each = threads.run(found, operands, None, workers)
+            kernel = None
+            if use_kernels:
+                kernel = choice.kernel_for(rows.array, name, parameter, checked)
+            if kernel is None:
+                each = _run_body(body, form, rows, operands, parameter, checked, scores)
             else:
-                flat = (-1, p.shape[-1])
-                operands = [x.reshape(flat) for x in operands]
-                if parameter is not None:
-                    operands.append(parameter.body_operand(value, rows.batch))
-                if with_scores:
-                    operands.append(scores.array.reshape(flat))
-                options: dict[str, Any] = {}
-                if with_mask:
-                    mask = np.ones_like(p, dtype=bool) if rows.mask is None else rows.mask
-                    options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
-                with np.errstate(under="ignore"):
-                    each = body(*operands, **options)
-            finish = partial(_in_callers_form, rows, parameter, value_given)
-            if len(results) > 1:
-                return tuple(map(finish, results, each))
-            return finish(results[0], each)
+                if parameter is not None and parameter.in_product:
+                    operands += (parameter.kernel_operand(checked, rows.array),)
+                operands += () if scores is None else (scores,)
+                each = threads.run(kernel, operands, None, workers)
+            finish = partial(_in_callers_form, rows, parameter, value)
+            if len(form.results) > 1:
+                return tuple(map(finish, form.results, each))
+            return finish(form.results[0], each)
 
         return call
 
-    roles = ("p", direction, named, "z", "axis", "mask", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels)
+    roles = ("p", form.direction, named, "z", "axis", "mask", "workers")
+    public: Any = accelerated(body, parameter, arrange, roles, kernels=form.kernels)
     return cast("Accelerated[P, R]", public)
+
+
+def _scores_like(rows: Rows, z: Any, axis: Any) -> Any:
+    """The scores that gave the probabilities, in rows."""
+    scores = arrange_scores(on_device_of(as_array(z, "z"), rows.array, "z"), axis)
+    check_same_shape(scores.shape, "z", rows.shape)
+    return scores.array
+
+
+def _run_body(
+    body: Callable[..., Any],
+    form: _Form,
+    rows: Rows,
+    operands: tuple[Any, ...],
+    parameter: Parameter | None,
+    value: Any,
+    scores: Any,
+) -> Any:
+    """What the body of a derivative gives for arranged arguments."""
+    shape = rows.array.shape
+    flat = (-1, shape[-1])
+    operands = tuple([x.reshape(flat) for x in operands])
+    if parameter is not None:
+        operands += (parameter.body_operand(value, rows.batch),)
+    if scores is not None:
+        operands += (scores.reshape(flat),)
+    options: dict[str, Any] = {}
+    if form.with_mask:
+        mask = np.ones_like(rows.array, dtype=bool) if rows.mask is None else rows.mask
+        options["mask"] = np.broadcast_to(mask, shape).reshape(flat)
+    with np.errstate(under="ignore"):
+        return body(*operands, **options)
 
 
 def _in_callers_form(
