@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 def panels(columns: int = 1, *, share_y: bool = True) -> list[Axes]:
-    """The axes of a new figure, side by side; four in two rows, for pages 9 inches wide."""
+    """The axes of a new figure, side by side; four in two rows.
+
+    At most 8.6 inches wide: a page shows it at 7.7, where 10 points are still 9.
+    """
     from matplotlib.figure import Figure
 
     rows = 1 if columns < 4 else 2
     across = -(-columns // rows)
-    figure = Figure(figsize=(1.4 + (4.2 if across < 3 else 3.0) * across, 0.6 + 3 * rows))
+    figure = Figure(figsize=(1.4 + {1: 4.2, 2: 3.6}.get(across, 2.4) * across, 0.6 + 3 * rows))
     figure.set_layout_engine("constrained")
     axes = figure.subplots(rows, across, squeeze=False, sharey=share_y).ravel()
     for ax in axes[columns:]:
