@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Table
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -15,32 +15,25 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.record import Mapping
+from pyentmax.checking._causes import Cause, likely
 from pyentmax.checking._differences import Array
-from pyentmax.checking._grades import HALF_LIMIT, LIMIT, CallError, Finding, Report, examine
-from pyentmax.checking._libraries import (
-    LIBRARIES,
-    SPACINGS,
-    Function,
-    Subject,
-    blaming,
-    dtype_name,
-    library_of,
-    parameter_names,
-    to_numbers,
-)  # fmt: skip
+from pyentmax.checking._grades import LIMIT, CallError, Finding, Report, compare, examine, same
+from pyentmax.checking._libraries import dtype_name, parameter_names, to_numbers
+from pyentmax.checking._subjects import Subject, blaming, check_function, fitting, quiet
 from pyentmax.checking._truths import JACOBIANS, truth
 
 NAMES = {
     "mask": ("mask", "attn_mask", "attention_mask"), "causal": ("causal", "is_causal"),
     "scale": ("scale", "softmax_scale", "sm_scale", "scaling"), "bias": ("bias", "attn_bias"),
     "sink": ("sink", "sinks", "s_aux"), "softcap": ("softcap", "logits_soft_cap"),
-    "window": ("window", "window_size", "sliding_window"), "offset": ("offset",),
-    "lengths": ("lengths", "key_lengths", "key_value_seq_lengths"),
+    "window": ("window", "window_size", "sliding_window", "local_window_size"),
+    "offset": ("offset",), "lengths": ("lengths", "key_lengths", "key_value_seq_lengths"),
     "cu_seqlens": ("cu_seqlens",), "dropout": ("dropout", "dropout_p", "dropout_rate"),
 }  # fmt: skip
 ALIGNMENTS = ("bottom-right", "top-left")
 N_DROPOUTS, DEVIATIONS = 200, 6.0
 Case = dict[str, Any]
+Findings = Iterator[Finding]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,25 +66,20 @@ def reference(
         heads = np.arange(q.shape[-3])
         heads = heads % k.shape[-3] if case.get("tiled") else heads // groups
         k, v = k[..., heads, :, :], v[..., heads, :, :]
-    scale = case.get("scale", q.shape[-1] ** -0.5)
-    see, late = visible(case, t, s), case.get("late", False)
     k, v = (np.where(np.isnan(x), 0, x) for x in (k, v))
-    scores, slope, cap = scale * q @ np.swapaxes(k, -1, -2), 1.0, case.get("softcap")
+    scale, see, late = _scale(case), visible(case, t, s), case.get("late", False)
     bias, first = case.get("bias", 0), case.get("bias_first", False)
-    scores = scores + bias if first else scores
+    scores, slope, cap = scale * q @ np.swapaxes(k, -1, -2) + bias * first, 1.0, case.get("softcap")
     if cap:
         bent = np.tanh(scores / cap)
         scores, slope = cap * bent, 1 - bent**2
-    scores = scores if first else scores + bias
+    scores = scores + bias * (not first)
     largest = np.max(np.abs(scores), initial=0)
-    scores = scores if late else np.where(see, scores, -np.inf)
-    rows = scores
+    rows = scores = scores if late else np.where(see, scores, -np.inf)
     if case.get("sink") is not None:
         sink = np.reshape(case["sink"], (-1, 1, 1)) if q.ndim > 2 else case["sink"]
         rows = np.concatenate([scores, np.broadcast_to(sink, (*scores.shape[:-1], 1))], axis=-1)
-    record = case.get("mapping", record)
-    axis = case.get("axis", -1)
-    p = record.forward(rows, *values[: len(record.parameters)], axis=axis)
+    p = record.forward(rows, *values[: len(record.parameters)], axis=case.get("axis", -1))
     p = np.where(np.isfinite(rows), p, 0)
     if case.get("mean"):
         p = np.where(see.any(-1, keepdims=True), p, 1 / s)
@@ -104,9 +92,9 @@ def reference(
     known = JACOBIANS.get(record.name)
     jacobian = known(rows) if known else record.jacobian(p, *values[: len(record.parameters)])
     at_scores = np.einsum("...i,...ij->...j", towards, np.nan_to_num(jacobian))[..., :s] * slope
-    shape = (*k.shape[:-3], -1, groups)
     at_k, at_v = scale * np.swapaxes(at_scores, -1, -2) @ q, np.swapaxes(weights, -1, -2) @ g
     if groups > 1:
+        shape = (*k.shape[:-3], -1, groups)
         at_k, at_v = (x.reshape(*shape, *x.shape[-2:]).sum(-3) for x in (at_k, at_v))
     return out, scale * at_scores @ k, at_k, at_v, largest
 
@@ -131,119 +119,126 @@ def visible(case: Case, t: int, s: int) -> Array:
     return see
 
 
+def _scale(case: Case) -> float:
+    return float(case.get("scale", case["query"].shape[-1] ** -0.5))
+
+
 # --- wrong variants: what changes in a case, and the cure -----------------------------------------
 def _without(*names: str) -> Callable[[Case], Case]:
     return lambda case: {name: x for name, x in case.items() if name not in names}
 
 
-def _with(**changes: Any) -> Callable[[Case], Case]:
-    return lambda case: {**case, **{
-        name: x(case) if callable(x) else x for name, x in changes.items()}}  # fmt: skip
+def _with(needs: str = "query", **changes: Any) -> Callable[[Case], Case]:
+    """Other entries, or functions of the case, if it has an entry of that name."""
+    return lambda case: (
+        case | {name: x(case) if callable(x) else x for name, x in changes.items() if needs in case}
+    )
 
 
-def _if(name: str, **changes: Any) -> Callable[[Case], Case]:
-    return lambda case: _with(**changes)(case) if name in case else case
-
-
-def _default(case: Case) -> float:
-    return float(case.get("scale", case["query"].shape[-1] ** -0.5))
-
-
-VARIANTS: dict[str, tuple[Callable[[Case], Case], str]] = {
-    "scores not scaled": (_with(scale=1.0), "multiply by 1/√d, or by scale= if it is given"),
-    "scale ignored": (_without("scale"), "use the scale that is given in place of 1/√d"),
-    "scaled by 1/d": (
-        lambda c: c if "scale" in c else {**c, "scale": 1 / c["query"].shape[-1]},
-        "the scale is 1/√d"),
-    "scaled twice": (_with(scale=lambda c: _default(c) ** 2), "scale query or scores, not both"),
-    "rows and columns confused": (_with(axis=-2), "the mapping goes along the keys, axis=-1"),
-    "heads tiled": (_with(tiled=True), "neighbours share a head: repeat each, h // (H / H_kv)"),
-    "causal ignored": (_without("causal", "window"), "a query sees no later key"),
-    "causal aligned at the other corner": (
-        _if("causal", alignment=lambda c: ALIGNMENTS[c.get("alignment") != "top-left"]),
-        "with T ≠ S say to which corner the mask belongs"),
-    "own key hidden": (_if("causal", later=-1), "a query sees its own key: j ≤ i"),
-    "next key seen": (_if("causal", later=1), "a query sees no later key: j ≤ i, not j ≤ i + 1"),
-    "offset ignored": (_without("offset"), "query i stands at position i + offset"),
-    "window ignored": (_without("window"), "a query sees the last w keys, its own with them"),
-    "window too wide": (_if("window", window=lambda c: c["window"] + 1), "w keys, not w + 1"),
-    "window too narrow": (_if("window", window=lambda c: c["window"] - 1), "w keys, not w − 1"),
-    "mask ignored": (_without("mask"), "hide what the mask hides"),
-    "mask inverted": (
-        _if("mask", mask=lambda c: ~c["mask"] if c["mask"].dtype == bool else c["mask"]),
-        "True means: take part"),
-    "masked after the mapping": (_with(late=True), "mask the scores, not the weights"),
-    "mean of all values in rows that see nothing": (_with(mean=True), "such rows give zeros"),
-    "sink ignored": (_without("sink"), "the sink is one more score, with no value behind it"),
-    "softcap ignored": (_without("softcap"), "scores are cap · tanh(scores / cap)"),
-    "softcap after the bias": (_if("softcap", bias_first=True), "cap, then add the bias"),
-    "bias ignored": (_without("bias"), "add the bias to the scores"),
-    "bias scaled": (_if("bias", bias=lambda c: c["bias"] * _default(c)), "add the bias last"),
-    "lengths ignored": (_without("lengths"), "keys from the length on are padding"),
-    "sequences mixed": (_without("cu_seqlens"), "a query sees keys of its own sequence alone"),
-}  # fmt: skip
+VARIANTS = (
+    Cause("scores not scaled", _with(scale=1.0), "multiply by 1/√d, or by scale= if it is given"),
+    Cause("scale ignored", _without("scale"), "use the scale that is given in place of 1/√d"),
+    Cause("scaled by 1/d", lambda c: {"scale": 1 / c["query"].shape[-1]} | c, "the scale is 1/√d"),
+    Cause("scaled twice", _with(scale=lambda c: _scale(c) ** 2), "scale queries or scores"),
+    Cause("rows and columns confused", _with(axis=-2), "the mapping goes along the keys, axis=-1"),
+    Cause("heads tiled", _with(tiled=True), "neighbours share a head: repeat it, h // (H / H_kv)"),
+    Cause("causal ignored", _without("causal", "window"), "a query sees no later key"),
+    Cause("causal aligned at the other corner", _with("causal", alignment=lambda c: ALIGNMENTS[
+        c.get("alignment") != "top-left"]), "with T ≠ S say to which corner the mask belongs"),
+    Cause("own key hidden", _with("causal", later=-1), "a query sees its own key: j ≤ i"),
+    Cause("next key seen", _with("causal", later=1),
+          "a query sees no later key: j ≤ i, not j ≤ i + 1"),
+    Cause("offset ignored", _without("offset"), "query i stands at position i + offset"),
+    Cause("window ignored", _without("window"), "a query sees the last w keys, its own with them"),
+    Cause("window too wide", _with("window", window=lambda c: c["window"] + 1),
+          "w keys, not w + 1"),
+    Cause("window too narrow", _with("window", window=lambda c: c["window"] - 1),
+          "w keys, not w − 1"),
+    Cause("mask ignored", _without("mask"), "hide what the mask hides"),
+    Cause("mask inverted", _with("mask", mask=lambda c: ~c["mask"] if c["mask"].dtype == bool
+                                 else c["mask"]), "True means: take part"),
+    Cause("masked after the mapping", _with(late=True), "mask the scores, not the weights"),
+    Cause("mean of all values in rows that see nothing", _with(mean=True), "such rows give zeros"),
+    Cause("sink ignored", _without("sink"), "the sink is one more score, with no value behind it"),
+    Cause("softcap ignored", _without("softcap"), "scores are cap · tanh(scores / cap)"),
+    Cause("softcap after the bias", _with("softcap", bias_first=True), "cap, then add the bias"),
+    Cause("bias ignored", _without("bias"), "add the bias to the scores"),
+    Cause("bias scaled", _with("bias", bias=lambda c: c["bias"] * _scale(c)), "add the bias last"),
+    Cause("lengths ignored", _without("lengths"), "keys from the length on are padding"),
+    Cause("sequences mixed", _without("cu_seqlens"), "a query sees keys of its own sequence alone"),
+)  # fmt: skip
 
 
 # --- the function ---------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionClaim(Subject):
-    """An attention, the mapping that it claims to use, and a float type."""
+    """An attention, and the mapping that it claims to use."""
 
-    fn: Function
-    own_vjp: Function | None
-    record: Mapping
-    parameters: dict[str, Any]
-    names: dict[str, str]  # option → fn's name of it
-    library: str
+    integers = "int32"
+    spelled: dict[str, str]  # option → fn's name of it
     rank: int
     wider: int  # by how much values are wider than keys
+    pairs: bool = False  # fn takes a window as (left, right)
     alignment: str = ALIGNMENTS[0]
-    dtype: str = "float32"
     seen: list[tuple[Case, Array]] = field(default_factory=list)
 
-    def array(self, x: Any) -> Any:
-        """An array of fn's library: of floats in the float type."""
-        kind = {"b": "bool", "i": "int32"}.get(np.asarray(x).dtype.kind, self.dtype)
-        return LIBRARIES[self.library]().array(np.asarray(x), kind)
+    def tried(self) -> Any:
+        """What fn gives for two queries and keys, and whether it has the shape."""
+        case = self.case(t=2, s=2)
+        assert case is not None
+        self(case)
+        return self.fn(*map(self.array, arrays_of(case)), **self.options(case))
+
+    def settled(self, out: Any) -> AttentionClaim:
+        """Whether fn takes a window as a pair: its default is one, or a number is an error."""
+        case, pair = self.case(t=6, s=6, causal=True, window=2), replace(self, pairs=True)
+        if case is None:
+            return self
+        with suppress(TypeError, ValueError):  # it may have no signature
+            parameter = inspect.signature(self.fn).parameters.get(self.spelled["window"])
+            if isinstance(getattr(parameter, "default", None), tuple):
+                return pair
+        for claim in (self, pair):
+            with suppress(CallError):
+                claim(case)
+                return claim
+        return self
 
     def options(self, case: Case) -> dict[str, Any]:
-        """The keywords of a case, as fn names them; a KeyError if it has none of that name."""
-        own = parameter_names(self.fn) or ()
+        """The keywords of a case, as fn names them."""
         given = {name: case[name] for name in NAMES if name in case}
+        if self.pairs and "window" in given:
+            given["window"] = (given["window"] - 1, 0)
         return {
-            self.names[name]: self.array(x) if isinstance(x, np.ndarray) else x
+            self.spelled[name]: self.array(x) if isinstance(x, np.ndarray) else x
             for name, x in given.items()
-        } | {name: x for name, x in self.parameters.items() if name in own}
+        } | self.passed
 
     def __call__(self, case: Case) -> Array:
         """What fn gives."""
         query = case["query"]
         with blaming(query, case["given"]):
-            arrays = [self.array(case[name]) for name in ("query", "key", "value")]
-            out = to_numbers(self.fn(*arrays, **self.options(case)))
+            out = to_numbers(self.fn(*map(self.array, arrays_of(case)), **self.options(case)))
             if out.shape != (*query.shape[:-1], case["value"].shape[-1]):
                 raise ValueError(f"expected queries of values, got shape {out.shape}")
             return out
 
-    def gradients(self, case: Case) -> list[Array] | None:
-        """Those in query, key and value, for g; None if there is no way to get them."""
-        vjp = LIBRARIES[self.library]().vjp
+    def gradients(self, case: Case) -> list[Array]:
+        """Those in query, key and value, for g; none if there is no way to get them."""
         with blaming(case["query"], case["given"]):
-            arrays = [self.array(case[name]) for name in ("query", "key", "value")]
+            arrays, options = [*map(self.array, arrays_of(case))], self.options(case)
             if self.own_vjp is not None:
-                return [to_numbers(x) for x in self.own_vjp(
-                    *arrays, self.array(case["g"]), **self.options(case))]  # fmt: skip
-            if vjp is None:
-                return None
+                found = self.own_vjp(*arrays, self.array(case["g"]), **options)
+                return [*map(to_numbers, found)]
+            vjp = self.functions.vjp
 
             def changed(x: Any, at: int) -> Any:
-                new = [*arrays[:at], x, *arrays[at + 1 :]]
-                return self.fn(*new, **self.options(case))
+                return self.fn(*arrays[:at], x, *arrays[at + 1 :], **options)
 
             return [
-                to_numbers(vjp(partial(changed, at=at), x, case["g"]))
-                for at, x in enumerate([self.array(x) for x in arrays_of(case)])
-            ]
+                to_numbers(vjp(partial(changed, at=at), self.array(x), case["g"]))
+                for at, x in enumerate(arrays_of(case)) if vjp
+            ]  # fmt: skip
 
     def exact(self, case: Case, gradients: bool = False) -> tuple[Array, ...]:
         """The right output, gradients if asked for, and the largest score."""
@@ -255,22 +250,24 @@ class AttentionClaim(Subject):
         size = float(np.nanmax(np.abs(case["value"]))) * scale
         return self.epsilon * size * (1 + float(largest)) / 4
 
+    def tolerated(self, case: Case) -> tuple[Array, float]:
+        """The right output, and how far from it an output is still right."""
+        out, largest = self.exact(case)
+        return out, self.limit * self.allowed(case, largest)
+
     def case(self, t: int = 3, s: int = 5, d: int = 4, heads: int = 2, kv: int = 0,
              spread: float = 1.0, **options: Any) -> Case | None:  # fmt: skip
         """Random arrays and options in words made arrays; None if fn's arrays have no heads."""
-        if (kv and self.rank < 3) or not {*options} - {"nan"} <= {*self.names}:
+        if (kv and self.rank < 3) or not {*options} - {"nan"} <= {*self.spelled}:
             return None
         rng = np.random.default_rng(0)
-        words = [
-            f"T = {t}, S = {s}",
-            *(f"{kv} of {heads} heads have keys" for _ in range(bool(kv))),
-        ]
+        words = [f"T = {t}, S = {s}", *([f"{kv} of {heads} heads have keys"] if kv else ())]
         given = ", ".join([*words, *(f"{name} = {x}" for name, x in options.items())])
-        batch, heads = ((), (heads,), (2, heads))[self.rank - 2], heads
+        batch = ((), (heads,), (2, heads))[self.rank - 2]
         keys = (*batch[:-1], kv) if kv else batch
 
         def draw(*shape: int, size: float = 1.0) -> Array:
-            return to_numbers(self.array(size * rng.standard_normal(shape)))
+            return self.rounded(size * rng.standard_normal(shape))
 
         case: Case = {
             "query": draw(*batch, t, d, size=spread), "key": draw(*keys, s, d),
@@ -291,9 +288,10 @@ class AttentionClaim(Subject):
             case["bias"] = draw(*batch, t, s)
         if "sink" in case:
             case["sink"] = draw(heads) if batch else float(draw())
-        for name in ("lengths", "cu_seqlens"):
-            case |= {name: np.array(case[name])} if name in case else {}
-        return case
+        return case | {name: np.array(case[name]) for name in LISTS if name in case}
+
+
+LISTS = ("lengths", "cu_seqlens")
 
 
 def arrays_of(case: Case) -> list[Array]:
@@ -349,7 +347,7 @@ class Outputs:
     def __init__(self, name: str, says: str, cases: list[Case]) -> None:
         self.__name__, self.__doc__, self.cases = name, says, cases
 
-    def __call__(self, claim: AttentionClaim) -> Iterator[Finding]:
+    def __call__(self, claim: AttentionClaim) -> Findings:
         for case in filter(None, (claim.case(**one) for one in self.cases)):
             try:
                 out = claim(case)
@@ -357,68 +355,60 @@ class Outputs:
                 if self.__name__ == "output":
                     raise
                 continue  # not supported
-            right = claim.exact(case, gradients=True)
+            right, largest = claim.exact(case)
             claim.seen.append((case, out))
-            nothing, nan = (right[0] == 0).all(-1, keepdims=True), np.isnan(out)
+            nothing = (right == 0).all(-1, keepdims=True)
             if self.__name__ == "rows that see nothing":
-                nothing = nothing & nan.all(-1, keepdims=True)  # NaN will do
-            out = np.where(nothing, 0, out)
-            yield _compare(out, right[0], claim.allowed(case, right[-1]), case)
+                nothing = nothing & np.isnan(out).all(-1, keepdims=True)  # NaN will do
+            yield _compare(np.where(nothing, 0, out), right, claim.allowed(case, largest), case)
 
 
 def _compare(seen: Array, right: Array, allowed: float, case: Case, of: str = "") -> Finding:
-    error = np.max(np.abs(seen - right), initial=0) / allowed
-    units = np.inf if np.isnan(error) else float(error)
-    return Finding(np.zeros(1), seen, right, units, given=of + case["given"])
+    return compare(np.zeros(1), seen, right, allowed, given=of + case["given"])
 
 
-def gradients(claim: AttentionClaim) -> Iterator[Finding]:
+def gradients(claim: AttentionClaim) -> Findings:
     """The gradients in query, key and value are right."""
     for case in filter(None, (claim.case(**one) for one in GRADED)):
         try:
-            seen = claim.gradients(case) if claim(case).size else None
+            seen = claim.gradients(case) if claim(case).size else []
         except CallError:
             continue  # not supported
         right = claim.exact(case, gradients=True)
-        for name, one, exact in zip(
-            ("query", "key", "value"), seen or (), right[1:4], strict=False
-        ):
-            size = max(float(np.max(np.abs(x))) for x in (*arrays_of(case), case["g"])) ** 2
-            yield _compare(one, exact, claim.allowed(case, right[-1], size), case, f"d{name}, ")
+        size = max(float(np.max(np.abs(x))) for x in (*arrays_of(case), case["g"])) ** 2
+        allowed = claim.allowed(case, right[-1], size)
+        for name, one, exact in zip(("dquery", "dkey", "dvalue"), seen, right[1:4], strict=False):
+            yield _compare(one, exact, allowed, case, f"{name}, ")
 
 
-def dropout(claim: AttentionClaim) -> Iterator[Finding]:
+def dropout(claim: AttentionClaim) -> Findings:
     """The mean over many calls with dropout is the output without."""
     case = claim.case(dropout=0.5)
     if case is None:
         return
     state = np.random.get_state()  # noqa: NPY002  # fn may draw from it
     with ExitStack() as stack:
+        stack.callback(np.random.set_state, state)  # noqa: NPY002
         if claim.library == "torch":
             stack.enter_context(sys.modules["torch"].random.fork_rng(devices=[]))
         try:
             outputs = np.stack([claim(case) for _ in range(N_DROPOUTS)])
         except CallError:
             return
-        finally:
-            np.random.set_state(state)  # noqa: NPY002
-    right = claim.exact(case)
     deviation = np.std(outputs, axis=0) / np.sqrt(N_DROPOUTS) + 1e-6
-    off = np.max(np.abs(outputs.mean(0) - right[0]) / deviation) / DEVIATIONS
-    yield _compare(outputs.mean(0), right[0], 1.0, case)._replace(units=float(off) * LIMIT)
+    yield _compare(outputs.mean(0), claim.exact(case)[0], deviation * DEVIATIONS / LIMIT, case)
 
 
-def scores_left_as_they_were(claim: AttentionClaim) -> Iterator[Finding]:
+def scores_left_as_they_were(claim: AttentionClaim) -> Findings:
     """The function does not write into its arrays."""
     case = claim.case()
     assert case is not None
     arrays = [claim.array(x) for x in arrays_of(case)]
     with blaming(case["query"], case["given"]):
         out = claim.fn(*arrays, **claim.options(case))
-    same = all((to_numbers(a) == x).all() for a, x in zip(arrays, arrays_of(case), strict=True))
-    text = f"{dtype_name(out)}, arrays {'as they were' if same else 'changed'}"
-    right = f"{claim.dtype}, arrays as they were"
-    yield Finding(np.zeros(1), text, right, 0.0 if text == right else np.inf, given="T = 3, S = 5")
+    kept = all((to_numbers(a) == x).all() for a, x in zip(arrays, arrays_of(case), strict=True))
+    seen = f"{dtype_name(out)}, arrays {'as they were' if kept else 'changed'}"
+    yield same(np.zeros(1), seen, f"{claim.dtype}, arrays as they were", case["given"])
 
 
 PROPERTIES: dict[Any, str] = {
@@ -479,66 +469,36 @@ def check_attention(
     >>> report.verdict, report.causal, report.causes
     ('wrong', 'top-left', ('scores not scaled: multiply by 1/√d, or by scale= if it is given',))
     """
-    if not callable(fn):
-        raise TypeError(f"fn must be a function, got {fn!r:.60}")
+    check_function(fn)
     if causal not in (None, *ALIGNMENTS):
         raise ValueError(f'causal must be "bottom-right", "top-left" or None, got {causal!r}')
     record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        claim = _claim(fn, vjp, record, parameters, names or {})
-        seen = _alignment(claim)
-        claims = [replace(claim, alignment=causal or seen or claim.alignment, dtype=dtype, seen=[])
-                  for dtype in SPACINGS]  # fmt: skip
-        claims = [one for one in claims if (dtypes is None or one.dtype in dtypes) and _fits(one)]
-        if not claims:
-            raise ValueError(f"dtypes must have one that fn takes, got {dtypes}")
+    own = parameter_names(fn) or set()
+    spelled = {option: name for option, all in NAMES.items() for name in all if name in own}
+
+    def trials(library: str) -> Iterator[AttentionClaim]:
+        for rank, wider in product((4, 3, 2), (1, 0)):
+            yield AttentionClaim(
+                fn=fn, own_vjp=vjp, record=record, parameters=parameters, library=library,
+                spelled=spelled | (names or {}), rank=rank, wider=wider)  # fmt: skip
+
+    with quiet():
+        claims = fitting(trials, dtypes, "query, key and value (…, T, d) to (…, T, e)")
+        seen = _alignment(claims[0])
+        claims = [replace(one, alignment=causal or seen or ALIGNMENTS[0], seen=[])
+                  for one in claims]  # fmt: skip
         results = examine(PROPERTIES, claims)
         bad = {one.name for one in results if one.grade not in ("right", "not applicable")}
-        likely = tuple(
-            f"{name}: {cure}" for name, (change, cure) in VARIANTS.items()
-            if bad & {*CASES} and _agrees(claims[0], change)
-        )[:1]  # fmt: skip
+        cause = _cause(claims[0], bad & {*CASES})
         distances = _distances(claims[-1])
-    notes = (f"the causal mask is aligned {seen}",) if seen else ()
-    name = ", ".join([record.name, *(f"{key} = {value}" for key, value in parameters.items())])
+    notes: tuple[str, ...] = (f"the causal mask is aligned {seen}",) if seen else ()
+    if claims[0].pairs:
+        notes += ("a window of w keys was passed as (w − 1, 0)",)
     return AttentionReport(
-        f"attention of {name}", tuple(one.dtype for one in claims), results, strict, likely, notes,
-        seen, distances,
+        f"attention of {claims[0].title}", tuple(one.dtype for one in claims), results, strict,
+        cause, notes, seen, distances,
     )  # fmt: skip
-
-
-def _claim(
-    fn: Function, vjp: Function | None, record: Mapping, parameters: dict[str, Any], names: Case
-) -> AttentionClaim:
-    """The claim with the first library and rank that fn takes."""
-    own = parameter_names(fn) or set()
-    errors: dict[str, Exception] = {}
-    usual = {option: name for option, all in NAMES.items() for name in all if name in own}
-    for library in (name for name in LIBRARIES if name in sys.modules):
-        for rank, wider in product((4, 3, 2), (1, 0)):
-            claim = AttentionClaim(fn, vjp, record, parameters, usual | names, library, rank, wider)
-            case = claim.case()
-            assert case is not None
-            try:
-                claim(case)
-                out = claim.fn(*(claim.array(x) for x in arrays_of(case)), **claim.options(case))
-            except Exception as error:  # libraries have errors of their own
-                errors.setdefault(library, error)
-                continue
-            return replace(claim, library=library_of(out))
-    each = "; ".join(f"{key}: {error}" for key, error in errors.items())
-    raise TypeError(f"fn must map query, key and value (…, T, d) to (…, T, e): {each}")
-
-
-def _fits(claim: AttentionClaim) -> bool:
-    try:
-        case = claim.case(t=2, s=2)
-        return case is not None and claim(case).size > 0 and dtype_name(
-            claim.array(case["query"])) == claim.dtype  # fmt: skip
-    except Exception:  # the library has no such type, or fn does not take it
-        return False
 
 
 def _alignment(claim: AttentionClaim) -> str:
@@ -546,42 +506,45 @@ def _alignment(claim: AttentionClaim) -> str:
     for shape in ({"t": 3, "s": 5}, {"t": 6, "s": 4}):
         case = claim.case(causal=True, **shape)
         try:
-            out = claim(case) if case else None
+            out = np.nan_to_num(claim(case)) if case else None
         except CallError:
             continue
         if case and out is not None:
-            off = {one: float(np.max(np.abs(np.nan_to_num(out) - replace(
-                claim, alignment=one).exact(case)[0]))) for one in ALIGNMENTS}  # fmt: skip
-            return min(off, key=lambda one: off[one])
+            right = {one: claim.exact({**case, "alignment": one})[0] for one in ALIGNMENTS}
+            return min(ALIGNMENTS, key=lambda one: float(np.max(np.abs(out - right[one]))))
     return ""
 
 
-def _agrees(claim: AttentionClaim, change: Callable[[Case], Case]) -> bool:
-    """Whether fn gives what a variant gives, in all cases that were tried, for one alignment."""
-    limit = HALF_LIMIT if claim.half else LIMIT
-    for alignment in ALIGNMENTS:
-        for case, out in claim.seen:
-            if np.isnan(case["key"]).any() and np.isnan(out).any():
-                continue  # a fault of its own, which hides others
-            right = claim.exact(change({**case, "alignment": alignment}))
-            both = np.isnan(out) & (right[0] == 0)
-            allowed = limit * claim.allowed(case, right[-1])
-            if not np.all((np.abs(out - right[0]) <= allowed) | both):
-                break
-        else:
-            return bool(claim.seen)
-    return False
+def _cause(claim: AttentionClaim, bad: set[str]) -> tuple[str, ...]:
+    """The variant that fn agrees with in all cases that were tried, for one alignment.
+
+    NaN that reaches an output is a fault of its own, and is not compared.
+    """
+    entries = [one._replace(variant=lambda case, change=one.variant: claim.tolerated(change(case)))
+               for one in VARIANTS]  # fmt: skip
+    tried = [(case, out) for case, out in claim.seen
+             if not (np.isnan(case["key"]).any() and np.isnan(out).any())]  # fmt: skip
+    other = ALIGNMENTS[claim.alignment == ALIGNMENTS[0]]
+    for alignment in (claim.alignment, other) if bad else ():
+        cases = [(({**case, "alignment": alignment},), out, claim.tolerated(case))
+                 for case, out in tried]  # fmt: skip
+        if cause := likely(entries, cases, agree=_agree):
+            return cause
+    return ()
+
+
+def _agree(right: tuple[Array, float], seen: Array) -> bool:
+    out, tolerance = right
+    nothing = np.isnan(seen) & (out == 0)
+    return bool(np.all((np.abs(out - seen) <= tolerance) | nothing))
 
 
 def _distances(claim: AttentionClaim) -> dict[str, float]:
     """Variant → its largest error over the cases, in tolerances."""
-    limit = HALF_LIMIT if claim.half else LIMIT
     distances: dict[str, float] = {}
-    for name, (change, _) in VARIANTS.items():
-        for case, _ in claim.seen:
-            right = claim.exact(case)
-            variant = claim.exact(change({"alignment": claim.alignment, **case}))
-            off = np.max(np.abs(variant[0] - right[0])) / (limit * claim.allowed(case, right[-1]))
-            if off > distances.get(name, 0):
-                distances[name] = float(off)
-    return distances
+    for (case, _), variant in product(claim.seen, VARIANTS):
+        right, tolerance = claim.tolerated(case)
+        changed = claim.exact(variant.variant({"alignment": claim.alignment, **case}))[0]
+        off = float(np.max(np.abs(changed - right))) / tolerance
+        distances[variant.name] = max(off, distances.get(variant.name, 0.0))
+    return {name: off for name, off in distances.items() if off}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class Cause(NamedTuple):
     """A likely cause, and what to do about it."""
 
     name: str
-    variant: Callable[..., Array]
+    variant: Callable[..., Any]
     cure: str
 
     def __str__(self) -> str:
@@ -112,6 +113,10 @@ def _batch_sum(claim: Claim, z: Array, p: Array) -> Array:
     return e / np.sum(e)
 
 
+def _other_axis(claim: Claim, z: Array, p: Array) -> Array:
+    return _closest([claim.exact(z, axis=axis) for axis in range(z.ndim)], p)
+
+
 def _whole_array(claim: Claim, z: Array, p: Array) -> Array:
     return claim.exact(z.reshape(-1)).reshape(z.shape) if z.ndim > 1 else claim.exact(z)
 
@@ -126,8 +131,8 @@ def _other_k(change: int) -> Any:
 
 
 VALUE_CAUSES = (
-    Cause("another axis", lambda claim, z, p: claim.exact(z, axis=0),
-          "fn maps along the first axis; build it with axis=-1, or pass lambda z: fn(z.T).T"),
+    Cause("another axis", _other_axis,
+          "fn maps along an axis that is not always the last; make it with axis=-1 (dim=-1)"),
     Cause("the whole array as one row", _whole_array,
           "fn takes the maximum or sum over all entries; keep the last axis (axis=-1, keepdims)"),
     Cause("scores not multiplied by α − 1", _scaled,
@@ -195,27 +200,29 @@ DERIVATIVE_CAUSES = (
 
 def causes(claim: Claim, results: Sequence[PropertyResult]) -> tuple[str, ...]:
     """The likely causes, of the values and else of the derivative."""
-    entries: Sequence[Cause]
     bad = {one.name for one in results if one.grade in ("imprecise", "wrong")}
     if bad & {*VALUES}:
-        entries, cases = VALUE_CAUSES, [*_values(claim)]
-    elif any(name.startswith("derivative") for name in bad):
-        entries, cases = DERIVATIVE_CAUSES, [*_products(claim)]
-    else:
-        return ()
-    if all(_agree(exact, seen, claim.epsilon) for _, seen, exact in cases):
-        return ()  # what is wrong does not show in these
-    return first_that_agrees(entries, [case[:2] for case in cases], claim.epsilon)
+        return likely(VALUE_CAUSES, [*_values(claim)], claim.epsilon)
+    if any(name.startswith("derivative") for name in bad):
+        return likely(DERIVATIVE_CAUSES, [*_products(claim)], claim.epsilon)
+    return ()
 
 
-def first_that_agrees(
-    entries: Sequence[Cause], cases: Sequence[Any], epsilon: float
+def likely(
+    entries: Sequence[Cause], cases: Sequence[Any], epsilon: float = 0.0, agree: Any = None
 ) -> tuple[str, ...]:
-    """The first whose variant gives what was seen, for all cases of (arguments, seen)."""
+    """The first entry whose variant gives what was seen, for all cases.
+
+    A case is the arguments of a variant, what was seen, and what is right. There is no cause where
+    what is right agrees with all that was seen: what is wrong then shows in no case.
+    """
+    agree = agree or partial(_agree, epsilon=epsilon)
     with np.errstate(all="ignore"):
+        if all(agree(exact, seen) for _, seen, exact in cases):
+            return ()
         for entry in entries:
             with suppress(ValueError, KeyError, ZeroDivisionError):
-                if all(_agree(entry.variant(*given), seen, epsilon) for given, seen in cases):
+                if all(agree(entry.variant(*given), seen) for given, seen, _ in cases):
                     return (str(entry),)
     return ()
 

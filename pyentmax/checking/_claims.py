@@ -1,32 +1,18 @@
-"""A function of any library's arrays, called with float64 on the host, and what it should give."""
+"""A function that claims to be a mapping, and what it should give."""
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, wraps
-from itertools import product
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError
-from pyentmax.checking._libraries import (
-    LIBRARIES,
-    SMALLEST,
-    SPACINGS,
-    Function,
-    Library,
-    Subject,
-    blaming,
-    dtype_name,
-    library_of,
-    parameter_names,
-)
+from pyentmax.checking._libraries import SMALLEST, parameter_names, to_numbers
+from pyentmax.checking._subjects import Subject, blaming
 from pyentmax.checking._truths import JACOBIANS, slack
 
 LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches
@@ -46,85 +32,43 @@ def once(method: Callable[..., Array]) -> Callable[..., Array]:
     return remembered
 
 
-def claims_of(
-    fn: Function, record: Mapping, parameters: dict[str, Any], vjp: Function | None
-) -> list[Claim]:
-    """The claim in every float type that fn takes; a TypeError if it takes no scores at all."""
-    if inspect.isclass(fn):
-        raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
-    names = parameter_names(fn)
-    passed = {name: value for name, value in parameters.items() if name in (names or ())}
-    axis_names = (
-        ("axis", "dim", None) if names is None else (*sorted({"axis", "dim"} & names), None)
-    )
-    errors: dict[str, Exception] = {}
-    for library in (name for name in LIBRARIES if name in sys.modules):
-        for axis_name, rank, length in product(axis_names, (1, 2), LENGTHS + FIXED):
-            claim = Claim(fn, record, parameters, passed, library, axis_name, rank, length, vjp)
-            try:
-                p = claim.call_native(claim.array(claim.probe))
-                if isinstance(p, (tuple, list)):
-                    raise TypeError(
-                        f"fn returns {len(p)} values; pass lambda z: fn(z)[0], or whichever of "
-                        "them are the probabilities"
-                    )
-            except Exception as error:  # libraries have errors of their own
-                if isinstance(errors.setdefault(library, error), RecursionError):
-                    break
-                continue
-            claim = replace(claim, library=library_of(p))
-            claim = replace(claim, one_vector=rank == 1 and claim.takes_one_vector())
-            in_types = [replace(claim, dtype=dtype) for dtype in SPACINGS]
-            return [one for one in in_types if one.is_possible()]
-    each = "; ".join(
-        f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]:.150}"
-        for name, error in errors.items()
-    )
-    device = any(word in each for word in ("cuda", "CUDA", "device", "gpu", "GPU"))
-    hint = (
-        "; if fn computes on a device, pass lambda z: fn(z.cuda()).cpu()" if device else
-        "; for a library that is missing here, import it first; for rows of one length, see "
-        "whether fn takes 3, 5, 40, 100 or 2 to 64 scores"
-    )  # fmt: skip
-    raise TypeError(
-        "fn must map an array of scores to probabilities; no array of the libraries that are "
-        f"imported fits: {each}{hint}"
-    ) from next(iter(errors.values()))
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Claim(Subject):
-    """A function, the mapping that it claims to be, and the float type at hand.
+    """A function and the mapping that it claims to be."""
 
-    Scores and results are float64 on the host; the scores have values that the float type can hold.
-    """
-
-    fn: Function
-    record: Mapping
-    parameters: dict[str, Any]
-    passed: dict[str, Any]  # those of the parameters that fn takes
-    library: str
     axis_name: str | None
     rank: int  # of the array that one row is passed as
     length: int  # of rows in batches
-    own_vjp: Function | None
-    dtype: str = "float32"
     one_vector: bool = False  # fn takes no batches, and is called row by row
     results: dict[Any, Array] = field(default_factory=dict, init=False)
 
-    @cached_property
-    def functions(self) -> Library:
-        """How to use arrays of the library."""
-        return LIBRARIES[self.library]()
-
-    def array(self, z: Array) -> Any:
-        """Scores as the library's array, a single row as fn wants it."""
-        return self.functions.array(z[None] if z.ndim < self.rank else z, self.dtype)
-
     @property
-    def probe(self) -> Array:
+    def ordinary(self) -> Array:
         """Ordinary scores, of a length that fn takes."""
         return np.arange(self.length) / 2
+
+    def array(self, x: Any) -> Any:
+        """Scores as the library's array, a single row as fn wants it."""
+        return super().array(x[None] if np.ndim(x) == 1 < self.rank else x)
+
+    def tried(self) -> Any:
+        """What fn gives for ordinary scores."""
+        p = self.call_native(self.array(self.ordinary))
+        if isinstance(p, (tuple, list)):
+            raise TypeError(
+                f"fn returns {len(p)} values; pass lambda z: fn(z)[0], or whichever of them are "
+                "the probabilities"
+            )
+        return p
+
+    def settled(self, out: Any) -> Claim:
+        """Whether fn takes one row, and no batch of rows."""
+        try:
+            batch = self.array(np.stack([self.ordinary, self.ordinary]))
+            one = np.shape(self.call_native(batch)) != np.shape(batch)
+        except Exception:  # libraries have errors of their own
+            one = True
+        return replace(self, one_vector=self.rank == 1 and bool(one))
 
     def takes(self, length: int) -> bool:
         """Whether fn takes rows of that length."""
@@ -140,27 +84,6 @@ class Claim(Subject):
             return self.functions.stack(rows).reshape(z.shape) if rows else z
         return self.fn(z, **self.passed, **({self.axis_name: axis} if self.axis_name else {}))
 
-    def takes_one_vector(self) -> bool:
-        """Whether fn takes one row, and no batch of rows."""
-        try:
-            batch = self.array(np.stack([self.probe, self.probe]))
-            return bool(np.shape(self.call_native(batch)) != np.shape(batch))
-        except Exception:  # libraries have errors of their own
-            return True
-
-    def is_possible(self) -> bool:
-        """Whether the library has the float type, and fn takes it."""
-        try:
-            z = self.array(self.probe)
-            self.call_native(z)
-        except Exception:  # libraries have errors of their own
-            return False
-        return dtype_name(z) == self.dtype
-
-    def rounded(self, z: Any) -> Array:
-        """The scores that the float type can hold."""
-        return self.functions.numbers(self.functions.array(np.asarray(z, float), self.dtype))
-
     def call(self, z: Array) -> tuple[Any, Any]:
         """The scores after the call, and what fn gave, both arrays of its library."""
         with blaming(z):
@@ -172,7 +95,7 @@ class Claim(Subject):
         """What fn gives."""
         with blaming(z):
             array = self.array(z)
-            p = self.functions.numbers(self.call_native(array, axis))
+            p = to_numbers(self.call_native(array, axis))
             if p.shape != tuple(array.shape):
                 raise ValueError(f"expected the shape {tuple(array.shape)}, got {p.shape}")
             return p.reshape(z.shape)
@@ -180,26 +103,18 @@ class Claim(Subject):
     def vjp(self, z: Array, v: Array, axis: int = -1) -> Array | None:
         """Jᵀv by the function handed in, or by the library's own; None if there is neither."""
         with blaming(z):
-            array = self.array(z)
+            array, along = self.array(z), partial(self.call_native, axis=axis)
             if self.own_vjp is not None:
-                names = (
-                    {"axis", "dim"} & (parameter_names(self.own_vjp) or set())
-                    if axis != -1
-                    else set()
-                )
+                names = {"axis", "dim"} & (parameter_names(self.own_vjp) or set())
                 if axis != -1 and not names:
                     return None
-                p, more = (
-                    self.call_native(array, axis),
-                    dict.fromkeys(names if axis != -1 else (), axis),
-                )
-                gradient = self.own_vjp(p, self.array(v), **more)
+                more = {} if axis == -1 else dict.fromkeys(names, axis)
+                product = self.own_vjp(along(array), self.array(v), **more)
             elif self.functions.vjp is not None:
-                along = partial(self.call_native, axis=axis)
-                gradient = self.functions.vjp(along, array, v.reshape(array.shape))
+                product = self.functions.vjp(along, array, v.reshape(array.shape))
             else:
                 return None
-            return self.functions.numbers(gradient).reshape(z.shape)
+            return to_numbers(product).reshape(z.shape)
 
     # --- what is right ----------------------------------------------------------------------------
 

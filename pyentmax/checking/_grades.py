@@ -96,6 +96,23 @@ class Finding(NamedTuple):
         )
 
 
+def compare(
+    z: Array, seen: Any, exact: Any, allowed: Any, v: Array | None = None, given: str = ""
+) -> Finding:
+    """What came out against what should have, in units of what it may be off by."""
+    error = np.array(np.nan)
+    if np.shape(seen) == np.shape(exact):
+        error = np.where(np.equal(seen, exact), 0, np.abs(np.subtract(seen, exact)))
+    units = np.max(error / allowed, initial=0)
+    return Finding(z, seen, exact, float(np.inf if np.isnan(units) else units), v, given)
+
+
+def same(z: Array, seen: Any, expected: Any, given: str = "", equal: Any = None) -> Finding:
+    """What came out against what should have, where nothing lies between right and wrong."""
+    equal = seen == expected if equal is None else equal
+    return Finding(z, seen, expected, 0.0 if equal else np.inf, given=given)
+
+
 @dataclass(frozen=True, eq=False)
 class PropertyResult:
     """How a property came out.
@@ -239,30 +256,24 @@ def _examine(holds: Any, edges: str, subjects: Sequence[Any]) -> PropertyResult:
     for subject in subjects:
         if subject.half != (name == "half types"):
             continue
-        limit = HALF_LIMIT if subject.half else LIMIT
+        limit, dtype = subject.limit, subject.dtype
         try:
             for finding in holds(subject):
-                graded.append((finding.grade(limit, edges == "all"), subject.dtype, finding))
+                graded.append((finding.grade(limit, edges == "all"), dtype, finding))
         except CallError as error:
             finding = Finding(error.z, str(error), "no error", np.inf, given=error.given)
-            graded.append((finding.grade(limit, edges != ""), subject.dtype, finding))
+            graded.append((finding.grade(limit, edges != ""), dtype, finding))
     if not graded:
         return PropertyResult(name, holds.__doc__, "not applicable")
     grade = max((grade for grade, _, _ in graded), key=GRADES.index)
-    same = [(dtype, finding) for one, dtype, finding in graded if one == grade]
+    alike = [(dtype, finding) for one, dtype, finding in graded if one == grade]
     if grade == "right":
-        dtype, finding = max(same, key=lambda one: one[1].units)
+        dtype, finding = max(alike, key=lambda one: one[1].units)
         return PropertyResult(name, holds.__doc__, grade, dtype, finding)
-    dtype, finding = same[0]
-    worst = max((finding for _, finding in same), key=lambda one: one.error)
-    return PropertyResult(
-        name,
-        holds.__doc__,
-        grade,
-        dtype,
-        finding,
-        worst if worst.error > 2 * finding.error else None,
-    )
+    dtype, finding = alike[0]
+    worst = max((one for _, one in alike), key=lambda one: one.error)
+    much = worst if worst.error > 2 * finding.error else None
+    return PropertyResult(name, holds.__doc__, grade, dtype, finding, much)
 
 
 def text(x: Any, short: bool = True) -> str:

@@ -8,35 +8,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.checking._differences import Array
-from pyentmax.checking._grades import CallError
 
 Function = Callable[..., Any]
 # Of each float type, the spacing at 1 and the smallest normal number; bfloat16 is PyTorch's too.
 SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
-
-
-class Subject:
-    """What is judged, in one float type."""
-
-    dtype: str
-
-    @property
-    def epsilon(self) -> float:
-        """The spacing of floats at 1."""
-        return SPACINGS[self.dtype]
-
-    @property
-    def half(self) -> bool:
-        """Whether it is one of the two half types."""
-        return self.epsilon > SPACINGS["float32"]
 
 
 class Library(NamedTuple):
@@ -127,14 +109,3 @@ def parameter_names(fn: Function) -> set[str] | None:
         return {*inspect.signature(fn).parameters}
     except (TypeError, ValueError):
         return None
-
-
-@contextmanager
-def blaming(z: Array, given: str = "") -> Iterator[None]:
-    """Errors of a function as `CallError`, with its input."""
-    try:
-        yield
-    except CallError:
-        raise
-    except Exception as error:  # libraries have errors of their own
-        raise CallError(z, error, given) from error

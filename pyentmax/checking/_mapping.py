@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
-
-import numpy as np
 
 from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import causes
-from pyentmax.checking._claims import claims_of
+from pyentmax.checking._claims import FIXED, LENGTHS, Claim
 from pyentmax.checking._grades import Report, examine
+from pyentmax.checking._libraries import parameter_names
 from pyentmax.checking._properties import PROPERTIES
+from pyentmax.checking._subjects import check_function, fitting, quiet
 from pyentmax.checking._truths import truth
 
 
@@ -86,20 +86,22 @@ def check_mapping(
     >>> print(report.failures["shifts"])
     [1000, 1000.5] gives [nan, nan], expected [0.377541, 0.622459]: no number (float64)
     """
-    if not callable(fn):
-        raise TypeError(f"fn must be a function, got {fn!r:.60}")
+    check_function(fn)
     record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # fn may warn of overflow, but its result is what counts
-        claims = claims_of(fn, record, parameters, vjp)
-        taken = [claim.dtype for claim in claims]
-        claims = [claim for claim in claims if dtypes is None or claim.dtype in dtypes]
-        if not claims:
-            raise ValueError(f"dtypes must have one that fn takes, of {taken}, got {dtypes}")
+    known = parameter_names(fn)
+    axis_names = ("axis", "dim") if known is None else sorted({"axis", "dim"} & known)
+
+    def trials(library: str) -> Iterator[Claim]:
+        for axis, rank, length in product((*axis_names, None), (1, 2), LENGTHS + FIXED):
+            yield Claim(fn=fn, own_vjp=vjp, record=record, parameters=parameters, library=library,
+                        axis_name=axis, rank=rank, length=length)  # fmt: skip
+
+    with quiet():
+        expected = "an array of scores (of 3, 5, 40, 100 or 2 to 64) to probabilities"
+        claims = fitting(trials, dtypes, expected)
         results = examine(PROPERTIES, claims)
         likely = causes(claims[0], results)
-    given = ", ".join(f"{name} = {value}" for name, value in parameters.items())
-    name = f"{record.name} ({given})" if given else record.name
     notes = ("fn takes one vector; it was called row by row",) if claims[0].one_vector else ()
-    return MappingReport(name, tuple(one.dtype for one in claims), results, strict, likely, notes)
+    taken = tuple(one.dtype for one in claims)
+    return MappingReport(claims[0].title, taken, results, strict, likely, notes)

@@ -273,6 +273,28 @@ def test_wrong_arguments_are_named(
         check_mapping(fn, **arguments)
 
 
+class Softmax:
+    """A layer with an axis of its own, as in PyTorch."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def __call__(self, z: Any) -> Any:
+        return pyentmax.softmax(z, axis=self.axis)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_axis_fixed_in_constructor_is_named(axis: int) -> None:
+    report = check_mapping(Softmax(axis), "softmax", dtypes=["float64"])
+    assert [one.partition(":")[0] for one in report.causes] == ["another axis"]
+    assert "make it with axis=-1" in report.causes[0]
+
+
+def test_axis_that_no_array_has_is_one_line() -> None:
+    with pytest.raises(TypeError, match=r"make it with axis=-1 \(dim=-1\)$"):
+        check_mapping(Softmax(2), "softmax")
+
+
 # --- grades and messages ------------------------------------------------------------------------
 
 
