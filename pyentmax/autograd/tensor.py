@@ -308,13 +308,13 @@ def value_of(x: Any) -> Any:
 
 def _recorded(pairs: Any) -> tuple[tuple[Any, Callable[[Any], Any]], ...]:
     """The pairs of a parent and its VJP without those of constants."""
-    found = []
+    edges = []
     for parent, vjp in pairs:
         if isinstance(parent, tuple):
             parent = _Operands(parent)
         if isinstance(parent, (Tensor, _Operands)) and parent.requires_grad:
-            found.append((parent, vjp))
-    return tuple(found)
+            edges.append((parent, vjp))
+    return tuple(edges)
 
 
 def _unbroadcast(gradient: Any, parent: Any) -> Any:

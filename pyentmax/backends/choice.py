@@ -97,9 +97,9 @@ def xla_handler() -> Any:
 
 def describe_backend() -> str:
     """One line saying what runs for NumPy arrays: first line of every command."""
-    found = kernels()
-    if found:
-        return f"compiled CPU kernels ({len(found)}), NumPy for the rest"
+    available = kernels()
+    if available:
+        return f"compiled CPU kernels ({len(available)}), NumPy for the rest"
     if _wanted_backend() == "reference":
         return "no kernels: plain NumPy, as PYENTMAX_BACKEND=reference asks"
     return "no kernels: plain NumPy, because pyentmax._cpu was not built (no C compiler?)"
@@ -115,11 +115,11 @@ def show_config() -> dict[str, Any]:
     >>> sorted(config)
     ['backend', 'build', 'cuda', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
     """
-    found = kernels()
-    compiled = sys.modules["pyentmax._cpu"] if found else None
+    available = kernels()
+    compiled = sys.modules["pyentmax._cpu"] if available else None
     config = {
-        "backend": "cpu" if found else "reference",
-        "kernels": sorted(found),
+        "backend": "cpu" if available else "reference",
+        "kernels": sorted(available),
         "instruction_set": getattr(compiled, "INSTRUCTION_SET", None),
         "build": getattr(compiled, "BUILD_INFO", None),
         "cuda": _describe_cuda(),

@@ -67,8 +67,8 @@ def plan(
                     f"expected whole rows in a chunk, got an axis of {sum(chunks)} entries in "
                     f"{len(chunks)} chunks; array.rechunk({{axis: -1}}) puts them into one"
                 )
-    found = function(*samples)
-    dtypes = [part.dtype for part in found] if isinstance(found, tuple) else found.dtype
+    result = function(*samples)
+    dtypes = [part.dtype for part in result] if isinstance(result, tuple) else result.dtype
     return da.apply_gufunc(function, signature, *operands, output_dtypes=dtypes, output_sizes=sizes)
 
 
@@ -131,7 +131,7 @@ def plan_rows(
     forms["gradient"] = forms["entries" if bounds else "number"]
     inputs = [forms["entries"]] * len(rows) + ["()"] * len(numbers)
     length = math.prod(first.shape[axis] for axis in axes)
-    found = plan(
+    planned = plan(
         chunk,
         f"{','.join(inputs)}->{','.join(forms[result] for result in results)}",
         *(np.moveaxis(array, axes, last) for array in rows.values()),
@@ -139,7 +139,7 @@ def plan_rows(
         sizes={"u": length, "w": length} if "matrix" in results else None,
     )
     parts = []
-    for result, part in zip(results, found if len(results) > 1 else (found,), strict=True):
+    for result, part in zip(results, planned if len(results) > 1 else (planned,), strict=True):
         if forms[result] == forms["entries"]:
             part = np.moveaxis(part, last, axes)
         parts.append(reduce_to(part, np.shape(given[named])) if result == "gradient" else part)

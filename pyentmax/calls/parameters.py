@@ -175,12 +175,12 @@ class Budget(PerRow):
             return np.where(fits, budget, np.nan).astype(z.dtype)
         if not fits.all():
             wrong = ~np.broadcast_to(fits, z.shape[:-1])
-            asked, most = (
+            requested, most = (
                 np.broadcast_to(a, wrong.shape)[wrong].flat[0] for a in (budget, entries)
             )
             raise ValueError(
                 f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
-                f"got {_digits(asked, most)}"
+                f"got {_digits(requested, most)}"
             )
         return budget.astype(z.dtype)
 

@@ -195,10 +195,10 @@ def plan_loss(
     for name in ("ignore_index", "label_smoothing"):
         others[name] = given.pop(name)
     per_row = {"weight"} | ({"y"} if np.ndim(given["y"]) < np.ndim(given["z"]) else set())
-    found = plan_rows(function, parameter, given, results, per_row, reduction="none", **others)
+    planned = plan_rows(function, parameter, given, results, per_row, reduction="none", **others)
     if reduction == "none":
-        return found
-    return (found[0].sum(), found[1]) if isinstance(found, tuple) else found.sum()
+        return planned
+    return (planned[0].sum(), planned[1]) if isinstance(planned, tuple) else planned.sum()
 
 
 def _total(weight: Any) -> Any:

@@ -107,13 +107,13 @@ def distinct(ids: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
     Examples
     --------
-    >>> found, place = distinct(np.array([7, 2, 7]), 9)
-    >>> found.tolist(), place.tolist()
+    >>> unique, place = distinct(np.array([7, 2, 7]), 9)
+    >>> unique.tolist(), place.tolist()
     ([2, 7], [1, 0, 1])
     """
     present = np.zeros(size, dtype=bool)
     present[ids] = True
-    found = np.flatnonzero(present)
+    unique = np.flatnonzero(present)
     place = np.empty(size, dtype=np.int64)
-    place[found] = np.arange(len(found))
-    return found, place[ids]
+    place[unique] = np.arange(len(unique))
+    return unique, place[ids]

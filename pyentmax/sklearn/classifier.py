@@ -171,8 +171,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             per_class = compute_class_weight(self.class_weight, classes=classes, y=y)
             place = np.searchsorted(classes, y)
             if self.class_weight == "balanced":  # weights count as repetitions do
-                found = np.bincount(place, weight)
-                per_class = found.mean() / np.where(found > 0, found, 1)
+                per_label = np.bincount(place, weight)
+                per_class = per_label.mean() / np.where(per_label > 0, per_label, 1)
             weight *= per_class[place]
         with np.errstate(over="ignore"):
             total = weight.sum()
@@ -211,23 +211,23 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             gradient[:, -1] = g.sum(axis=0) if self.fit_intercept else 0
             return float(value + decay / 2 * np.vdot(coef, coef)), gradient.reshape(-1)
 
-        found = minimize(
+        result = minimize(
             objective,
             start.reshape(-1),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": self.max_iter, "gtol": self.tol, "ftol": 0.0, "maxfun": 10**9},
         )
-        n_iter = max(int(found.nit), 1)
+        n_iter = max(int(result.nit), 1)
         # Scores or gradients beyond floats end the search early, often where it began.
-        if found.nit >= self.max_iter or not np.abs(found.jac).max() <= self.tol:
+        if result.nit >= self.max_iter or not np.abs(result.jac).max() <= self.tol:
             warnings.warn(
                 f"lbfgs did not converge in {n_iter} iterations; scale the features, or change "
                 "max_iter, C or tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        table = found.x.reshape(start.shape)
+        table = result.x.reshape(start.shape)
         return table[:, :-1].copy(), table[:, -1].copy(), n_iter
 
     # --- use --------------------------------------------------------------------------------------

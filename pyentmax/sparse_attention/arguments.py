@@ -171,21 +171,21 @@ class Arguments:
         return rows.reshape(np.shape(array_of(bias))).astype(self.result_dtype, copy=False)[()]
 
     def _arrange(self, query: Any, key: Any, value: Any) -> None:
-        arrays, answers = {}, []
+        arrays, result_dtypes = {}, []
         for name, array in (("query", query), ("key", key), ("value", value)):
             if is_dask(array):
                 raise TypeError(
                     f"{name}: expected an array in memory, got a Dask array, which only "
                     "attention itself takes, without its weights"
                 )
-            arrays[name], answer = as_floating(array, name)
-            answers.append(answer)
+            arrays[name], dtype = as_floating(array, name)
+            result_dtypes.append(dtype)
             if arrays[name].ndim < 2:
                 raise ValueError(
                     f"{name} must have at least two axes, positions and features, got shape "
                     f"{arrays[name].shape}"
                 )
-        self.result_dtype: np.dtype[Any] = np.result_type(*answers)
+        self.result_dtype: np.dtype[Any] = np.result_type(*result_dtypes)
         self.dtype: np.dtype[Any] = np.result_type(*[array.dtype for array in arrays.values()])
         query, key, value = [
             on_device_of(array, arrays["query"], name).astype(self.dtype, copy=False)
@@ -283,10 +283,10 @@ class Arguments:
         return self.query, self.key, self.value
 
     def _as_computed(self, x: Any, name: str, shape: tuple[int, ...], like: str) -> Any:
-        array, answer = as_floating(x, name)
+        array, dtype = as_floating(x, name)
         if array.shape != shape:
             raise ValueError(f"{name} must have the shape of {like}, {shape}, got {array.shape}")
-        self.result_dtype = np.promote_types(self.result_dtype, answer)
+        self.result_dtype = np.promote_types(self.result_dtype, dtype)
         return on_device_of(array, self.query, name).astype(self.dtype, copy=False)
 
     def _split_heads(self, array: Any) -> Any:

@@ -41,9 +41,9 @@ def rows_entmax(
     scores = np.concatenate([scores, last], axis=-1)
     weights = np.where(seen, entmax.reference(scores, alpha[:, None], mask=seen), 0)
     sinks[...], weights = weights[..., -1], weights[..., :-1]
-    found = np.nonzero(weights)
-    count = len(found[-1])
-    values[:count], columns[:count] = weights[found], found[-1]
+    support = np.nonzero(weights)
+    count = len(support[-1])
+    values[:count], columns[:count] = weights[support], support[-1]
     ends[...] = np.cumsum(np.count_nonzero(weights, axis=-1)).reshape(ends.shape)
 
 

@@ -1,4 +1,4 @@
-"""Commands on files: lines as they arrive, and what was found for each, in three formats."""
+"""Commands on files: lines as they arrive, and the results of each, in three formats."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Notes:
 
 
 class Results:
-    """Writes what was found for each line: as the command does, or in one of `FORMATS`."""
+    """Writes the results of each line: as the command does, or in one of `FORMATS`."""
 
     def __init__(self, form: str | None) -> None:
         self.form, self._count = form, 0
@@ -162,7 +162,7 @@ def _number(value: Any) -> str:
 
 def _json(record: dict[str, Any]) -> str:
     text = json.dumps(record, ensure_ascii=False)
-    return re.sub(r"[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def result(text: str, log_prob: float, score: float | None = None) -> dict[str, Any]:

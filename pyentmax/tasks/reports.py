@@ -14,38 +14,38 @@ from pyentmax.tasks.sequences import SequenceModel
 N_LISTED = 20  # hypotheses of a list that is not complete
 END = "</s>"
 
-Found = SearchResult | ForcedDecoding
+Result = SearchResult | ForcedDecoding
 
 
-def describe(model: SequenceModel, title: str, found: Found) -> str:
-    """What was found, as text: hypotheses and what the search proves, or the steps of a target.
+def describe(model: SequenceModel, title: str, result: Result) -> str:
+    """A result as text: hypotheses and what the search proves, or the steps of a target.
 
     Hypotheses are a tree with their probabilities. A list that is not complete can be long: only
     its most probable hypotheses are shown.
     """
-    if isinstance(found, ForcedDecoding):
-        return printable(f"{title}\n\n{found.text(model.token, what=model.noun)}")
-    shown = _shown(found)
+    if isinstance(result, ForcedDecoding):
+        return printable(f"{title}\n\n{result.text(model.token, what=model.noun)}")
+    shown = _shown(result)
     lines = [title, "", *(f"  {line}" for line in str(model.tree(shown)).splitlines())]
     finished = [h for h in shown if h.finished]
     count, mass = len(finished), sum(h.probability for h in finished)
     lines += ["", f"{count} {model.noun}{'s' * (count != 1)}, total probability {mass:.6f}"]
-    if more := len(found.hypotheses) - len(shown):
+    if more := len(result.hypotheses) - len(shown):
         lines.append(f"{more} less probable found but not shown")
-    return printable("\n".join([*lines, textwrap.fill(found.reason, 88)]))
+    return printable("\n".join([*lines, textwrap.fill(result.reason, 88)]))
 
 
 def draw(
     model: SequenceModel,
     title: str,
     source: Sequence[str],
-    found: Found,
+    result: Result,
     folder: Path,
     name: str,
     *,
     graph: bool = False,
 ) -> list[Path]:
-    """Draw what was found and the attention; returns the files.
+    """Draw a result and its attention; returns the files.
 
     Of a search, the tree of hypotheses and the best one's attention; of a forced target, its steps
     and the attention at each (Peters et al. 2019, Figures 2 and 5).
@@ -67,12 +67,12 @@ def draw(
         plot_hypothesis_tree,
     )
 
-    if isinstance(found, ForcedDecoding):
-        pictures = {"forced": plot_forced_decoding(found, model.token)}
-        attention, kind = found.attention, "forced-attention"
-        written = [*map(model.token, found.tokens[:-1]), END]
+    if isinstance(result, ForcedDecoding):
+        pictures = {"forced": plot_forced_decoding(result, model.token)}
+        attention, kind = result.attention, "forced-attention"
+        written = [*map(model.token, result.tokens[:-1]), END]
     else:
-        shown, best = _shown(found), found.best
+        shown, best = _shown(result), result.best
         if best.attention is None:
             raise ValueError("attention: expected a search with keep_attention=True")
         pictures = {"tree": plot_hypothesis_tree(model.tree(shown))}
@@ -81,7 +81,7 @@ def draw(
             pictures["graph"] = plot_hypothesis_graph(joined)
         mass = sum(h.probability for h in shown if h.finished)
         claim = f"not proved complete, {mass:.4g} of the mass is shown"
-        title += f": {'complete' if found.exact else claim}"
+        title += f": {'complete' if result.exact else claim}"
         attention, kind = best.attention, "attention"
         written = [model.token(t) for t in best.tokens] + [END] * best.finished
     for ax in pictures.values():
@@ -109,15 +109,15 @@ def show(
     model: SequenceModel,
     title: str,
     source: Sequence[str],
-    found: Found,
+    result: Result,
     folder: Path | None,
     name: str,
     **options: Any,
 ) -> None:
     """Print what `describe` says, and the files that `draw` writes if there is a folder."""
-    print(describe(model, title, found))
+    print(describe(model, title, result))
     if folder is not None:
-        for path in draw(model, title, source, found, folder, name, **options):
+        for path in draw(model, title, source, result, folder, name, **options):
             print(f"picture: {path}")
 
 

@@ -103,12 +103,12 @@ class SequenceModel(SavedModel):
             model = Constrained(model, min_length, no_repeat_ngram)
         options["n_best"] = n_best
         if search == "beam":
-            found = beam_search(model, ids, mask, beam=beam, **options)
+            result = beam_search(model, ids, mask, beam=beam, **options)
         elif search == "exact":
-            found = exact_search(model, ids, mask, budget=budget, **options)
+            result = exact_search(model, ids, mask, budget=budget, **options)
         else:
             raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
-        return model.certified(found) if constrains else found
+        return model.certified(result) if constrains else result
 
     def force_tokens(self, ids: NDArray[np.int64], target: NDArray[np.int64]) -> ForcedDecoding:
         """What the model finds possible at each step of a target, for one source."""

@@ -199,13 +199,13 @@ def one_by_one(call: Rule) -> Rule:
     """A rule for `torch.vmap` that calls the operation once per example."""
 
     def rule(info: Any, axes: Any, *args: Any) -> tuple[Any, Any]:
-        found = [
+        outputs = [
             call(*(x if n is None else x.select(n, i) for x, n in zip(args, axes, strict=True)))
             for i in range(info.batch_size)
         ]
-        if isinstance(found[0], Tensor):
-            return torch.stack(found), 0
-        results = tuple(map(torch.stack, zip(*found, strict=True)))
+        if isinstance(outputs[0], Tensor):
+            return torch.stack(outputs), 0
+        results = tuple(map(torch.stack, zip(*outputs, strict=True)))
         return results, (0,) * len(results)
 
     return rule

@@ -21,14 +21,14 @@ Strategy = tuple[Sequence[Any], Sequence[Any]]
 def _strategies(results: int, *arguments: Any) -> list[Strategy]:
     """Replicated, or sharded along each dimension of the batch, of which all arguments have all."""
     z = arguments[0]
-    found: list[Strategy] = []
+    strategies: list[Strategy] = []
     for place in (Replicate(), *map(Shard, range(z.ndim - 1))):
         own = [
             (place if x.ndim else Replicate()) if hasattr(x, "placements") else None
             for x in arguments
         ]
-        found.append(([place] * results, own))
-    return found
+        strategies.append(([place] * results, own))
+    return strategies
 
 
 def _on_rows(*arguments: Any) -> list[Strategy]:

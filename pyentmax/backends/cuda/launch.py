@@ -310,12 +310,12 @@ def source(file: str) -> str:
         text = (resources.files("pyentmax.backends.cuda") / PurePath(name).name).read_text("utf-8")
         lines = [f'#line 1 "{name}"']
         for number, line in enumerate(text.splitlines(), 1):
-            found = re.fullmatch(r'#include "(.*)"', line)
-            if found is None:
+            match = re.fullmatch(r'#include "(.*)"', line)
+            if match is None:
                 lines.append("" if line == "#pragma once" else line)
-            elif found[1] not in included:
-                included.add(found[1])
-                lines += [read(found[1]), f'#line {number + 1} "{name}"']
+            elif match[1] not in included:
+                included.add(match[1])
+                lines += [read(match[1]), f'#line {number + 1} "{name}"']
         return "\n".join(lines)
 
     return read(file) + "\n"

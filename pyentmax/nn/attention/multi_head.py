@@ -272,12 +272,18 @@ def attend_heads(
     if causal:
         before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
         mask = before if mask is None else mask & before
-    weights = mapping(scores, mask=mask) if sink is None else _beside(sink, mapping, scores, mask)
+    weights = (
+        mapping(scores, mask=mask)
+        if sink is None
+        else _weights_with_sink(sink, mapping, scores, mask)
+    )
     averages = head_averages(dropout(weights, rate, rng), values)
     return linear(params, f"{name}.output", averages), weights if need_weights else None
 
 
-def _beside(sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | None) -> Tensor:
+def _weights_with_sink(
+    sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | None
+) -> Tensor:
     """The weights of scores (…, heads, T, S) and sinks (heads,), of rows that are one longer."""
     xp = scores.xp
     name = getattr(mapping, "name", "")

@@ -159,10 +159,10 @@ def _train(args: argparse.Namespace) -> None:
         lemmas = {example.lemma for example in examples}
         held: set[str] = set()
         for lemma in args.hold_out:
-            found = compounds_of(lemma, lemmas)
-            if not found:
+            compounds = compounds_of(lemma, lemmas)
+            if not compounds:
                 raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
-            held.update(found)
+            held.update(compounds)
         examples, left_out = hold_out(examples, held)
         print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
     inflector, history = train_inflector(
@@ -200,14 +200,14 @@ def _inflect(args: argparse.Namespace) -> None:
         inflect_lines(inflector, last, args.language, results, Notes(args.strict), **options)
         return
     options["keep_attention"] = args.pictures is not None  # of a long lemma it takes gigabytes
-    found = inflector.inflect(args.lemma, args.tags, args.language, **options)
+    result = inflector.inflect(args.lemma, args.tags, args.language, **options)
     if note := inflector.note(args.tags.split(";")):
         print(f"note: {note}", file=sys.stderr)
     if args.format is None:
-        _show(args, inflector, "", found)
+        _show(args, inflector, "", result)
     else:
         given = {"lemma": args.lemma, "tags": args.tags}
-        results.write([], given | record_from(inflector, found, args.best))
+        results.write([], given | record_from(inflector, result, args.best))
         results.finish()
 
 
@@ -217,10 +217,10 @@ def _force(args: argparse.Namespace) -> None:
     _show(args, inflector, args.form, decoding)
 
 
-def _show(args: argparse.Namespace, inflector: Inflector, form: str, found: Any) -> None:
+def _show(args: argparse.Namespace, inflector: Inflector, form: str, result: Any) -> None:
     word = Example(args.lemma, form, tuple(args.tags.split(";")), args.language)
     source = inflector.source_tokens(word)
-    reports.show(inflector, word.title(), source, found, args.pictures, word.file_name())
+    reports.show(inflector, word.title(), source, result, args.pictures, word.file_name())
 
 
 def _data(args: argparse.Namespace) -> None:

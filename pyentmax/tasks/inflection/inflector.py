@@ -200,8 +200,8 @@ class Inflector(SequenceModel):
             options = {"n_best": 1, **options}
         results: dict[int, SearchResult] = {}
         for batch in batches_of(self.pairs(examples), batch_size, "word", progress):
-            found = self.decode(batch.source, batch.source_mask, keep_attention=False, **options)
-            results |= zip(map(int, batch.index), found, strict=True)
+            searches = self.decode(batch.source, batch.source_mask, keep_attention=False, **options)
+            results |= zip(map(int, batch.index), searches, strict=True)
         return [results[i] for i in range(len(examples))]
 
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
@@ -215,9 +215,9 @@ class Inflector(SequenceModel):
                 return Validation(float(loss), 0.0)
             tokens += count
             greedy = greedy_search(self.model, batch.source, batch.source_mask)
-            for i, found in zip(batch.index, greedy, strict=True):
+            for i, output in zip(batch.index, greedy, strict=True):
                 # Compared as strings: a form with an unknown character is never right.
-                right += self.form(found) == examples[i].form
+                right += self.form(output) == examples[i].form
         return Validation(float(loss) / tokens, right / len(examples))
 
     def known_tags(self) -> list[str]:

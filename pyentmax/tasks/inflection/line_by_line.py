@@ -13,11 +13,11 @@ from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.tasks.lines import Line, Notes, Results, blocks_from, result
 
 
-def record_from(inflector: Inflector, found: SearchResult, best: int | None) -> dict[str, Any]:
+def record_from(inflector: Inflector, search: SearchResult, best: int | None) -> dict[str, Any]:
     """The results of a search for `Results`, all or so many."""
-    finished = [hypothesis for hypothesis in found.hypotheses if hypothesis.finished]
+    finished = [hypothesis for hypothesis in search.hypotheses if hypothesis.finished]
     forms = [result(inflector.form(h.tokens), h.log_prob) for h in finished[:best]]
-    return {"results": forms, "complete": found.exact and len(forms) == len(finished)}
+    return {"results": forms, "complete": search.exact and len(forms) == len(finished)}
 
 
 def inflect_lines(
@@ -46,7 +46,9 @@ def inflect_lines(
                         parsed[i] = _parse(line, inflector, known, language)
                 except DataError as error:
                     notes.wrong(str(error))
-            found = iter(inflector.predict([example for *_, example in parsed.values()], **options))
+            searches = iter(
+                inflector.predict([example for *_, example in parsed.values()], **options)
+            )
             for i, line in enumerate(block):
                 if i not in parsed:
                     results.write([""], {})
@@ -54,7 +56,7 @@ def inflect_lines(
                 columns, place, example = parsed[i]
                 _note_unseen(notes, inflector, line.where, example)
                 notes.good += 1
-                searched = next(found)
+                searched = next(searches)
                 if example.form:
                     references += 1
                     right += inflector.form(searched.best.tokens) == example.form

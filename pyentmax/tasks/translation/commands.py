@@ -200,11 +200,11 @@ def _translate_blocks(
             sources = [translator.segmenter.split(line.text) for line in block]
             with_unknown += _note_unknown(sources, translator.source, unknown)
             texts = [line.text for line, source in zip(block, sources, strict=True) if source]
-            found: Iterator[SearchResult]
+            searches: Iterator[SearchResult]
             if args.list:
-                found = (translator.translate(text, **options) for text in texts)
+                searches = (translator.translate(text, **options) for text in texts)
             else:
-                found = translator.search_all(texts, **options)
+                searches = translator.search_all(texts, **options)
             for line, source in zip(block, sources, strict=True):
                 number += 1
                 advance(1)
@@ -216,7 +216,7 @@ def _translate_blocks(
                     results.write([""], {})
                     continue
                 notes.good += 1
-                searched = next(found)
+                searched = next(searches)
                 if args.list:
                     place = (args.pictures, f"{number:0{len(str(total or ''))}}")
                     reports.show(translator, line.text, source, searched, *place, graph=True)
@@ -239,11 +239,11 @@ def _translate_blocks(
 
 
 def _record(
-    translator: Translator, found: SearchResult, best: Sequence[Hypothesis], normalize: bool
+    translator: Translator, search: SearchResult, best: Sequence[Hypothesis], normalize: bool
 ) -> dict[str, Any]:
     """The translations for `Results`."""
     texts = [result(translator.sentence(h.tokens), h.log_prob, score(h, normalize)) for h in best]
-    return {"results": texts, "complete": found.exact and len(best) == len(found.hypotheses)}
+    return {"results": texts, "complete": search.exact and len(best) == len(search.hypotheses)}
 
 
 def _note_unknown(sentences: Sequence[Sequence[str]], known: Vocabulary, named: set[str]) -> int:
@@ -301,14 +301,14 @@ class HeadAnalysis(Analysis):
         pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
         words = {"looking": set(args.looking), "marks": set(args.marks)}
         progress = not args.quiet
-        found = heads.measure(
+        measured = heads.measure(
             args.models, pairs, **words, ks=args.k, translated=args.translate, progress=progress
         )
 
         def write(out: Path) -> list[Path]:
-            return [heads.write(found, out), *head_pictures.draw(found, pairs, out, **words)]
+            return [heads.write(measured, out), *head_pictures.draw(measured, pairs, out, **words)]
 
-        return heads.describe(found), write
+        return heads.describe(measured), write
 
 
 def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentencePair]:

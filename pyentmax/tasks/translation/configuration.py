@@ -215,8 +215,8 @@ def read_experiment(
                 table[entry] = _typed(value, get_type_hints(shape)[entry], where)
     for name, files in data.items():
         if files:
-            found = [str(f) if str(f) in BUNDLED else str(Path(f).absolute()) for f in files]
-            tables["data"][name] = found[0] if len(found) == 1 else found
+            paths = [str(f) if str(f) in BUNDLED else str(Path(f).absolute()) for f in files]
+            tables["data"][name] = paths[0] if len(paths) == 1 else paths
     try:
         data_config = DataConfig(**tables["data"])
     except (TypeError, ValueError) as error:  # a TypeError of a missing entry

@@ -66,8 +66,8 @@ so that most words get a probability of exactly zero.
         result, source = translator.translate(sentence), translator.segmenter.split(sentence)
         print(describe(translator, sentence, result), end="\n\n")
         files += draw(translator, sentence, source, result, out, name, graph=True)
-    found = translator.translate_all([pair.source for pair in dev])
-    right = sum(a == pair.target for a, pair in zip(found, dev, strict=True))
+    translations = translator.translate_all([pair.source for pair in dev])
+    right = sum(a == pair.target for a, pair in zip(translations, dev, strict=True))
     print(f"Sentences never seen: {right} of {len(dev)} translated as in the corpus.")
     for kind, alphas in translator.model.alphas().items():
         each = "  ".join(" ".join(f"{alpha:.2f}" for alpha in layer) for layer in alphas)

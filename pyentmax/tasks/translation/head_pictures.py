@@ -33,7 +33,7 @@ SPAN = 4
 
 
 def draw(
-    found: Sequence[Measured],
+    measured: Sequence[Measured],
     pairs: Sequence[SentencePair],
     out: Path,
     *,
@@ -44,7 +44,7 @@ def draw(
 
     Parameters
     ----------
-    found : sequence of Measured
+    measured : sequence of Measured
     pairs : sequence of SentencePair
         Those that were measured.
     out : Path
@@ -55,34 +55,34 @@ def draw(
     -------
     list of Path
     """
-    split = found[0].translator.segmenter.split
+    split = measured[0].translator.segmenter.split
     fitting = (pair for pair in pairs if SHORTEST <= len(split(pair.source)) <= LONGEST)
     example = next(fitting, pairs[0])
-    pictures = _corpus_pictures(found) | {
-        "previous_token": _best_heads(found, [example], _previous_token),
-        "merging": _merging(found, pairs),
-        "question": _question(found, pairs, looking, marks),
-        "ambiguity": _ambiguity(found, pairs),
-        "patterns": _patterns(found, example),
-        "context": _context(found, example),
+    pictures = _corpus_pictures(measured) | {
+        "previous_token": _best_heads(measured, [example], _previous_token),
+        "merging": _merging(measured, pairs),
+        "question": _question(measured, pairs, looking, marks),
+        "ambiguity": _ambiguity(measured, pairs),
+        "patterns": _patterns(measured, example),
+        "context": _context(measured, example),
     }
     return save({name: ax for name, ax in pictures.items() if ax is not None}, out)
 
 
-def _corpus_pictures(found: Sequence[Measured]) -> dict[str, Any]:
+def _corpus_pictures(measured: Sequence[Measured]) -> dict[str, Any]:
     """The pictures of measures over the whole corpus."""
 
     def by_kind(measure: str, part: str) -> dict[str, Any]:
         return {
             one.label: {k: getattr(x, part) for k, x in getattr(one.heads, measure).items()}
-            for one in found
+            for one in measured
         }
 
     positional = {
         f"{kind}, {OFFSET_NAMES[offset]} token": {
-            one.label: one.heads.positional[kind, offset].mean for one in found
+            one.label: one.heads.positional[kind, offset].mean for one in measured
         }
-        for kind, offset in found[0].heads.positional
+        for kind, offset in measured[0].heads.positional
     }
     pictures = {
         "density_histograms": plot_density_histograms(by_kind("density", "values")),
@@ -90,13 +90,15 @@ def _corpus_pictures(found: Sequence[Measured]) -> dict[str, Any]:
         "diversity": plot_head_diversity(by_kind("diversity", "mean")),
         "positional": plot_positional_confidence(positional),
     }
-    if watched := [one.watched for one in found if one.watched]:
+    if watched := [one.watched for one in measured if one.watched]:
         paths = {kind: watched[-1][kind] for kind in KINDS}
         pictures["alpha_trajectories"] = plot_alpha_trajectories(watched[-1]["update"], paths)
-    if learned := [alphas for one in found if (alphas := one.translator.model.alphas())]:
+    if learned := [alphas for one in measured if (alphas := one.translator.model.alphas())]:
         pictures["alpha_histograms"] = plot_alpha_histograms(learned[-1])
-    if found[0].by_k:
-        scores = {one.label: {k: 100 * x["accuracy"] for k, x in one.by_k.items()} for one in found}
+    if measured[0].by_k:
+        scores = {
+            one.label: {k: 100 * x["accuracy"] for k, x in one.by_k.items()} for one in measured
+        }
         pictures["choice_of_k"] = plot_choice_of_k(scores, "tokens right, %")
     return pictures
 
@@ -137,18 +139,18 @@ def _alpha_title(one: Measured, kind: str, place: tuple[int, int]) -> str:
 
 
 def _best_heads(
-    found: Sequence[Measured],
+    measured: Sequence[Measured],
     pairs: Sequence[SentencePair],
     measure: Callable[[Measured], tuple[str, Any]],
 ) -> Any:
     """The best head of each model on each sentence; ``measure`` gives its kind and the means."""
     panels = []
     for pair in pairs:
-        for one in found:
+        for one in measured:
             kind, mean = measure(one)
             place = _best(mean)
             panels.append(_Shown(one, pair).panel(kind, place, f"{mean[place]:.1%}"))
-    return plot_attention_panels(panels, columns=len(found)) if panels else None
+    return plot_attention_panels(panels, columns=len(measured)) if panels else None
 
 
 def _previous_token(one: Measured) -> tuple[str, Any]:
@@ -156,24 +158,24 @@ def _previous_token(one: Measured) -> tuple[str, Any]:
     return max(means.items(), key=lambda item: item[1].max())
 
 
-def _merging(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
+def _merging(measured: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     """On a sentence with a word of several pieces, if there is one; rather a short one."""
-    if not found[0].heads.merging.counts.any():
+    if not measured[0].heads.merging.counts.any():
         return None
-    split = found[0].translator.segmenter.split
+    split = measured[0].translator.segmenter.split
     joined = [pair for pair in pairs if word_clusters(split(pair.source))]
     joined.sort(key=lambda pair: not SHORTEST <= len(split(pair.source)) <= LONGEST)
-    return _best_heads(found, joined[:1], lambda one: ("encoder", one.heads.merging.mean))
+    return _best_heads(measured, joined[:1], lambda one: ("encoder", one.heads.merging.mean))
 
 
 def _question(
-    found: Sequence[Measured],
+    measured: Sequence[Measured],
     pairs: Sequence[SentencePair],
     looking: Collection[str],
     marks: Collection[str],
 ) -> Any:
     """On a sentence with the mark, and below on one without."""
-    split = found[0].translator.segmenter.split
+    split = measured[0].translator.segmenter.split
 
     def has(pair: SentencePair, tokens: Collection[str]) -> bool:
         return any(piece.removeprefix("▁") in tokens for piece in split(pair.source))
@@ -183,7 +185,7 @@ def _question(
     stating = [pair for pair in with_words if not has(pair, marks)][:1]
     if not asking:
         return None
-    return _best_heads(found, asking + stating, lambda one: ("encoder", one.heads.marked.mean))
+    return _best_heads(measured, asking + stating, lambda one: ("encoder", one.heads.marked.mean))
 
 
 class Contrast(NamedTuple):
@@ -222,9 +224,9 @@ def largest_contrast(density: PerSentence) -> Contrast | None:
     return most if most.gap else None
 
 
-def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
+def _ambiguity(measured: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     """Of all models, the head whose density differs most at one sentence length."""
-    contrasts = [(one, largest_contrast(one.heads.density["encoder"])) for one in found]
+    contrasts = [(one, largest_contrast(one.heads.density["encoder"])) for one in measured]
     differing = [(contrast, one) for one, contrast in contrasts if contrast is not None]
     if not differing:
         return None
@@ -239,9 +241,9 @@ def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     return plot_attention_panels(panels, columns=2)
 
 
-def _patterns(found: Sequence[Measured], example: SentencePair) -> Any:
+def _patterns(measured: Sequence[Measured], example: SentencePair) -> Any:
     """The heads of one decoder layer at one token, below patterns that no sentence changes."""
-    one = max(found, key=lambda one: one.heads.density["decoder"].mean.std())
+    one = max(measured, key=lambda one: one.heads.density["decoder"].mean.std())
     shown = _Shown(one, example)
     layer = int(np.argmax(one.heads.density["decoder"].mean.std(axis=1)))  # where heads differ most
     weights = shown.weights["decoder"][layer]
@@ -261,11 +263,13 @@ def _patterns(found: Sequence[Measured], example: SentencePair) -> Any:
     return plot_attention_panels([AttentionPanel(title, rows, read, labels)])
 
 
-def _context(found: Sequence[Measured], example: SentencePair) -> Any:
+def _context(measured: Sequence[Measured], example: SentencePair) -> Any:
     """Context attention, mean of its heads, of the first model and of a top-k or the last one."""
-    chosen = [found[0]]
-    if len(found) > 1:
-        chosen.append(([one for one in found[1:] if one.label.startswith("top ")] or found)[-1])
+    chosen = [measured[0]]
+    if len(measured) > 1:
+        chosen.append(
+            ([one for one in measured[1:] if one.label.startswith("top ")] or measured)[-1]
+        )
     panels = []
     for name, layer in (("bottom", 0), ("top", -1)):
         for one in chosen:

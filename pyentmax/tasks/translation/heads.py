@@ -108,7 +108,7 @@ def measure(
     DataError
         If a model is not a Transformer.
     """
-    found = []
+    measured = []
     for path in paths:
         translator = Translator.load(path)
         model, split = translator.model, translator.segmenter.split
@@ -127,13 +127,13 @@ def measure(
         )
         by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
         label, watched = attention_label(model.config), _alpha_trajectories(path)
-        found.append(Measured(label, translator, heads, watched, by_k))
-    labels = [one.label for one in found]
+        measured.append(Measured(label, translator, heads, watched, by_k))
+    labels = [one.label for one in measured]
     return [
         one
         if labels.count(one.label) == 1
         else replace(one, label=f"{one.label} ({best_of(path).parent.name})")
-        for one, path in zip(found, paths, strict=True)
+        for one, path in zip(measured, paths, strict=True)
     ]
 
 
@@ -160,12 +160,12 @@ def use_with_k(
     other = type(model)(config, model.params, model.bos, model.eos)
     used = translator.with_model(other)
     validation = used.validate(encoded)
-    found = {"loss": validation.loss, "accuracy": validation.accuracy}
+    figures = {"loss": validation.loss, "accuracy": validation.accuracy}
     if translated:
         some = pairs[:translated]
         translations = list(used.translate_all([pair.source for pair in some], beam=1))
-        found["bleu"] = bleu(translations, [pair.target for pair in some]).score
-    return found
+        figures["bleu"] = bleu(translations, [pair.target for pair in some]).score
+    return figures
 
 
 def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
@@ -196,9 +196,9 @@ def attention_label(config: TransformerConfig) -> str:
 
 
 # --- numbers --------------------------------------------------------------------------------------
-def numbers(found: Sequence[Measured]) -> dict[str, Any]:
+def numbers(measured: Sequence[Measured]) -> dict[str, Any]:
     """All figures, as JSON can hold them; arrays are lists by layer, then by head."""
-    first = found[0]
+    first = measured[0]
     gaps = {
         one.label: {
             kind: _rounded(
@@ -208,18 +208,18 @@ def numbers(found: Sequence[Measured]) -> dict[str, Any]:
             )
             for kind in KINDS
         }
-        for one in found[1:]
+        for one in measured[1:]
     }
     return {
         "sentences": len(first.heads.last_source.counts),
-        "models": {one.label: _model_numbers(one) for one in found},
+        "models": {one.label: _model_numbers(one) for one in measured},
         f"diversity minus {first.label}": gaps,
     }
 
 
 def _model_numbers(one: Measured) -> dict[str, Any]:
     heads, model = one.heads, one.translator.model
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "attention": model.config.attention,
         "alphas": _rounded(model.alphas()),
         "density": _rounded(heads.density),
@@ -232,8 +232,8 @@ def _model_numbers(one: Measured) -> dict[str, Any]:
     }
     if one.watched:
         paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
-        found["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
-    return found
+        figures["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
+    return figures
 
 
 def _rounded(values: Any) -> Any:
@@ -245,17 +245,17 @@ def _rounded(values: Any) -> Any:
     return np.round(np.asarray(values, dtype=float), 4).tolist()
 
 
-def describe(found: Sequence[Measured]) -> str:
+def describe(measured: Sequence[Measured]) -> str:
     """The main figures as tables in Markdown, a column per model."""
-    tables = [_table("", [one.label for one in found], rows(numbers(found)))]
-    if found[0].by_k:
+    tables = [_table("", [one.label for one in measured], rows(numbers(measured)))]
+    if measured[0].by_k:
         by_k = {
             f"{one.label}: {name}": [f"{scores[name]:{digits}}" for scores in one.by_k.values()]
-            for one in found
+            for one in measured
             for name, digits in (("accuracy", ".1%"), ("bleu", ".1f"))
             if all(name in scores for scores in one.by_k.values())
         }
-        tables.append(_table("k in use", list(found[0].by_k), by_k))
+        tables.append(_table("k in use", list(measured[0].by_k), by_k))
     return "\n\n".join(tables)
 
 
@@ -320,9 +320,9 @@ def _span(values: Any, digits: int = 2) -> str:
     return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"
 
 
-def write(found: Sequence[Measured], out: Path) -> Path:
+def write(measured: Sequence[Measured], out: Path) -> Path:
     """Write ``heads.json``."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "heads.json"
-    path.write_text(json.dumps(numbers(found), ensure_ascii=False, indent=1) + "\n", "utf-8")
+    path.write_text(json.dumps(numbers(measured), ensure_ascii=False, indent=1) + "\n", "utf-8")
     return path

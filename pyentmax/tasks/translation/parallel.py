@@ -117,18 +117,18 @@ def read_multi30k(folder: Path, *, reverse: bool = False) -> Multi30k:
     languages = ("en", "de") if reverse else ("de", "en")
     name = _FILE.format(split="train", language="de")
     places = [folder, folder / "multi30k" / "tok"]
-    found = next((place for place in places if (place / name).exists()), None)
-    if found is None:
+    home = next((place for place in places if (place / name).exists()), None)
+    if home is None:
         raise DataError(
             f"{folder}: expected {name} or multi30k/tok/{name}, as multi30k/dataset has them"
         )
     train, val = (
-        read_parallel(*(found / _FILE.format(split=split, language=x) for x in languages))
+        read_parallel(*(home / _FILE.format(split=split, language=x) for x in languages))
         for split in ("train", "val")
     )
     if len(train) <= MULTI30K_DEV:
         raise DataError(
-            f"{found}: expected more than the {MULTI30K_DEV} training pairs that are held out, got "
+            f"{home}: expected more than the {MULTI30K_DEV} training pairs that are held out, got "
             f"{len(train)}"
         )
     return Multi30k(train[:-MULTI30K_DEV], train[-MULTI30K_DEV:], val)
