@@ -110,39 +110,37 @@ KS = (4, 8, 16, 32)
 ROWS: dict[str, Row] = {
     "transformer-1": transformer("softmax", "1"),
     "transformer-1.5": transformer("1.5-entmax from the start", "1.5"),
-    "transformer-1.5-switch": transformer("softmax for 400 updates, then 1.5", "1.5", **SWITCH),
-    "transformer-1.5-late": transformer("softmax for 1,200 updates, then 1.5", "1.5", **LATE),
-    "transformer-1.5-anneal": transformer(
-        "α = 1 for 200 updates, up to 1.5 in 600", "1.5", **ANNEAL
-    ),
+    "transformer-1.5-switch": transformer("softmax for 400 updates, then 1.5", "1.5", SWITCH),
+    "transformer-1.5-late": transformer("softmax for 1,200 updates, then 1.5", "1.5", LATE),
+    "transformer-1.5-anneal": transformer("α = 1 for 200 updates, up to 1.5 in 600", "1.5", ANNEAL),
     "transformer-1.5-slow": transformer("1.5, 0.1 of the rate for queries and keys", "1.5", SLOW),
     "transformer-1.5-third": transformer("1.5, 0.3 of the rate for queries and keys", "1.5", THIRD),
     "transformer-1.5-slow-anneal": transformer(
-        "1.5, 0.1 of the rate, and that α", "1.5", SLOW, **ANNEAL
+        "1.5, 0.1 of the rate, and that α", "1.5", SLOW | ANNEAL
     ),
     "transformer-1-slow": transformer("softmax, 0.1 of the rate", "1", SLOW),
     "transformer-1.5-small": transformer(
-        "1.5, queries and keys of a third at first", "1.5", query_key_scale=0.33
+        "1.5, queries and keys of a third at first", "1.5", {"query_key_scale": 0.33}
     ),
     "transformer-1.5-post": transformer("1.5, post-norm", "1.5", norm="post"),
     "transformer-1-post": transformer("softmax, post-norm", "1", norm="post"),
     "transformer-learned": transformer("α per head learned from the start", "learned"),
     "transformer-learned-switch": transformer(
-        "softmax for 400 updates, then α per head learned", "learned", **SWITCH
+        "softmax for 400 updates, then α per head learned", "learned", SWITCH
     ),
     "transformer-learned-late": transformer(
-        "softmax for 1,200 updates, then α per head learned", "learned", **LATE
+        "softmax for 1,200 updates, then α per head learned", "learned", LATE
     ),
     "transformer-learned-slow": transformer("α learned, 0.1 of the rate", "learned", SLOW),
     "transformer-2": transformer("sparsemax from the start", "2"),
-    "transformer-2-late": transformer("softmax for 1,200 updates, then sparsemax", "2", **LATE),
+    "transformer-2-late": transformer("softmax for 1,200 updates, then sparsemax", "2", LATE),
     "transformer-2-slow": transformer("sparsemax, 0.1 of the rate", "2", SLOW),
     **{
         f"transformer-top{k}": transformer(f"the {k} largest of softmax", f"topk_softmax:{k}")
         for k in KS
     },
     "transformer-top8-late": transformer(
-        "softmax for 1,200 updates, then its 8 largest", "topk_softmax:8", **LATE
+        "softmax for 1,200 updates, then its 8 largest", "topk_softmax:8", LATE
     ),
     **{f"rnn-{alpha}-1.5": recurrent(alpha, "1.5") for alpha in ALPHAS},
     **{f"rnn-1.5-{alpha}": recurrent("1.5", alpha) for alpha in ALPHAS},

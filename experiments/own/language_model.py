@@ -100,22 +100,22 @@ ROWS: dict[str, Row] = {
     "softmax": _row("softmax", "1"),
     "1.5": _row("1.5-entmax from the start", "1.5"),
     "1.5-slow": _row("1.5, a tenth of the rate for queries and keys", "1.5", _SLOW),
-    "1.5-late": _row("softmax for 1,000 updates, then 1.5", "1.5", **_LATE),
+    "1.5-late": _row("softmax for 1,000 updates, then 1.5", "1.5", _LATE),
     "1.5-later": _row(
-        "softmax for 2,000 updates, then 1.5", "1.5", first_attention="1", first_updates=2000
+        "softmax for 2,000 updates, then 1.5", "1.5", _LATE | {"first_updates": 2000}
     ),
     "learned": _row("α per head learned from the start", "learned"),
     "learned-slow": _row("α per head learned, a tenth of the rate", "learned", _SLOW),
-    "learned-late": _row("softmax for 1,000 updates, then α learned", "learned", **_LATE),
+    "learned-late": _row("softmax for 1,000 updates, then α learned", "learned", _LATE),
     **{f"top{k}": _row(f"the {k} largest of softmax", f"topk_softmax:{k}") for k in KS},
-    "top8-late": _row("softmax for 1,000 updates, then top-8", "topk_softmax:8", **_LATE),
+    "top8-late": _row("softmax for 1,000 updates, then top-8", "topk_softmax:8", _LATE),
     "softmax-scaled": _row("softmax, scores scaled by length", "1", **_SCALED),
-    "1.5-late-scaled": _row("1.5-late, scores scaled by length", "1.5", **_LATE, **_SCALED),
+    "1.5-late-scaled": _row("1.5-late, scores scaled by length", "1.5", _LATE, **_SCALED),
     "relative": _row("softmax, relative positions", "1", **_RELATIVE),
-    "relative-1.5-late": _row("1.5-late, relative positions", "1.5", **_LATE, **_RELATIVE),
+    "relative-1.5-late": _row("1.5-late, relative positions", "1.5", _LATE, **_RELATIVE),
     "relative-scaled": _row("relative, scaled by length", "1", **_RELATIVE, **_SCALED),
     "relative-1.5-late-scaled": _row(
-        "relative-1.5-late, scaled by length", "1.5", **_LATE, **_RELATIVE, **_SCALED
+        "relative-1.5-late, scaled by length", "1.5", _LATE, **_RELATIVE, **_SCALED
     ),
     "memory": _row("softmax, relative positions, memory", "1", **_RELATIVE, memory=256),
     "relative-top8": _row("top-8, relative positions", "topk_softmax:8", **_RELATIVE),

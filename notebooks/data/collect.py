@@ -24,7 +24,7 @@ def trajectories() -> dict[str, Any]:
         settings, curve = line["settings"], line["result"].get("curve", {})
         if "alphas" not in curve:
             continue
-        softmax_until = settings["model"].get("first_updates", 0)
+        softmax_until = settings["training"].get("first_updates", 0)
         start = f"softmax until {softmax_until:,}" if softmax_until else "α from the start"
         name = f"{settings['direction']}, {start}, seed {settings['seed']}"
         used = [i for i, update in enumerate(curve["update"]) if update >= softmax_until]

@@ -64,7 +64,7 @@ class LanguageModelConfig(LayersConfig):
         Of the vocabulary.
     width, layers, heads, inner, dropout, attention_dropout, inner_dropout, attention, \
 inference_attention, alpha_per, output, label_smoothing, score, attention_bias, \
-norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_key_scale
+norm, scale_embeddings
         As for `TransformerConfig`.
     tied : bool
         Whether the embeddings are the rows of the output's matrix.

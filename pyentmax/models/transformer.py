@@ -91,17 +91,6 @@ class TransformerConfig(LayersConfig):
         too, for a joint vocabulary.
     scale_embeddings : bool
         Whether embeddings are multiplied by √width.
-    first_attention : str, optional
-        The mapping of every head in the first updates of a training, such as "softmax": sparse
-        heads learn little while they see one or two positions only. Validations and use take
-        ``attention`` from the start.
-    first_updates : int, optional
-        How many updates ``first_attention`` has.
-    anneal_updates : int, optional
-        Over how many updates after those α moves on to that of ``attention``, in equal steps. If
-        not given, it jumps there.
-    query_key_scale : float, optional
-        What the initial projections of queries and keys are multiplied by; 1 if not given.
 
     Raises
     ------

@@ -37,7 +37,7 @@ from pyentmax.nn.layer_norm import init_norm, norm
 from pyentmax.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.nn.positions import sinusoidal_positions
-from pyentmax.system.config import is_count, is_positive, require
+from pyentmax.system.config import require
 
 ALPHA_PER = ("head", "layer", "kind", "model")
 NORMS = ("post", "pre")
@@ -63,10 +63,6 @@ class LayersConfig:
     attention_bias: bool = True
     norm: str = "post"
     scale_embeddings: bool = True
-    first_attention: str | None = None
-    first_updates: int | None = None
-    anneal_updates: int | None = None
-    query_key_scale: float | None = None
 
     def check_layers(self, sizes: str) -> None:
         """Raise a ValueError unless these sizes and all settings of the layers are right."""
@@ -77,53 +73,13 @@ class LayersConfig:
         require(self, "heads", lambda n: self.width % n == 0, divisor)
         for name, known in (("alpha_per", ALPHA_PER), ("score", HEAD_SCORES), ("norm", NORMS)):
             require(self, name, known.__contains__, f"one of {', '.join(known)}")
-        for choice in (self.attention, self.inference_attention, self.first_attention):
+        for choice in (self.attention, self.inference_attention):
             if choice not in (LEARNED, None):
                 choose_mapping(choice)
         if self.inference_attention == LEARNED != self.attention:
             raise ValueError(
                 f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
             )
-        counts = "first_updates anneal_updates"
-        require(self, counts, lambda x: x is None or is_count(x), "a whole number from 1 up")
-        require(self, "query_key_scale", lambda x: x is None or is_positive(x), "a number above 0")
-        if (self.first_attention is None) != (self.first_updates is None):
-            raise ValueError(
-                "first_attention, first_updates: expected both or neither, got "
-                f"{self.first_attention!r} and {self.first_updates!r}"
-            )
-        if self.anneal_updates is not None and None in self._annealed():
-            raise ValueError(
-                "anneal_updates: expected α-entmax as first_attention and as attention, got "
-                f"{self.first_attention!r} and {self.attention!r}"
-            )
-
-    def _annealed(self) -> list[float | None]:
-        """The α of ``first_attention`` and of ``attention``, None where there is no fixed one."""
-        choices = (self.first_attention, self.attention)
-        return [None if x in (None, LEARNED) else choose_mapping(x).alpha for x in choices]
-
-    def attention_after(self, updates: int) -> str:
-        """The attention of the update that follows after so many in a training.
-
-        Examples
-        --------
-        >>> start = {"first_attention": "1", "first_updates": 100, "anneal_updates": 50}
-        >>> config = LayersConfig(attention="1.5", **start)
-        >>> [config.attention_after(updates) for updates in (0, 99, 100, 124, 149, 5000)]
-        ['1', '1', '1.01', '1.25', '1.5', '1.5']
-        """
-        if self.first_attention is None or self.first_updates is None:
-            return self.attention
-        if updates < self.first_updates:
-            return self.first_attention
-        done = updates - self.first_updates + 1
-        if self.anneal_updates is None or done >= self.anneal_updates:
-            return self.attention
-        first, last = self._annealed()
-        assert first is not None
-        assert last is not None
-        return str(round(first + (last - first) * done / self.anneal_updates, 6))
 
 
 class LayeredModel(EncoderDecoder):
@@ -140,19 +96,24 @@ class LayeredModel(EncoderDecoder):
     def attentions(config: Any) -> Iterator[tuple[str, int, str]]:
         """Kind, layer and name of every attention."""
 
-    def at_update(self, n: int) -> Self:
-        """The model that update number n (from 0) trains, with the attention scheduled for it.
+    @property
+    def attention(self) -> str:
+        """The mapping of its heads."""
+        return self.config.attention
 
-        It has the same parameters. It is the model itself, except in the first updates, if the
-        configuration gives them another attention.
-        """
-        attention = self.config.attention_after(n)
+    def with_attention(self, attention: str) -> Self:
+        """The model with another mapping in every head, and the same parameters."""
         if attention == self.config.attention:
             return self
-        names = ("inference_attention", "first_attention", "first_updates", "anneal_updates")
-        unscheduled: Any = dict.fromkeys(names)
-        config = replace(self.config, attention=attention, **unscheduled)
+        config = replace(self.config, attention=attention, inference_attention=None)
         return type(self)(config, self.params, self.bos, self.eos)
+
+    def scale_queries_and_keys(self, factor: float) -> None:
+        """Multiply the projections of queries and keys, where the scores have such."""
+        if self.config.score != "dot":
+            for _, _, name in self.attentions(self.config):
+                for part in ("query", "key"):
+                    self.params[f"{name}.{part}.weight"] *= factor
 
     def alphas(self) -> dict[str, np.ndarray]:
         """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
@@ -196,9 +157,6 @@ def init_attention(rng: Generator, config: LayersConfig, name: str, dtype: Any) 
     params = init_multi_head_attention(
         rng, name, n, dtype, bias=bias, score=score, heads=config.heads
     )
-    if config.query_key_scale is not None and config.score != "dot":
-        for part in ("query", "key"):
-            params[f"{name}.{part}.weight"] *= config.query_key_scale
     params |= init_norm(f"{name}.norm", n, dtype)
     return params
 

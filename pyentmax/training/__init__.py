@@ -10,18 +10,20 @@ from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig, fin
 from pyentmax.training.history import History, Validation
 from pyentmax.training.loop import read_history, train
 from pyentmax.training.progress import counting
-from pyentmax.training.protocol import BatchSource, Diagnosed, Scheduled, Trainable
+from pyentmax.training.protocol import Attentive, BatchSource, Diagnosed, Trainable
+from pyentmax.training.recipes import AttentionStart
 
 __all__ = [
     "BEST",
     "LAST",
+    "AttentionStart",
+    "Attentive",
     "BatchSource",
     "CheckpointError",
     "Diagnosed",
     "History",
     "RunOptions",
     "Trainable",
-    "Scheduled",
     "TrainingConfig",
     "Validation",
     "checkpoint_kind",

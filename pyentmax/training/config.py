@@ -13,13 +13,14 @@ from typing import Any
 
 from pyentmax.system.config import is_count, is_number, is_positive, require, store_python_numbers
 from pyentmax.training.checkpoint import CheckpointError
+from pyentmax.training.recipes import AttentionStart
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(AttentionStart):
     """What determines the numbers of a run, apart from the model and its data.
 
     Parameters
@@ -52,6 +53,8 @@ class TrainingConfig:
     rate_factors : dict or None
         Part of the names of parameters → factor of their rate, such as ``{"query": 0.2}``. A
         parameter whose name contains several parts gets the product of their factors.
+    first_attention, first_updates, anneal_updates, query_key_scale
+        How a Transformer's attention starts: see `AttentionStart`.
     """
 
     updates: int = 3000
@@ -87,6 +90,7 @@ class TrainingConfig:
         require(self, "average_every", lambda x: (x is not None) == averages, where)
         require(self, "betas", _are_betas, "two numbers in [0, 1)")
         require(self, "rate_factors", _are_factors, "names with a factor from 0 up each")
+        self.check_start()
 
     @property
     def extendable(self) -> bool:

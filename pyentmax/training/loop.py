@@ -21,7 +21,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,7 +48,8 @@ from pyentmax.training.config import (
 from pyentmax.training.history import History, Validation
 from pyentmax.training.interrupt import defer_interrupt
 from pyentmax.training.progress import Progress
-from pyentmax.training.protocol import BatchSource, Diagnosed, Scheduled, Trainable
+from pyentmax.training.protocol import Attentive, BatchSource, Diagnosed, Trainable
+from pyentmax.training.recipes import AttentionStart
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -163,6 +164,14 @@ class _Run:
             if not any(part in name for name in model.params):  # it was misspelt
                 names = ", ".join(sorted(model.params))
                 raise ValueError(f"rate_factors: expected part of {names}; got {part!r}")
+        start = {field.name: getattr(config, field.name) for field in fields(AttentionStart)}
+        if isinstance(model, Attentive):
+            config.check_annealing(model.attention)
+        elif any(value is not None for value in start.values()):
+            raise ValueError(
+                f"{', '.join(start)}: expected a model of attention heads, got "
+                f"{type(model).__name__}"
+            )
         if options.demonstration is not None:
             settings = {"demonstration": options.demonstration, **settings}
         settings = {"training": asdict(config), **settings}
@@ -209,8 +218,9 @@ class _Run:
             for name, value in ({"update": self.updates} | figures if figures else {}).items():
                 self.history.diagnostics.setdefault(name, []).append(value)
         model = self.model
-        if isinstance(model, Scheduled):
-            model = model.at_update(self.updates)
+        if self.config.first_attention is not None and isinstance(model, Attentive):
+            attention = self.config.attention_after(self.updates, model.attention)
+            model = model.with_attention(attention)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # reported by `_check_state`
@@ -306,6 +316,9 @@ class _Run:
     # --- files ------------------------------------------------------------------------------------
     def begin(self) -> None:
         """Resume the run in the directory, or begin a new one there; write the settings."""
+        scale = self.config.query_key_scale
+        if scale is not None and isinstance(self.model, Attentive):
+            self.model.scale_queries_and_keys(scale)  # parameters that are loaded replace these
         if self.directory is None:
             return
         self.options.check_directory()

@@ -14,7 +14,7 @@ Accepted = TypeVar("Accepted", contravariant=True)
 
 
 class Trainable(Protocol[Accepted]):
-    """A model as the training loop sees it. It may also be `Scheduled` and `Diagnosed`.
+    """A model as the training loop sees it. It may also be `Attentive` and `Diagnosed`.
 
     Attributes
     ----------
@@ -41,11 +41,18 @@ class Trainable(Protocol[Accepted]):
 
 
 @runtime_checkable
-class Scheduled(Protocol):
-    """A model that changes with the updates, such as one whose attention starts as softmax."""
+class Attentive(Protocol):
+    """A model of attention heads, which can start as `AttentionStart` says."""
 
-    def at_update(self, n: int) -> Self:
-        """The model, with the same parameters, whose loss update number n takes (from 0)."""
+    @property
+    def attention(self) -> str:
+        """The mapping of its heads."""
+
+    def with_attention(self, attention: str) -> Self:
+        """The model with another mapping in its heads, and the same parameters."""
+
+    def scale_queries_and_keys(self, factor: float) -> None:
+        """Multiply the projections of queries and keys."""
 
 
 @runtime_checkable

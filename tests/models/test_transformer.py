@@ -292,13 +292,6 @@ def test_training_and_inference_mappings_may_differ():
         ({"inference_attention": "learned"}, "needs the attention to be 'learned' too"),
         ({"output": "learned"}, "output: expected a fixed α"),
         ({"score": "cosine"}, "score: expected one of"),
-        ({"first_attention": "1"}, "first_attention, first_updates: expected both or neither"),
-        ({"first_updates": 5}, "first_attention, first_updates: expected both or neither"),
-        ({"first_attention": "1", "first_updates": 0}, "first_updates: expected a whole number"),
-        ({"first_attention": "soft", "first_updates": 5}, "mapping: expected"),
-        ({"anneal_updates": 5}, "anneal_updates: expected α-entmax as first_attention"),
-        ({"attention": "learned", "anneal_updates": 5}, "anneal_updates: expected α-entmax"),
-        ({"query_key_scale": 0.0}, "query_key_scale: expected a number above 0, got 0.0"),
     ],
 )
 def test_bad_configurations_are_refused(change, message):
@@ -335,25 +328,22 @@ def test_float32_stays_float32():
 
 
 # --- training -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("attention", "updates", "expected"),
-    [("1.5", 2, "1"), ("1.5", 3, "1.125"), ("1.5", 6, "1.5"), ("learned", 2, "1")],
-)
-def test_first_updates_may_use_another_attention(attention, updates, expected):
-    start = {"first_attention": "1", "first_updates": 3}
-    if attention != "learned":
-        start["anneal_updates"] = 4
-    model = small(attention=attention, sharpness=3.0, **start)
-    learning = model.at_update(updates)
-    assert learning.params is model.params
-    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-    then = Transformer(replace(small().config, attention=expected), model.params, 1, 2)
-    assert loss_of(learning, params).item() == loss_of(then, model.params).item()
-    assert learning.at_update(updates).config.attention == expected
-    # Where it is used, and when it has started, the attention is the one asked for.
-    plain = Transformer(replace(small().config, attention=attention), model.params, 1, 2)
-    assert loss_of(model, model.params).item() == loss_of(plain, model.params).item()
-    assert model.at_update(100) is model
+def test_another_attention_with_the_same_parameters():
+    model = small(attention="learned", sharpness=3.0)
+    other = model.with_attention("1.125")
+    assert other.params is model.params
+    expected = Transformer(replace(small().config, attention="1.125"), model.params, 1, 2)
+    assert loss_of(other, model.params).item() == loss_of(expected, model.params).item()
+    assert other.with_attention("1.125") is other
+
+
+def test_queries_and_keys_are_scaled():
+    model, before = small(), small().params
+    model.scale_queries_and_keys(0.5)
+    scaled = {name for name, x in model.params.items() if not np.array_equal(x, before[name])}
+    assert scaled == {name for name in before if ".query.weight" in name or ".key.weight" in name}
+    for name in scaled:
+        np.testing.assert_array_equal(model.params[name], before[name] * 0.5)
 
 
 @pytest.mark.slow

@@ -186,16 +186,69 @@ def test_diagnostics_are_recorded_every_20_updates(tmp_path):
     assert parts.diagnostics == whole.diagnostics
 
 
-def test_at_update_chooses_what_is_trained():
-    seen = []
+class Heads(Bigrams):
+    """Records with which attention each update computes its loss."""
 
-    class Scheduled(Bigrams):
-        def at_update(self, n):
-            seen.append(n)
-            return self
+    attention = "1.5"
 
-    run(Scheduled(), training=config(updates=3))
-    assert seen == [0, 1, 2]
+    def __init__(self):
+        super().__init__()
+        self.params["scores"] += np.eye(4, dtype=np.float32)
+        self.seen = []
+
+    def with_attention(self, attention):
+        self.seen.append(attention)
+        return self
+
+    def scale_queries_and_keys(self, factor):
+        self.params["scores"] *= factor
+
+
+def test_first_updates_may_use_another_attention():
+    model, start = Heads(), {"first_attention": "1", "first_updates": 2, "anneal_updates": 2}
+    run(model, training=config(updates=5, **start))
+    assert model.seen == ["1", "1", "1.25", "1.5", "1.5"]
+
+
+def test_initial_queries_and_keys_are_scaled_once(tmp_path):
+    settings = config(updates=4, query_key_scale=0.5)
+    whole, other, model, again = Heads(), Heads(), Heads(), Heads()
+    other.scale_queries_and_keys(0.5)
+    run(other, training=config(updates=4))
+    run(whole, training=settings)
+    np.testing.assert_array_equal(whole.params["scores"], other.params["scores"])
+    run(model, tmp_path, settings, batches=Interrupting(Windows(), 2))
+    run(again, tmp_path, settings, resume=True)
+    np.testing.assert_array_equal(again.params["scores"], whole.params["scores"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"first_attention": "1"}, "first_attention, first_updates: expected both or neither"),
+        ({"first_updates": 5}, "first_attention, first_updates: expected both or neither"),
+        ({"first_attention": "1", "first_updates": 0}, "first_updates: expected a whole number"),
+        ({"first_attention": "soft", "first_updates": 5}, "mapping: expected"),
+        ({"query_key_scale": 0.0}, "query_key_scale: expected a number above 0, got 0.0"),
+        ({"anneal_updates": 5}, "anneal_updates: expected α-entmax as first_attention"),
+    ],
+)
+def test_bad_starts_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        run(Heads(), training=config(**fields))
+
+
+@pytest.mark.parametrize("attention", ["learned", "topk_softmax:2"])
+def test_annealing_needs_a_fixed_alpha(attention):
+    model, start = Heads(), {"first_attention": "1", "first_updates": 2, "anneal_updates": 2}
+    model.attention = attention
+    with pytest.raises(ValueError, match="anneal_updates: expected α-entmax"):
+        run(model, training=config(**start))
+
+
+def test_a_start_needs_attention_heads():
+    with pytest.raises(ValueError, match="expected a model of attention heads, got Bigrams"):
+        run(Bigrams(), training=config(first_attention="1", first_updates=2))
 
 
 # --- best parameters, early stop ------------------------------------------------------------------
