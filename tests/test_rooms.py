@@ -39,6 +39,7 @@ ROOMS = [
     "sparse_attention",
     "checking",
     ROOT,
+    "composed",
     "jax",
     "sklearn",
     "torch",

@@ -6,13 +6,13 @@ compile. A parameter that is a tensor is not checked.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyentmax import keep
+from pyentmax.torch import namespace
 from pyentmax.torch.arguments import (
     as_number,
     check_broadcast,
@@ -23,22 +23,6 @@ from pyentmax.torch.arguments import (
 from pyentmax.torch.composed import wide
 
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
-
-
-def _take_along_axis(x: Tensor, index: Tensor, axis: int) -> Tensor:
-    return torch.take_along_dim(x, index, axis)
-
-
-def _sort(x: Tensor, axis: int) -> Tensor:
-    return torch.sort(x, axis)[0]
-
-
-_NAMES = "abs amax amin argsort cumsum exp inf log ones_like sqrt sum where zeros_like"
-_ARRAY_FUNCTIONS = SimpleNamespace(
-    sort=_sort,
-    take_along_axis=_take_along_axis,
-    **{name: getattr(torch, name) for name in _NAMES.split()},
-)
 
 
 def _kept(keep_set: Any, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
@@ -60,7 +44,7 @@ def _kept(keep_set: Any, z: Tensor, value: Any, dim: int, mask: Tensor | None) -
         top = x.amax(-1, keepdim=True)
         finite = top.isfinite()
         shift = torch.where(finite, top, 0) if parameter.shifted else 0
-        kept = keep_set.body(_ARRAY_FUNCTIONS, torch.where(finite, x - shift, 0), value)
+        kept = keep_set.body(namespace, torch.where(finite, x - shift, 0), value)
         return ((kept | ~finite) & (x != -torch.inf)).movedim(-1, dim)
 
 

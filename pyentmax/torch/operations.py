@@ -200,10 +200,7 @@ def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> An
     if has_kernels(z):
         values = _values(name, parameter, number)
         return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool)
-    value = _value(parameter, number)
-    if name in LOGARITHMS:
-        return composed.log_mapping(z, name, value, mask).contiguous() > -torch.inf
-    return composed.mapping(z, name, value, mask).contiguous() > 0
+    return composed.support(z, name, _value(parameter, number), mask).contiguous()
 
 
 support: Rule = registered(

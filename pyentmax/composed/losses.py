@@ -1,0 +1,128 @@
+r"""Fenchel-Young losses L(z, q) = Ω*(z) + Ω(q) − q·z of rows, whose gradient is p − q.
+
+The conjugate is Ω*(z) = p·z + H(p) at p = entmax(z, α), with Tsallis's entropy H = −Ω of order α.
+The one-vs-all loss of a score is that of the pair (z, 0), for the target (q, 1 − q).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyentmax.composed.mappings import LARGE
+from pyentmax.composed.powers import decrease
+from pyentmax.losses.targets import SUM_TOLERANCE
+
+_HUGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
+
+
+def omega(xp: Any, p: Any, alpha: Any) -> Any:
+    """Minus Tsallis's entropy, Σ (p^α − p) / (α (α − 1)); Shannon's at α = 1.
+
+    What a large p lacks to 1, and its logarithm, come from the others of its row: p may round to 1.
+    """
+    on, large = p > 0, p > LARGE
+    inside, safe = xp.where(on, p, 0), xp.where(on, p, 1)
+    others = xp.clip(xp.sum(xp.where(large, 0, p), axis=-1, keepdims=True), max=1 - LARGE)
+    known = isinstance(alpha, float)
+    if known and alpha in (1.5, 2):
+        rest = 1 - inside
+        rest = rest + xp.detach(xp.where(large, others - rest, 0))
+        terms = inside * (rest if alpha == 2 else rest / (1 + xp.sqrt(safe)))
+        return -xp.sum(terms, axis=-1) / (alpha * (alpha - 1))
+    ell = -xp.log(safe)
+    ell = ell + xp.detach(xp.where(large, -xp.log1p(-others) - ell, 0))
+    if known and alpha == 1:
+        return -xp.sum(inside * ell, axis=-1)
+    return -xp.sum(inside * ell * decrease(xp, (alpha - 1) * ell) / alpha, axis=-1)
+
+
+def dot(xp: Any, p: Any, x: Any) -> Any:
+    """p·x, where 0 · (−∞) counts 0."""
+    on = p != 0
+    return xp.sum(xp.where(on, p, 0) * xp.where(on, x, 0), axis=-1)
+
+
+def lifted(xp: Any, each: Any) -> Any:
+    """Losses, which are below 0 by rounding alone; a derivative must not end there."""
+    return each + xp.detach(xp.clip(-each, min=0))
+
+
+def target_slope(xp: Any, x: Any, q: Any, alpha: Any) -> Any:
+    """Ω'(q) − z, the derivative of a loss in its target; 0 where the target is 0.
+
+    Up to a constant in each row: a target's sum is fixed.
+    """
+    on = q > 0
+    ell = -xp.log(xp.where(on, q, 1))
+    return xp.where(on, -ell * decrease(xp, (alpha - 1) * ell) - xp.where(on, x, 0), 0)
+
+
+def pairs(xp: Any, z: Any, live: Any) -> Any:
+    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
+    z = z if live is None else xp.where(live, z, 0)
+    both = xp.stack([z, -z], axis=-1)
+    return xp.minimum(both, xp.zeros_like(both))  # at most 0, +∞ too
+
+
+# --- targets and weights --------------------------------------------------------------------------
+
+
+def targets(
+    xp: Any,
+    x: Any,
+    y: Any,
+    counts: Any,
+    *,
+    labels: bool,
+    one_vs_all: bool,
+    seen: Any = None,
+    ignore_index: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Targets q in rows, what counts, and which rows have a valid target.
+
+    Parameters
+    ----------
+    x : (…, d) array of scores
+    y : (…, 1) integer labels, or (…, d) targets of x's dtype
+    counts : bool array that broadcasts to x: the rows, or for the one-vs-all loss the scores
+    labels, one_vs_all : bools
+    seen : bool array that broadcasts to x, optional
+        the mask
+    ignore_index : of y's dtype, optional
+    """
+    if ignore_index is not None:
+        counts = counts & (y != ignore_index)
+    if labels:
+        hit = xp.places(x, y.dtype) == y
+        right, q = xp.any(hit, axis=-1, keepdims=True), xp.where(hit, xp.ones_like(x), 0)
+    else:
+        q = xp.where(counts if seen is None else seen & counts, y, 0)
+        excess = xp.sum(q, axis=-1, keepdims=True) - 1
+        right = (q >= 0) & (q <= 1 if one_vs_all else xp.abs(excess) <= SUM_TOLERANCE)
+    right = xp.all(~counts | right, axis=-1)
+    return q, counts, right
+
+
+def smoothed(xp: Any, q: Any, x: Any, share: Any, *, one_vs_all: bool) -> Any:
+    """Targets of which a share is spread over all unmasked scores, or over 0 and 1."""
+    allowed = xp.where(x > -xp.inf, xp.ones_like(x), 0)
+    uniform = 0.5 if one_vs_all else allowed / xp.sum(allowed, axis=-1, keepdims=True)
+    return (1 - share) * q + share * uniform
+
+
+def shares(xp: Any, weight: Any, reduction: str) -> Any:
+    """What each row's loss is multiplied by. In a mean only the ratios of weights matter."""
+    if reduction != "mean":
+        return weight
+    largest = xp.largest(weight)
+    # Not divided by the largest, whose reciprocal XLA may take, and flush to 0 if it is tiny.
+    scale = xp.where(largest < 1 / _HUGE, xp.ones_like(largest) * _HUGE, 1)
+    weight = weight * xp.where(largest > _HUGE, 1 / _HUGE, scale)
+    total = xp.sum(weight)
+    return weight / xp.where(total == 0, 1, total)
+
+
+def reduced(xp: Any, each: Any, share: Any, reduction: str) -> Any:
+    """Each row's loss times its share, summed unless the reduction is "none"."""
+    each = xp.where(share == 0, 0, each * share)  # what counts nothing may hold anything
+    return each if reduction == "none" else xp.sum(each)

@@ -1,0 +1,73 @@
+"""PyTorch's functions as `pyentmax.composed` and the bodies of `pyentmax.keep` call them.
+
+Most are those of `torch`, which take `axis` and `keepdims` as NumPy's do; the rest is what
+frameworks do differently. Nothing waits for a value on a device, so that loops have a fixed length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+abs, all, amax, amin, any = torch.abs, torch.all, torch.amax, torch.amin, torch.any
+argsort, clip, cumsum, exp, expm1 = torch.argsort, torch.clip, torch.cumsum, torch.exp, torch.expm1
+finfo, floor, inf, isfinite = torch.finfo, torch.floor, torch.inf, torch.isfinite
+isnan, log, log1p, minimum, nan = torch.isnan, torch.log, torch.log1p, torch.minimum, torch.nan
+ones_like, sqrt, stack, sum = torch.ones_like, torch.sqrt, torch.stack, torch.sum
+where, zeros_like = torch.where, torch.zeros_like
+
+
+def sort(x: Tensor, axis: int = -1) -> Tensor:
+    return torch.sort(x, dim=axis).values
+
+
+def take_along_axis(x: Tensor, index: Tensor, axis: int = -1) -> Tensor:
+    """x at places along its last axis, of which those beyond the last are the last."""
+    index = index.expand(*x.shape[:axis], index.shape[axis])
+    return x.gather(axis, index.clamp(max=x.shape[axis] - 1))
+
+
+def as_index(x: Tensor) -> Tensor:
+    """Whole numbers as places."""
+    return x.long()
+
+
+def places(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """0, 1, … along the last axis, to be broadcast to x."""
+    return torch.arange(x.shape[-1], dtype=dtype, device=x.device)
+
+
+def detach(x: Tensor) -> Tensor:
+    """Without its derivative."""
+    return x.detach()
+
+
+def largest(x: Tensor) -> Tensor:
+    """The largest of all, 0 of none, without its derivative."""
+    return x.detach().amax() if x.numel() else x.new_zeros(())
+
+
+def row_sums(*terms: Tensor) -> list[Tensor]:
+    """Sums of arrays over their rows."""
+    return [x.sum(-1, keepdim=True) for x in terms]
+
+
+def newton(step: Callable[..., Any], x: Tensor, start: Callable[[], Tensor]) -> Tensor:
+    """τ of rows, here one of Newton's steps after the start, which is τ but for rounding."""
+    tau = start()
+    return tau + step(tau, 0)[0]
+
+
+def level_of_sum_1(
+    p_at: Callable[[Tensor], Tensor], descent: Any, low: Tensor, high: Tensor
+) -> Tensor:
+    """Where the rows of p_at(level), which falls, sum to 1, between two levels; here by halving."""
+    for _ in range(math.ceil(-math.log2(torch.finfo(low.dtype).eps)) + 4):
+        middle = low + (high - low) / 2
+        above = p_at(middle).sum(-1, keepdim=True) >= 1
+        low, high = where(above, middle, low), where(above, high, middle)
+    return low
