@@ -61,9 +61,6 @@ GCC_FLAGS = [
 RARE_FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 # No debugging symbols, which some Pythons request: they would name the folder of the build.
 LINK_FLAGS = ["-Wl,-S"]
-# C11 is not MSVC's default, and its default has no `restrict`. cython_ext/README.md lists what MSVC
-# lacks beyond C11; it does not contract by default.
-MSVC_FLAGS = ["/std:c11", "/O2"]
 SANITIZE = [
     "-g1",  # lines for the reports; all that a debugger would want takes a fifth longer
     "-O1",
@@ -76,8 +73,8 @@ WARNING = """
 {line}
 pyentmax was installed WITHOUT its compiled kernels: all functions work, in pure NumPy, but slower.
 What went wrong: {reason}
-To compile them, install a C compiler and the Python headers (Debian: gcc, python3-dev; Windows: the
-Build Tools for Visual Studio 2022; macOS: xcode-select --install) and install again;
+To compile them, install GCC or Clang and the Python headers (Debian: gcc, python3-dev; macOS:
+xcode-select --install) and install again; MSVC lacks the vector types that they are written with;
 PYENTMAX_REQUIRE_EXT=1 makes a failed build an error, PYENTMAX_NO_EXT=1 skips it silently.
 pyentmax.show_config() tells what a given installation runs.
 {line}
@@ -123,7 +120,7 @@ class OptionalBuildExt(build_ext):
     def flags(self):
         """For the compiler, and for the linker."""
         if self.compiler.compiler_type == "msvc":
-            return MSVC_FLAGS, []
+            return ["/std:c11", "/O2"], []
         if enabled("PYENTMAX_SANITIZE"):
             return FLAGS + SANITIZE, SANITIZE
         return FLAGS + (GCC_FLAGS if self.is_gcc() else []), LINK_FLAGS

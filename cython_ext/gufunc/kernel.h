@@ -41,10 +41,8 @@ const Build *builds(void);
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
-#elif defined(__GNUC__)
-#define COMPILER "gcc " __VERSION__
 #else
-#define COMPILER "unknown compiler"
+#define COMPILER "gcc " __VERSION__
 #endif
 
 #ifndef BUILD_FLAGS

@@ -20,11 +20,7 @@ enum {
     MOST_PREFETCHED = 1 << 18, /* bytes: more would drive out what is being worked on */
 };
 
-#if defined(__GNUC__)
 #define PREFETCH(place) __builtin_prefetch(place)
-#else
-#define PREFETCH(place) ((void)(place))
-#endif
 
 /* What is left of the next rows to ask for: `bytes` from each place on. */
 typedef struct {

@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "The kernels need the vector types of GCC or Clang: pyentmax goes without them, in NumPy."
+#endif
 #if HAS_AVX2 || HAS_AVX512
 #include <immintrin.h>
 #endif
@@ -52,13 +55,8 @@ enum {
 #define WORTH_READING_AGAIN (IS_DOUBLE ? PAIR : 4 * LANES)
 #endif
 
-#if defined(__GNUC__)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NEVER_INLINE static __attribute__((noinline))
-#else
-#define ALWAYS_INLINE static inline
-#define NEVER_INLINE static
-#endif
 
 /* Rows that the kernels copy are padded to whole pairs of lanes, with a value that no support
  * contains. */

@@ -29,11 +29,10 @@ static inline void TYPED(transpose_1)(const REAL *const from[], REAL *const to[]
     to[0][0] = from[0][0];
 }
 
-#if defined(__GNUC__) && !IS_DOUBLE
+#if !IS_DOUBLE
 #define HAS_TRANSPOSE_4 1
 
 /* Four floats fit a register that every vector unit has: rows are interleaved twice. */
-typedef REAL TYPED(Quad) __attribute__((vector_size(4 * sizeof(REAL))));
 #if defined(__clang__)
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -42,13 +41,13 @@ typedef BITS TYPED(Places) __attribute__((vector_size(4 * sizeof(REAL))));
 #endif
 
 static inline void TYPED(transpose_4)(const REAL *const from[], REAL *const to[]) {
-    TYPED(Quad) a, b, c, d;
+    TYPED(Quarter) a, b, c, d;
     memcpy(&a, from[0], sizeof a);
     memcpy(&b, from[1], sizeof b);
     memcpy(&c, from[2], sizeof c);
     memcpy(&d, from[3], sizeof d);
-    const TYPED(Quad) ab_low = PICK(a, b, 0, 4, 1, 5), ab_high = PICK(a, b, 2, 6, 3, 7);
-    const TYPED(Quad) cd_low = PICK(c, d, 0, 4, 1, 5), cd_high = PICK(c, d, 2, 6, 3, 7);
+    const TYPED(Quarter) ab_low = PICK(a, b, 0, 4, 1, 5), ab_high = PICK(a, b, 2, 6, 3, 7);
+    const TYPED(Quarter) cd_low = PICK(c, d, 0, 4, 1, 5), cd_high = PICK(c, d, 2, 6, 3, 7);
     a = PICK(ab_low, cd_low, 0, 1, 4, 5);
     b = PICK(ab_low, cd_low, 2, 3, 6, 7);
     c = PICK(ab_high, cd_high, 0, 1, 4, 5);
