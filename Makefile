@@ -23,7 +23,7 @@ KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
 # Of a large package most is never imported, and Python compiles what is.
 INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
-BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
+BUILD_SOURCES := setup.py tools/distribution.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
 .PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel stubs lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
@@ -71,37 +71,19 @@ test-torch: $(VENV)/.test
 # cannot be had within the limit is skipped, and said so; with ADAPTERS_REQUIRED=1 that is an error.
 # ADAPTERS_STAGE='not slow and not deep' leaves out what compiles for minutes: second derivatives in JAX,
 # inductor, the examples.
-# PyTorch's CPU build comes first and alone, and is named when its needs follow: pip would else bring
-# another version, and the gigabytes of CUDA. The reference's pages are made with these libraries too.
 ADAPTERS := build/adapters
 ADAPTERS_SKIPPED := build/adapters-skipped
 ADAPTERS_LIMIT ?= 120
 ADAPTERS_REQUIRED ?=
 ADAPTERS_STAGE ?= not deep
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
-	--retries 1 --timeout 15 install --no-compile --only-binary :all:
-ADAPTERS_TORCH := from importlib.metadata import version; print("torch==" + version("torch"))
 ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_example_scripts.py
 # The rooms, for their doctests, of the libraries that are there.
 ADAPTER_ROOMS := from importlib.util import find_spec; \
 	print(*("pyentmax/" + name for name in ("torch", "jax", "sklearn") if find_spec(name)))
 NAME_SKIPPED = @cat $(ADAPTERS_SKIPPED) >&2; [ -z '$(ADAPTERS_REQUIRED)' ] || [ ! -s $(ADAPTERS_SKIPPED) ]
-$(ADAPTERS_SKIPPED): Makefile
-	$(PYTHON) -m venv $(ADAPTERS)
-	@skip() { $(ADAPTERS)/bin/python -m pip --quiet uninstall --yes $$2; \
-		echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s; rm $@ to try again" >>$@.new; }; \
-		: >$@.new; set -x; \
-		$(ADAPTERS_INSTALL) hypothesis matplotlib mpmath pytest 'pytest-xdist>=3.8' scipy || skip pytest pytest; \
-		$(ADAPTERS_INSTALL) scikit-learn || skip scikit-learn scikit-learn; \
-		$(ADAPTERS_INSTALL) jax || skip JAX jax; \
-		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
-			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
-			|| skip PyTorch torch; \
-		$(ADAPTERS_INSTALL) onnx onnxscript onnxruntime || skip ONNX onnxruntime; \
-		$(ADAPTERS_INSTALL) transformers || skip transformers transformers; \
-		$(ADAPTERS_INSTALL) mypy 'pyright[nodejs]' || skip pyright pyright
-	@mv $@.new $@
+$(ADAPTERS_SKIPPED): tools/install_adapters.sh
+	tools/install_adapters.sh $(PYTHON) $(ADAPTERS) $(ADAPTERS_LIMIT) '$(TORCH_INDEX)' $@
 
 # Pages of the documentation whose blocks need one of them.
 ADAPTER_PAGES := grep -lE 'needs:.*(torch|jax|sklearn)' docs/*.md docs/guide/*.md | xargs -n1 basename | paste -sd' ' | sed 's/ / or /g'

@@ -1,4 +1,4 @@
-"""The compiled part of pyentmax, and links for PyPI; all else about the package is in setup.cfg.
+"""The compiled part of pyentmax; all else about the package is in setup.cfg.
 
 Three environment variables steer the build:
 
@@ -7,24 +7,20 @@ Three environment variables steer the build:
 - ``PYENTMAX_SANITIZE=1``: add AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 With none of them a failed build leaves a package that works in pure NumPy, and a warning.
-
-``SOURCE_DATE_EPOCH`` is the time that all files of a distribution get, so that builds of the same
-sources give the same bytes.
 """
 
-import gzip
 import os
 import re
 import subprocess
 import sys
-import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from configparser import ConfigParser
 from glob import glob
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.sdist import sdist
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools"))
+from distribution import ReproducibleSdist, links  # noqa: E402
 
 
 def enabled(variable):
@@ -140,32 +136,6 @@ class OptionalBuildExt(build_ext):
         print(WARNING.format(line="*" * 98, reason=error), file=sys.stderr)
 
 
-class ReproducibleSdist(sdist):
-    """An archive that is the same to the byte for the same sources, given SOURCE_DATE_EPOCH."""
-
-    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
-        epoch = os.environ.get("SOURCE_DATE_EPOCH")
-        if format != "gztar" or epoch is None:
-            return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
-
-        def plain(entry):
-            entry.uid = entry.gid = 0
-            entry.uname = entry.gname = ""
-            entry.mtime = int(epoch)
-            entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
-            return entry
-
-        name = f"{base_name}.tar.gz"
-        with (
-            open(name, "wb") as file,
-            gzip.GzipFile("", "wb", mtime=int(epoch), fileobj=file) as packed,
-            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-        ):
-            # In sorted order, as `add` goes through a folder.
-            archive.add(os.path.join(root_dir or "", base_dir), base_dir, filter=plain)
-        return name
-
-
 def name_files_without_folders(source):
     """Tracebacks name the files that Cython read, NumPy's by where it was: each build elsewhere."""
     with open(source, encoding="utf-8") as file:
@@ -203,20 +173,6 @@ def kernels():
     # An in-place build then does not look for the missing file. Set here, since cythonize drops it.
     extension.optional = not REQUIRED
     return [extension]
-
-
-def links():
-    """README.md with links that PyPI can follow, and links of its own, if setup.cfg has a url."""
-    config = ConfigParser()
-    config.read("setup.cfg", "utf-8")
-    url, version = config["metadata"].get("url"), config["metadata"]["version"]
-    if url is None:
-        return {}
-    with open("README.md", encoding="utf-8") as file:
-        text = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1{url}/raw/v{version}/", file.read())
-    text = re.sub(r"(?<!!)(\[[^]]*\]\()(?!https?:|#)", rf"\1{url}/blob/v{version}/", text)
-    project_urls = {"Changelog": f"{url}/blob/v{version}/CHANGELOG.md", "Issues": f"{url}/issues"}
-    return {"long_description": text, "project_urls": project_urls}
 
 
 setup(

@@ -75,7 +75,8 @@ def project(tmp_path: Path) -> Path:
     """The build files around an empty package: enough to try the ways in which a build can go."""
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(SOURCE / name, tmp_path)
-    shutil.copytree(SOURCE / "cython_ext", tmp_path / "cython_ext")
+    for folder in ("cython_ext", "tools"):
+        shutil.copytree(SOURCE / folder, tmp_path / folder)
     (tmp_path / "pyentmax").mkdir()
     (tmp_path / "pyentmax" / "__init__.py").touch()
     return tmp_path
