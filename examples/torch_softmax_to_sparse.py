@@ -51,7 +51,7 @@ class Attention(nn.Module):
             heads, seen = pt.attention(
                 query, key, value, self.alpha, causal=True, return_weights=True
             )
-            weights.append(seen)
+            weights.append(seen.to_dense())
         return self.out(heads.transpose(1, 2).flatten(-2))
 
 

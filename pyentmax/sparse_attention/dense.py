@@ -52,11 +52,15 @@ def forward(
 
 
 def vjp(
-    weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any
+    weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any, added: Any = 0
 ) -> tuple[Any, Any, Any, Any]:
-    """Gradients of query, key, value and scores, of the full batch shape, given the output's."""
+    """Gradients of query, key, value and scores, of the full batch shape, given the output's.
+
+    `added` is a gradient of all weights that does not come from the output.
+    """
     keys = value.shape[-2]
-    g_scores = mapping.vjp(weights, _on_weights(weights, matmul(g, _transposed(value))), mask)
+    g_weights = _on_weights(weights, matmul(g, _transposed(value))) + added
+    g_scores = mapping.vjp(weights, g_weights, mask)
     return (
         on_support(g_scores[..., :keys], key),
         on_support(_transposed(g_scores[..., :keys]), query),
@@ -89,9 +93,9 @@ def jvp(
     return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
 
 
-def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any) -> Any:
-    """The gradient of α, in the shape that broadcast against the queries."""
-    return mapping.vjp_alpha(weights, _on_weights(weights, matmul(g, _transposed(value))))
+def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any, added: Any = 0) -> Any:
+    """The gradient of α, in the shape that broadcast against the queries; `added` as in `vjp`."""
+    return mapping.vjp_alpha(weights, _on_weights(weights, matmul(g, _transposed(value))) + added)
 
 
 def _on_weights(weights: Any, x: Any, last: Any = 0) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -46,12 +46,17 @@ class AttentionProblem(Arguments):
             output, weights = tiles.forward(self, return_weights)
         return self.output(output), weights
 
-    def vjp(self, weights: AttentionWeights, g: Any, *, with_bias: bool = True) -> tuple[Any, ...]:
-        """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
+    def vjp(
+        self, weights: AttentionWeights, g: Any, *, with_bias: bool = True, g_weights: Any = None
+    ) -> tuple[Any, ...]:
+        """Gradients of query, key and value, then of scale, sink and bias that are arrays.
+
+        `g_weights`, an array like ``weights.data``, is the gradient of the weights themselves.
+        """
         with_bias = with_bias and has_gradient(self._learned[2])
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g, with_bias)
+            *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g, with_bias, g_weights)
         found = [self.gradient(x, i) for i, x in enumerate(gradients)]
         scale, sink, bias = self._learned
         if has_gradient(scale):
@@ -82,11 +87,11 @@ class AttentionProblem(Arguments):
         with np.errstate(**QUIET):
             return self.output(tiles.jvp(self, weights, moved, d_scale, d_sink, d_bias))
 
-    def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
+    def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
         """The gradient of α."""
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
-            each = tiles.vjp_alpha(self, weights, g)
+            each = tiles.vjp_alpha(self, weights, g, g_weights)
         return self.parameter_gradient(each, self._alpha)
 
 
@@ -129,13 +134,16 @@ class PackedProblem:
         output = np.concatenate(outputs, axis=-2)
         return output, self._joined(list(weights)) if return_weights else None
 
-    def vjp(self, weights: AttentionWeights, g: Any, *, with_bias: bool = True) -> tuple[Any, ...]:
-        """Gradients of query, key and value, then of scale, sink and bias that are arrays."""
+    def vjp(
+        self, weights: AttentionWeights, g: Any, *, with_bias: bool = True, g_weights: Any = None
+    ) -> tuple[Any, ...]:
+        """Gradients of query, key and value, then of scale, sink and bias that are arrays.
+
+        `g_weights`, an array like ``weights.data``, is the gradient of the weights themselves.
+        """
         each = [
-            part.vjp(own, self._cut(g, place), with_bias=with_bias)
-            for part, own, place in zip(
-                self._parts, self._split(weights), self._places, strict=True
-            )
+            part.vjp(own, g, with_bias=with_bias, g_weights=g_own)
+            for part, own, g, g_own in self._each(weights, g, g_weights)
         ]
         query, key, value = (
             np.concatenate(parts, axis=-2) for parts in list(zip(*each, strict=True))[:3]
@@ -151,11 +159,20 @@ class PackedProblem:
             sums.append(total[()])
         return (query, key, value, *sums)
 
-    def vjp_alpha(self, weights: AttentionWeights, g: Any) -> Any:
+    def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
         """The gradient of α."""
-        parts = zip(self._parts, self._split(weights), self._places, strict=True)
-        first, *rest = [part.vjp_alpha(own, self._cut(g, place)) for part, own, place in parts]
+        first, *rest = [part.vjp_alpha(*each) for part, *each in self._each(weights, g, g_weights)]
         return sum(rest, first)
+
+    def _each(self, weights: AttentionWeights, g: Any, g_weights: Any) -> Iterator[tuple[Any, ...]]:
+        """Problem, weights, and gradients of output and weights, of each sequence."""
+        gradients: Any = repeat(None)
+        if g_weights is not None:
+            whole = replace(weights, data=g_weights, sink=None)
+            gradients = (part.data for part in self._split(whole))
+        parts = zip(self._parts, self._split(weights), self._places, gradients, strict=False)
+        for part, own, place, g_own in parts:
+            yield part, own, self._cut(g, place), g_own
 
     def _cut(self, array: Any, place: Place, keys: bool = False) -> Any:
         """The positions of a sequence, of an array with one axis of features behind them."""

@@ -302,6 +302,14 @@ class Call:
             rows.rows_spread(*operands, out=out[..., :keys])
         return out
 
+    def added(self, part: AttentionWeights, entries: slice, g_weights: Any) -> Any:
+        """What is added to the gradient of all weights of a tile, in the shape of `spread`."""
+        if g_weights is None:
+            return 0
+        data = np.ascontiguousarray(g_weights[entries], self.problem.dtype)
+        sink = None if part.sink is None else np.zeros_like(part.sink)
+        return self.spread(replace(part, data=data, sink=sink))
+
     def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
         """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
         arrays = self.query.queries(tile), self.key.keys(tile), self.value.keys(tile)
@@ -446,8 +454,16 @@ def _softmax_sink(weights: Any, scores: Any, sink: Any) -> tuple[Any, Any]:
     return 1 / (1 + np.exp(-above)), 1 / (1 + np.exp(above))
 
 
-def vjp(problem: Arguments, weights: AttentionWeights, g: Any, with_bias: bool) -> tuple[Any, ...]:
+def vjp(
+    problem: Arguments,
+    weights: AttentionWeights,
+    g: Any,
+    with_bias: bool,
+    g_weights: Any = None,
+) -> tuple[Any, ...]:
     """Gradients of query, key and value, of their shapes or of the full batch shape.
+
+    `g` is the gradient of the output, and `g_weights` what is added to that of the weights.
 
     Then that of scale, of shape batch + (T,), or None for a number, that of the sink, of the batch
     shape, and that of the rows of the bias; None instead where there is none.
@@ -466,7 +482,18 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any, with_bias: bool) 
         out = g_scores[entries], g_query[queries], g_sink[queries]
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
         parameters = call.alpha(tile), call.sink_weights(tile)
-        rows.rows_vjp(part.data, part.indices, *edges(part), *arrays, *parameters, out=out)
+        if g_weights is None:
+            rows.rows_vjp(part.data, part.indices, *edges(part), *arrays, *parameters, out=out)
+            return
+        dots, places = np.empty_like(part.data), edges(part)
+        rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
+        dots += g_weights[entries]
+        zeros = call.zeros(tile.shape[0])
+        rows.rows_jvp(part.data, dots, *places, *parameters, zeros, out=out[0])
+        rows.rows_product(out[0], part.indices, *places, arrays[2], out=out[1])
+        # A row of the Jacobian sums to 0, so that the sink gets what the others lose.
+        sums = np.bincount(part.rows, weights=out[0], minlength=out[2].size)
+        out[2][...] = -sums.reshape(out[2].shape)
 
     def sum_columns(first: int, stop: int, top: int, w: Any, x: Heads, out: Any) -> None:
         entries, indptr = call.entries(first * each * t, stop * each * t)
@@ -480,8 +507,9 @@ def vjp(problem: Arguments, weights: AttentionWeights, g: Any, with_bias: bool) 
     def dense_tiles(tiles: list[Tile]) -> None:
         for tile in tiles:
             *arrays, mapping, mask = call.dense_operands(tile)
-            operands = *arrays, heads_g.queries(tile), mapping, mask
             part, entries = call.part(tile)
+            operands = [*arrays, heads_g.queries(tile), mapping, mask]
+            operands.append(call.added(part, entries, g_weights))
             gradients = dense.vjp(call.spread(part), *operands)
             queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
             g_query[queries] = gradients[0]
@@ -592,25 +620,27 @@ def jvp(
     return output.reshape((*problem.batch, *output.shape[1:]))
 
 
-def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any) -> Any:
+def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
     """The contribution of each head to the gradient of α, of the batch shape."""
     call = Call(problem, weights)
     heads_g = call.heads(g)
     each = call.zeros(call.n_heads, call.t)
 
     def run(tile: Tile, dense_tile: bool) -> None:
-        part, _ = call.part(tile)
+        part, entries = call.part(tile)
         out = each[tile.start : tile.stop, tile.top : tile.bottom]
         arrays = heads_g.queries(tile), call.value.keys(tile)
         if dense_tile:
             mapping = call.mapping(tile)
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
-            weights = call.spread(part)
-            out[:, 0] = dense.vjp_alpha(weights, arrays[1], arrays[0], mapping)[:, 0]
+            operands = arrays[1], arrays[0], mapping, call.added(part, entries, g_weights)
+            out[:, 0] = dense.vjp_alpha(call.spread(part), *operands)[:, 0]
             return
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)
+        if g_weights is not None:
+            dots += g_weights[entries]
         parameters = call.alpha(tile), call.sink_weights(tile)
         rows.rows_vjp_alpha(part.data, dots, *edges(part), *parameters, out=out)
 

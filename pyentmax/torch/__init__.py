@@ -25,6 +25,7 @@ from pyentmax.sparse_attention import DistanceBias
 from pyentmax.torch import entmax as _entmax_package
 from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
+from pyentmax.torch.attention_weights import AttentionWeights
 from pyentmax.torch.entmax import activations as _activations
 from pyentmax.torch.entmax import losses as _losses
 from pyentmax.torch.entmax import root_finding as _root_finding
@@ -114,6 +115,7 @@ vars(entmax).update(
 __all__ = [
     "AlphaEntmax",
     "Attention",
+    "AttentionWeights",
     "DistanceBias",
     "LengthScale",
     "attention",

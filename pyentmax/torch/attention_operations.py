@@ -89,17 +89,20 @@ def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
     weights: Any = ()
     if isinstance(output, tuple):
         weights = output[1:]
-        ctx.mark_non_differentiable(*weights)
+        ctx.mark_non_differentiable(*weights[1:])
         ctx.set_materialize_grads(False)  # zeros for the weights
     ctx.save_for_backward(*inputs[:3], *(setting.pop(name) for name in TENSORS), *weights)
     ctx.setting = setting
 
 
-def _attention_backward(ctx: Any, g: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    count = 3 + len(NAMES)
-    if g is None:
-        return (None,) * count
+def _attention_backward(
+    ctx: Any, g: Tensor | None, g_data: Tensor | None = None, *_: Any
+) -> tuple[Any, ...]:
     saved, needed = ctx.saved_tensors, ctx.needs_input_grad
+    if g is None and g_data is None:
+        return (None,) * len(needed)
+    if g is None:
+        g = _attention_fake(*saved[:3]).zero_()
     setting = {**ctx.setting, **dict(zip(TENSORS, saved[3:10], strict=True))}
     learned = [needed[3 + NAMES.index(name)] for name in ("parameter", "bias")]
     if learned[0] and setting["name"] != "entmax":
@@ -109,7 +112,7 @@ def _attention_backward(ctx: Any, g: Tensor | None, *_: Any) -> tuple[Any, ...]:
     weights = saved[10:] or (None,) * 4
     values = [setting[name] for name in NAMES]
     *gradients, in_parameter, in_sink, in_bias = attention_gradients(
-        g, *saved[:3], *values, *learned, *weights
+        g, *saved[:3], *values, *learned, g_data, *weights
     )
     more = {"parameter": in_parameter, "sink": in_sink, "bias": in_bias}
     return *gradients, *(
@@ -164,24 +167,27 @@ attention_with_weights: Rule = registered(
 )
 
 
-def sparse_operation(*args: Any) -> Tensor:
-    """The output; a call that learns keeps its weights for the derivative."""
+def sparse_operation(*args: Any, return_weights: bool = False) -> Any:
+    """The output and data, columns, rows and sinks of the weights, or None instead of these.
+
+    A call that learns keeps its weights for the derivative.
+    """
     tensors = [x for x in args if isinstance(x, Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors) and is_plain(tensors):
-        output: Tensor = attention_with_weights(*args)[0]
-    else:
-        output = _attention_operation(*args)
-    return output
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if return_weights or (learns and is_plain(tensors)):
+        output, *weights = attention_with_weights(*args)
+        return output, weights if return_weights else None
+    return _attention_operation(*args), None
 
 
 def _attention_gradients(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
 ) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
-    *setting, by_alpha, by_bias, data, indices, indptr, sinks = setting  # type: ignore[assignment]
+    *setting, by_alpha, by_bias, g_data, data, indices, indptr, sinks = setting  # type: ignore
     parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
 
-    def gradients(problem: Any, g: Any, *parts: Any) -> tuple[Any, ...]:
+    def gradients(problem: Any, g: Any, g_data: Any, *parts: Any) -> tuple[Any, ...]:
         if parts[0] is None:
             _, weights = problem.forward(return_weights=True)
         else:
@@ -189,12 +195,13 @@ def _attention_gradients(
             sinks = None if sink is None else sinks
             shape = (*g.shape[:-1], key.shape[-2])
             weights = AttentionWeights(shape, data, indices, indptr, sinks)
-        found, none = problem.vjp(weights, g, with_bias=by_bias), np.empty_like(g, shape=0)
-        in_alpha = problem.vjp_alpha(weights, g) if by_alpha else none
+        found = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
+        none = np.empty_like(g, shape=0)
+        in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
         in_sink = none if sink is None else found[3]
         return *found[:3], in_alpha, in_sink, found[-1] if by_bias else none
 
-    tensors = query, key, value, g.to(query.dtype), data, indices, indptr, sinks
+    tensors = query, key, value, g.to(query.dtype), g_data, data, indices, indptr, sinks
     *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, tuple(setting), *tensors)
     dtypes = (query.dtype if x is None else x.dtype for x in (parameter, sink, bias))
     more = zip((in_alpha, in_sink, in_bias), dtypes, strict=True)
@@ -204,7 +211,7 @@ def _attention_gradients(
 def _attention_gradients_fake(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
 ) -> tuple[Tensor, ...]:
-    *_, by_alpha, by_bias, _, _, _, _ = setting
+    by_alpha, by_bias = setting[len(NAMES) : len(NAMES) + 2]
     parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
     pairs = (by_alpha, parameter), (sink is not None, sink), (by_bias, bias)
     return *(x.new_empty(x.shape) for x in (query, key, value)), *(
@@ -214,7 +221,7 @@ def _attention_gradients_fake(
 
 attention_gradients: Rule = registered(
     "attention_gradients",
-    f"(Tensor g, {ARRAYS}, {SETTING}, bool by_alpha, bool by_bias, "
+    f"(Tensor g, {ARRAYS}, {SETTING}, bool by_alpha, bool by_bias, Tensor? g_data, "
     f"{WEIGHTS.replace('Tensor', 'Tensor?')})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     compute=_attention_gradients,

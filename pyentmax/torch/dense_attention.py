@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from pyentmax.torch.arguments import autocast_dtype
 from pyentmax.torch.attention_problem import TensorProblem
+from pyentmax.torch.attention_weights import AttentionWeights
 from pyentmax.torch.calls import apply_to_rows
 from pyentmax.torch.composed import HALF
 from pyentmax.torch.operations import per_score
@@ -36,7 +37,7 @@ def softmax_attention(problem: TensorProblem) -> Tensor:
     return scaled_dot_product_attention(query, key, value, mask, **options)
 
 
-def dense_attention(problem: TensorProblem) -> tuple[Tensor, Tensor]:
+def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     """The output in the dtype of the query, and the weights."""
     query, key, value = problem.arrays
     dtype = query.dtype
@@ -51,17 +52,21 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, Tensor]:
         scores = problem.softcap * torch.tanh(scores / problem.softcap)
     if (bias := problem.added()) is not None:
         scores = scores + bias.to(scores.dtype)
-    mask, weights = problem.seen(), scores
-    if scores.size(-1):  # mappings need an entry
-        weights = _weights(scores, problem.mapping, problem.parameter, mask, problem.sink)
+    weights = scores
+    if scores.size(-1) or problem.sink is not None:  # mappings need an entry
+        weights = _weights(scores, problem.mapping, problem.parameter, problem.seen(), problem.sink)
+    weights, sinks = weights[..., : scores.size(-1)], weights[..., scores.size(-1) :]
     if problem.dropout:
         weights = torch.dropout(weights, problem.dropout, train=True)
-    return _product(weights, value).to(dtype), weights
+    sink = None if problem.sink is None else sinks[..., 0]
+    kept = AttentionWeights(problem.shape, sink=sink, dense=weights)
+    return _product(weights, value).to(dtype), kept
 
 
 def _weights(
     scores: Tensor, mapping: str, parameter: Any, mask: Tensor | None, sink: Tensor | None
 ) -> Tensor:
+    """The weights of scores, and of sinks, if there are any, behind them."""
     if isinstance(parameter, Tensor) and not per_score(mapping):
         parameter = parameter.unsqueeze(-1)  # the same for all queries of a head
     if sink is None:
@@ -72,7 +77,7 @@ def _weights(
     last = sink[..., None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
     if mask is not None:
         mask = torch.cat([mask.expand(scores.shape), torch.ones_like(last, dtype=torch.bool)], -1)
-    return apply_to_rows(mapping, torch.cat([scores, last], -1), parameter, mask)[..., :-1]
+    return apply_to_rows(mapping, torch.cat([scores, last], -1), parameter, mask)
 
 
 def is_finite(output: Tensor, query: Tensor, key: Tensor) -> bool:

@@ -493,7 +493,7 @@ class Attention(Settings):
         cu_seqlens: Tensor | tuple[Tensor, Tensor] | None = None,
         return_weights: bool = False,
     ) -> Any:
-        """The output of shape (…, T, dᵥ), or that and the weights of shape (…, T, S)."""
+        """The output of shape (…, T, dᵥ), or that and `AttentionWeights`."""
         settings = self.settings()
         if not self.training:
             settings["dropout"] = 0.0

@@ -34,12 +34,14 @@ from pyentmax.torch.arguments import (
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.attention_operations import sparse_operation
 from pyentmax.torch.attention_problem import Packed, TensorProblem
+from pyentmax.torch.attention_weights import AttentionWeights, rows_of
 from pyentmax.torch.calls import (
     chosen,
     in_onnx_export,
     parameter_of,
     split,
 )
+from pyentmax.torch.registry import is_plain
 
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
@@ -77,7 +79,7 @@ def attention(
 
     Time and memory follow the support: no array of all weights is stored, except where that is
     faster (for few scores, and on a GPU where they take at most 1/128 of its memory), with a bias
-    that is a tensor, `softcap`, `dropout` or `return_weights`, and on a device without kernels.
+    that is a tensor, `softcap` or `dropout`, and on a device without kernels.
 
     Parameters
     ----------
@@ -113,14 +115,15 @@ def attention(
         the probability of dropping a weight; the others are divided by 1 − dropout. Not only in
         training: `Attention` passes 0 in evaluation
     return_weights : bool, default False
-        return the weights, after dropout, too
+        return the weights, after dropout, too, as an object without their zeros
     **parameters
         of the mapping by its name, such as ``k=8``
 
     Returns
     -------
-    Tensor of shape (…, T, dᵥ), or that and weights of shape (…, T, S)
-        zeros for a query that sees no key
+    Tensor of shape (…, T, dᵥ), or that and `AttentionWeights`
+        zeros for a query that sees no key. The weights have no array of all of them in eager calls,
+        unless that is faster; ``weights.to_dense()`` makes it. They have gradients, too
 
     Raises
     ------
@@ -138,7 +141,7 @@ def attention(
     tensor([[1.7738]])
     >>> recent = torch.tensor([-1.0, -0.5, 0.0])
     >>> output, weights = attention(query, key, value, 2, bias=recent, return_weights=True)
-    >>> print(output, weights)
+    >>> print(output, weights.to_dense())
     tensor([[2.9393]]) tensor([[0.3536, 0.0000, 0.6464]])
     """
     if is_overridden(query, key, value):
@@ -189,15 +192,18 @@ def route(problem: TensorProblem) -> str:
     """
     device, onnx = problem.query.device, in_onnx_export()
     kernels = has_kernels(problem.query)
-    if not kernels and not onnx and _alpha_without_kernels(problem) is not None:
-        return "triton" if _is_for_triton(problem) else "flex"
-    if problem.changed or problem.return_weights or onnx:
+    if not kernels and not onnx and (way := _without_kernels(problem)) is not None:
+        return way
+    if problem.changed or not kernels or onnx:
         return "sdpa" if problem.is_softmax and not onnx else "dense"
-    if not kernels:
-        return "sdpa" if problem.is_softmax else "dense"
+    compiling = torch.compiler.is_compiling()
+    if problem.return_weights:
+        # Graphs and vmap need to know sizes, and softmax has no zeros.
+        is_full = problem.mapping == "softmax" or not is_plain(problem.arrays)
+        if is_full or is_short(problem.shape, problem.causal):
+            return "dense"
     if problem.packed is not None:
         return "sparse"
-    compiling = torch.compiler.is_compiling()
     known = statically_known_true if compiling else bool
     memory = None
     if device.type == "cuda":
@@ -208,16 +214,16 @@ def route(problem: TensorProblem) -> str:
     return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
 
 
-def _alpha_without_kernels(problem: TensorProblem) -> float | Tensor | None:
-    """The α with which Triton or FlexAttention serves a problem; None if neither does."""
+def _without_kernels(problem: TensorProblem) -> str | None:
+    """Whether Triton or FlexAttention serves a problem; None if neither does."""
     if isinstance(problem.bias, Tensor) or problem.dropout or problem.return_weights:
         return None
-    alpha = flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter)
-    only_triton = (
-        problem.softcap is not None or problem.sink is not None or problem.packed is not None
-        or problem.bias is not None
-    )  # fmt: skip
-    return None if only_triton and not _is_for_triton(problem) else alpha
+    if flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter) is None:
+        return None
+    if _is_for_triton(problem):
+        return "triton"
+    others = problem.softcap, problem.sink, problem.packed, problem.bias
+    return "flex" if all(other is None for other in others) else None
 
 
 def _is_for_triton(problem: TensorProblem) -> bool:
@@ -236,8 +242,7 @@ def _is_for_triton(problem: TensorProblem) -> bool:
 
 def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
     if way in ("triton", "flex"):
-        alpha = _alpha_without_kernels(problem)
-        assert alpha is not None
+        alpha = flex_attention.ALPHAS.get(problem.mapping, problem.parameter)
         where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
         where["scale"] = problem.scale
         if way == "flex":
@@ -269,7 +274,17 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
     setting = problem.mask, problem.causal, problem.offset, problem.scale, problem.sink
     packed = (None,) * 3 if problem.packed is None else problem.packed
     bias = (None, False) if problem.bias is None else (problem.bias.array, problem.bias.is_alibi)
-    return sparse_operation(*problem.arrays, *named, *setting, *packed, *bias), None
+    operands = *problem.arrays, *named, *setting, *packed, *bias
+    output, parts = sparse_operation(*operands, return_weights=problem.return_weights)
+    if parts is None:
+        return output, None
+    data, indices, indptr, sink = parts
+    if problem.sink is None:
+        sink = None
+    elif data.requires_grad:  # as a function of the weights, so that it has a gradient, too
+        sums = data.new_zeros(len(indptr) - 1).index_add(0, rows_of(indptr), data)
+        sink = 1 - sums.reshape(problem.shape[:-1])
+    return output, AttentionWeights(problem.shape, (data, indices, indptr), sink)
 
 
 def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:

@@ -186,4 +186,4 @@ def _attend(
         return_weights=with_weights, **setting,
     )  # fmt: skip
     output, weights = result if with_weights else (result, None)
-    return output.transpose(1, 2).contiguous(), weights
+    return output.transpose(1, 2).contiguous(), weights and weights.to_dense()

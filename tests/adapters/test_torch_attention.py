@@ -82,7 +82,7 @@ def test_hidden_keys_may_hold_anything() -> None:
 
 
 def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_attention, "sparse_operation", lambda *args: args[0])
+    monkeypatch.setattr(sparse_attention, "sparse_operation", lambda *args, **_: (args[0], None))
     for t, s, causal, is_short in (
         (255, 257, False, True),
         (256, 256, False, False),
@@ -108,7 +108,7 @@ def test_bias_and_softcap_by_definition() -> None:
     output, weights = pt.attention(
         *inputs(), 1.4, scale=0.8, softcap=2.0, bias=bias, mask=mask, return_weights=True
     )
-    torch.testing.assert_close(weights, expected, **EXACT)
+    torch.testing.assert_close(weights.to_dense(), expected, **EXACT)
     torch.testing.assert_close(output, averages(expected, value), **EXACT)
 
 
@@ -137,7 +137,8 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
     torch.manual_seed(0)
     many = query.expand(1, 2000, 2, 3)
     output, weights = pt.attention(many, key, value, dropout=0.25, return_weights=True)
-    _, whole = pt.attention(query, key, value, return_weights=True)
+    weights, whole = weights.to_dense(), pt.attention(query, key, value, return_weights=True)[1]
+    whole = whole.to_dense()
     assert bool(((weights == 0) | torch.isclose(weights, whole / 0.75, **EXACT)).all())
     torch.testing.assert_close(output, averages(weights, value), **EXACT)
     # The mean of 2000 weights up to 4/3, each with a standard deviation of at most 0.58.
@@ -151,8 +152,8 @@ def test_the_module_drops_in_training_only() -> None:
     assert not torch.equal(module(*arrays), module(*arrays))
     expected = pt.attention(*arrays, 1.4, softcap=2.0, bias=tensor(5, 6), return_weights=True)
     found = module.eval()(*arrays, bias=tensor(5, 6), return_weights=True)
-    for theirs, ours in zip(found, expected, strict=True):
-        torch.testing.assert_close(theirs, ours, **EXACT)
+    torch.testing.assert_close(found[0], expected[0], **EXACT)
+    torch.testing.assert_close(found[1].to_dense(), expected[1].to_dense(), **EXACT)
 
 
 FLOAT, BFLOAT, DOUBLE = torch.float32, torch.bfloat16, torch.float64
@@ -185,7 +186,9 @@ def test_one_rule_for_mixed_dtypes(autocast: Any) -> None:
         with torch.autocast("cpu", autocast or BFLOAT, enabled=autocast is not None):
             found = pt.attention(*arrays, **options)
         exact = pt.attention(*(x.double() for x in arrays), **options)
-        pair = (found, exact) if isinstance(found, tuple) else ((found,), (exact,))
+        pair = (found,), (exact,)
+        if isinstance(found, tuple):
+            pair = tuple((x[0], x[1].to_dense()) for x in (found, exact))
         for ours, theirs in zip(*pair, strict=True):
             assert ours.dtype == expected
             rounding = max(torch.finfo(expected).eps, 1e-5)
@@ -294,7 +297,7 @@ def test_weights_of_any_mapping(mapping: str) -> None:
     torch.testing.assert_close(output, pt.attention(*inputs(), **options), **EXACT)
     arrays = [x.numpy() if isinstance(x, torch.Tensor) else x for x in (number[name],)]
     expected = pe.MAPPINGS[mapping].forward(scores(*inputs()[:2]).numpy(), *arrays)
-    np.testing.assert_allclose(weights, expected, **EXACT)
+    np.testing.assert_allclose(weights.to_dense(), expected, **EXACT)
 
 
 SINKS: dict[str, dict[str, Any]] = {
@@ -320,7 +323,8 @@ def test_scales_and_sinks_are_those_of_arrays(name: str, return_weights: bool) -
     expected, weights = pe.attention(*numpy, return_weights=True, **given)
     np.testing.assert_allclose(output.detach(), expected, **EXACT)
     if return_weights:
-        np.testing.assert_allclose(found[1].detach(), weights.to_dense(), **EXACT)
+        np.testing.assert_allclose(found[1].to_dense().detach(), weights.to_dense(), **EXACT)
+        np.testing.assert_allclose(found[1].sink.detach(), weights.sink, **EXACT)
     gradients = torch.autograd.grad(output.sum(), learned)
     wanted = pe.attention_vjp(weights, *numpy, np.ones_like(expected), **given)
     for theirs, ours in zip(gradients, wanted, strict=True):
@@ -340,6 +344,81 @@ def test_the_module_learns_scale_and_sink() -> None:
     torch.testing.assert_close(pt.attention(*inputs(), sink=-torch.inf), pt.attention(*inputs()))
     with pytest.raises(ValueError, match="sink: expected one of entmax, .* got fusedmax"):
         pt.Attention(mapping="fusedmax", strength=1.0, sink=0.0)
+
+
+WEIGHED: dict[str, dict[str, Any]] = {
+    "alpha per head": {"alpha": torch.tensor([1.3, 2.0]).double()},
+    "causal with sinks": {"causal": True, "offset": 1, "sink": torch.tensor([0.3, -0.5]).double()},
+    "by distance": {"bias": pt.DistanceBias(torch.linspace(-1, 1, 8).double())},
+    "packed": {"cu_seqlens": (torch.tensor([0, 1, 4]), torch.tensor([0, 3, 5]))},
+    "top-k": {"mapping": "topk_softmax", "k": 2},
+    "softmax": {"mapping": "softmax"},
+    "fused": {"mapping": "fusedmax", "strength": 0.1},
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize("grad", [False, True])
+def test_weights_are_sparse_and_learn(
+    name: str, grad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = WEIGHED[name]
+    given = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
+    arrays = inputs(4, 5, 2, 1)
+    if "bias" in given:
+        given["bias"] = pe.DistanceBias(given["bias"].array.numpy())
+    if "cu_seqlens" in given:
+        given["cu_seqlens"] = tuple(x.numpy() for x in given["cu_seqlens"])
+    _, expected = pe.attention(*(x.numpy() for x in arrays), return_weights=True, **given)
+    routes = []
+    for least in (1 << 16, 0):
+        monkeypatch.setitem(route_numbers.LEAST_SCORES, "tensors", least)
+        learned = [x.clone().requires_grad_(grad) for x in arrays]
+        more = {
+            k: x.clone().requires_grad_(grad)
+            for k, x in options.items()
+            if isinstance(x, torch.Tensor) and k in ("alpha", "sink")
+        }
+        output, weights = pt.attention(*learned, return_weights=True, **{**options, **more})
+        dense = weights.to_dense()
+        np.testing.assert_allclose(dense.detach(), expected.to_dense(), **EXACT)
+        for part in ("data", "indices", "indptr", "support_sizes", "sink"):
+            wanted = getattr(expected, part)
+            assert (getattr(weights, part) is None) == (wanted is None)
+            if wanted is not None:
+                np.testing.assert_allclose(getattr(weights, part).detach(), wanted, **EXACT)
+        assert weights.density == expected.density
+        for head in ((1, 0), (0, -1)):
+            np.testing.assert_array_equal(
+                weights.csr(*head).to_dense().detach(), dense[head].detach()
+            )
+        with pytest.raises(IndexError, match="no head"):
+            weights.csr(2, 0)
+        if grad:
+            loss = (
+                output.sum()
+                + (dense**2 * torch.linspace(0, 1, dense.numel()).reshape(dense.shape)).sum()
+            )
+            loss = loss + (0 if weights.sink is None else weights.sink.square().sum())
+            routes.append(torch.autograd.grad(loss, [*learned, *more.values()], retain_graph=True))
+            routes.append(torch.autograd.grad(dense.square().sum(), learned[:2]))
+    for theirs, ours in zip(routes[:2], routes[2:], strict=True):
+        for x, y in zip(theirs, ours, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-12)
+
+
+def test_weights_of_long_inputs_are_not_made_dense() -> None:
+    query, key = torch.randn(2, 2, 300, 8)
+    output, weights = pt.attention(query, key, key, return_weights=True)
+    assert weights._dense is None
+    assert weights.to_dense().shape == (2, 300, 300)
+    found = torch.vmap(lambda q: pt.attention(q, key, key, return_weights=True)[1].to_dense())
+    torch.testing.assert_close(found(query[None])[0], weights.to_dense())
+    compiled = torch.compile(
+        lambda q: pt.attention(q, key, key, return_weights=True), backend="aot_eager"
+    )
+    torch.testing.assert_close(compiled(query)[1].to_dense(), weights.to_dense())
 
 
 def entries_kept(output: Any) -> int:

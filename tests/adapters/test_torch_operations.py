@@ -674,7 +674,7 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
                 *[None] * 3,
                 slopes.detach(),
             )
-            + (True, True, True, *[None] * 4),
+            + (True, True, True, *[None] * 5),
         ),
     }
 
