@@ -503,26 +503,31 @@ class Attention(Settings):
 
 
 class LengthScale(nn.Module):
-    """A scale of attention that grows with the number of keys, δ + β (log(n + 1))^γ, over √d.
+    """A scale of attention that grows with the number n of keys, δ + β (log(n + 1))^γ, over √d.
 
     More keys share the weight, so that longer inputs need larger scores to keep it in few places.
-    With δ = 0 and γ = 1 it is close to the s log n of Scalable-Softmax (Nakanishi 2025); all three
-    are learned for each head, as in ASEntmax (Vasylenko et al. 2025), β by a softplus and γ as
-    2 tanh. For n = 1 it is finite, with finite gradients.
+    Each head learns δ, β and γ, or δ, and β and γ of each query come from its input x, as in
+    ASEntmax (Vasylenko et al. 2025): β = softplus(x·w + b), γ = 2 tanh(x·u + c). With n + 1 the
+    scale and its gradients are finite for one key, where (log n)^γ is not for γ < 0.
 
     Parameters
     ----------
     heads, features : int
         d is the number of features of a head
     beta, gamma : float, default 0.1 and 1.0
-        initial values, above 0 and from −2 to 2
+        initial values, above 0 and between −2 and 2
     delta : float, default 1.0
+    inputs : int, optional
+        the number of features of x; w and u begin as zeros
 
     Examples
     --------
     >>> scale = LengthScale(heads=2, features=4)
     >>> scale(torch.tensor([1, 100])).shape  # 1 key, 100 keys
     torch.Size([2, 2])
+    >>> scale = LengthScale(heads=2, features=4, inputs=8)
+    >>> scale(torch.tensor([1, 2, 3]), torch.ones(5, 3, 8)).shape
+    torch.Size([5, 2, 3])
     """
 
     __call__: Callable[..., Tensor]
@@ -534,27 +539,76 @@ class LengthScale(nn.Module):
         beta: float = 0.1,
         gamma: float = 1.0,
         delta: float = 1.0,
+        *,
+        inputs: int | None = None,
     ) -> None:
         super().__init__()
         if not beta > 0 or not -2 < gamma < 2:
             raise ValueError(
                 f"beta must be above 0, and gamma between -2 and 2, got {beta} and {gamma}"
             )
-        self.features = features
+        self.features, self.inputs = features, inputs
         start = torch.tensor(beta).expm1().log(), torch.tensor(gamma / 2).atanh()
         self.delta: nn.Parameter = nn.Parameter(torch.full((heads, 1), float(delta)))
         self.b: nn.Parameter = nn.Parameter(start[0].repeat(heads, 1))
         self.c: nn.Parameter = nn.Parameter(start[1].repeat(heads, 1))
+        if inputs is not None:
+            self.w: nn.Parameter = nn.Parameter(torch.zeros(heads, inputs))
+            self.u: nn.Parameter = nn.Parameter(torch.zeros(heads, inputs))
 
-    def forward(self, keys: Tensor) -> Tensor:
-        """The scale of shape (heads, T), given the number of keys that each of T queries sees."""
-        log_n = keys.to(self.b.dtype).log1p()
-        grown = self.delta + softplus(self.b) * log_n ** (2 * torch.tanh(self.c))
+    def forward(self, keys: Tensor, x: Tensor | None = None) -> Tensor:
+        """The scale of shape (heads, T), or (…, heads, T) with x of shape (…, T, inputs).
+
+        `keys`, (T,) or (…, 1, T), is the number of keys that each query sees.
+        """
+        if (x is None) != (self.inputs is None):
+            raise ValueError(f"x: expected inputs={self.inputs} features of each query, got {x!r}")
+        b, c = self.b, self.c
+        if x is not None:
+            b, c = b + self.w @ x.mT, c + self.u @ x.mT
+        log_n = keys.clamp(min=1).to(self.b.dtype).log1p()
+        grown = self.delta + softplus(b) * log_n ** (2 * torch.tanh(c))
         return grown * max(self.features, 1) ** -0.5
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""
-        return f"heads={len(self.delta)}, features={self.features}"
+        more = "" if self.inputs is None else f", inputs={self.inputs}"
+        return f"heads={len(self.delta)}, features={self.features}{more}"
+
+
+class LogScale(nn.Module):
+    """The scale s log n of attention over n keys, over √d: Scalable-Softmax (Nakanishi 2025).
+
+    Each head learns an s. A query with one key has scale 0, and gives it all weight.
+
+    Parameters
+    ----------
+    heads, features : int
+        d is the number of features of a head
+    s : float, default 0.5
+        the initial value
+
+    Examples
+    --------
+    >>> LogScale(heads=1, features=4)(torch.tensor([1, 10, 100])).detach()
+    tensor([[0.0000, 0.5756, 1.1513]])
+    """
+
+    __call__: Callable[..., Tensor]
+
+    def __init__(self, heads: int, features: int, s: float = 0.5) -> None:
+        super().__init__()
+        self.features = features
+        self.s: nn.Parameter = nn.Parameter(torch.full((heads, 1), float(s)))
+
+    def forward(self, keys: Tensor) -> Tensor:
+        """The scale of shape (heads, T), given the number of keys that each of T queries sees."""
+        log_n = keys.clamp(min=1).to(self.s.dtype).log()
+        return self.s * log_n * max(self.features, 1) ** -0.5
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"heads={len(self.s)}, features={self.features}"
 
 
 class AlphaEntmax(nn.Module):

@@ -515,3 +515,40 @@ def test_a_length_scale_is_finite_and_learned() -> None:
         assert (parameter.grad != 0).all()
     with pytest.raises(ValueError, match="beta must be above 0"):
         pt.LengthScale(4, 3, beta=0.0)
+
+
+@pytest.mark.parametrize("gamma", [-1.5, 0.0, 1.9])
+def test_a_length_scale_of_each_query(gamma: float) -> None:
+    scale = pt.LengthScale(4, 3, beta=0.2, gamma=gamma, inputs=6)
+    keys, x = torch.arange(1, 6), torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        scale(keys, x), pt.LengthScale(4, 3, beta=0.2, gamma=gamma)(keys).expand(2, 4, 5)
+    )
+    with torch.no_grad():
+        scale.w.normal_(generator=torch.Generator().manual_seed(1))
+        scale.u.normal_(generator=torch.Generator().manual_seed(2))
+    beta = torch.nn.functional.softplus(x[1, 2] @ scale.w[3] + scale.b[3, 0])
+    power = 2 * torch.tanh(x[1, 2] @ scale.u[3] + scale.c[3, 0])
+    expected = (1 + beta * np.log(4.0) ** power) / 3**0.5
+    torch.testing.assert_close(scale(keys, x)[1, 3, 2], expected)
+    output = pt.attention(*inputs(5, 5), causal=True, scale=scale(keys, x))
+    output.square().sum().backward()
+    for parameter in scale.parameters():
+        assert parameter.grad.isfinite().all()
+        assert (parameter.grad != 0).any()
+    assert repr(scale) == "LengthScale(heads=4, features=3, inputs=6)"
+    for wrong in (lambda: scale(keys), lambda: pt.LengthScale(4, 3)(keys, x)):
+        with pytest.raises(ValueError, match="x: expected inputs="):
+            wrong()
+
+
+def test_a_logarithmic_scale_is_finite_for_one_key() -> None:
+    scale, keys = pt.LogScale(4, 3, s=0.7), torch.arange(1, 6)
+    expected = 0.7 * np.log(np.arange(1.0, 6)) / 3**0.5
+    np.testing.assert_allclose(scale(keys).detach(), np.tile(expected, (4, 1)), rtol=1e-6)
+    arrays = inputs(5, 5)
+    output = pt.attention(*arrays, causal=True, scale=scale(keys))
+    torch.testing.assert_close(output[:, ::2, 0], arrays[2][:, :, 0])
+    output.square().sum().backward()
+    assert scale.s.grad.isfinite().all()
+    assert (scale.s.grad != 0).all()
