@@ -223,7 +223,7 @@ def test_signatures_are_those_of_the_declaration() -> None:
     )
     names = list(inspect.signature(pyentmax.entmax_loss).parameters)
     options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing", "class_weight"]
-    assert names == ["z", "y", "alpha", "axis", *options, "workers"]
+    assert names == ["z", "y", "alpha", "axis", *options, "workers", "offsets"]
     assert "workers" not in inspect.signature(pyentmax.entmax_loss.reference).parameters
 
 

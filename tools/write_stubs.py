@@ -27,6 +27,7 @@ TYPES = {
     "ignore_index": "int | None",
     "label_smoothing": "float",
     "mask": "ArrayLike | None",
+    "offsets": "ArrayLike | None",
     "out": "Array | None",
     "reduction": "Reduction",
     "weight": "ArrayLike | None",

@@ -14,7 +14,8 @@ see.
 A NumPy array goes to the compiled kernel of the function's name, if there is one, a CuPy array to
 the CUDA kernel of that name, and everything else to the body; a Dask array chunk by chunk.
 ``function.reference`` always runs the body. Functions that may have a kernel take ``workers=``, the
-threads of a call (`pyentmax.set_workers`).
+threads of a call (`pyentmax.set_workers`). All but Jacobians and Ω take ``offsets=``, which cut the
+axis into rows of different lengths (`pyentmax.calls.offsets`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pyentmax.calls.documentation import (
     with_sections,
 )
 from pyentmax.calls.dtypes import as_array
+from pyentmax.calls.offsets import call_by_offsets
 from pyentmax.calls.parameters import Parameter
 from pyentmax.calls.rows import (
     Rows,
@@ -158,6 +160,8 @@ def accelerated(
     keywords: dict[str, Any] | None = None,
     kernels: bool = True,
     skip: int = 0,
+    results: Sequence[str] = (),
+    by_offsets: Callable[..., Any] = call_by_offsets,
 ) -> Accelerated[P, R]:
     """A function of users' arrays that runs kernels, with its `reference`, which does not.
 
@@ -175,14 +179,23 @@ def accelerated(
         False for a function that has none, and takes no ``workers=``
     skip : int
         number of the body's first parameters that users do not see
+    results : sequence of str, optional
+        what it gives for each row, of a function that takes ``offsets=``
+    by_offsets : callable, optional
+        what takes such a call, as `pyentmax.calls.offsets.call_by_offsets` does
     """
+
+    def function(call: Callable[..., Any], keywords: dict[str, Any]) -> Any:
+        cut = partial(by_offsets, call, roles, parameter, results) if results else None
+        return with_signature(body, call, roles, keywords, skip, cut)
+
     keywords = keywords or {}
-    reference = with_signature(body, arrange(False), roles, keywords, skip)
-    public = reference
+    reference = public = function(arrange(False), keywords)
     if kernels:
-        public = with_signature(body, arrange(True), roles, {**keywords, "workers": None}, skip)
+        public = function(arrange(True), {**keywords, "workers": None})
     public.reference = reference
-    public.body, public.parameter = body, parameter
+    for each in (reference, public):
+        each.body, each.parameter, each.results = body, parameter, results
     return cast("Accelerated[P, R]", public)
 
 
@@ -209,7 +222,7 @@ def _score_function(
     on_rows = partial(cast("Any", body), np) if skip else body
     name, named = body.__name__, "" if parameter is None else parameter.name
     if sections:
-        with_sections(body, sections, parameter_names(body))
+        with_sections(body, sections, (*parameter_names(body), "offsets"))
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
@@ -239,7 +252,8 @@ def _score_function(
         return call
 
     roles = ("z", named, "axis", "mask", "out", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels, skip=skip)
+    form: dict[str, Any] = {"kernels": kernels, "skip": skip, "results": ("entries",)}
+    public: Any = accelerated(body, parameter, arrange, roles, **form)
     return cast("Accelerated[P, R]", public)
 
 
@@ -269,7 +283,8 @@ def _derivative(
     with_scores = "z" in names
     if form.sections:
         others = names[2 if form.direction else 1 :]
-        with_sections(body, form.sections, (*others, "workers") if form.kernels else others)
+        others += ("workers", "offsets") if form.kernels else ()  # all but Jacobians
+        with_sections(body, form.sections, others)
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
@@ -305,7 +320,9 @@ def _derivative(
         return call
 
     roles = ("p", form.direction, named, "z", "axis", "mask", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles, kernels=form.kernels)
+    by_rows = () if {"matrix", "number"} & {*form.results} else form.results
+    how: dict[str, Any] = {"kernels": form.kernels, "results": by_rows}
+    public: Any = accelerated(body, parameter, arrange, roles, **how)
     return cast("Accelerated[P, R]", public)
 
 

@@ -22,6 +22,7 @@ def with_signature(
     roles: Sequence[str],
     keywords: dict[str, Any] | None = None,
     skip: int = 0,
+    cut: Callable[..., Any] | None = None,
 ) -> Any:
     """A function that is called as `body` is, and returns what `call` does.
 
@@ -36,6 +37,8 @@ def with_signature(
         keyword-only arguments that the result takes besides, with their defaults
     skip : int
         number of body's first parameters that the result does not have
+    cut : callable, optional
+        what takes a call that has ``offsets=``, of these and then the same arguments
 
     Examples
     --------
@@ -50,9 +53,10 @@ def with_signature(
     """
     names, count = parameter_names(body), body.__code__.co_argcount
     keywords = {**(body.__kwdefaults__ or {}), **(keywords or {})}
-    function = FunctionType(
-        _forwarding(names[skip:count], tuple(keywords), tuple(roles)), {"call": call}, body.__name__
-    )
+    if cut is not None:
+        keywords["offsets"] = None
+    code = _forwarding(names[skip:count], tuple(keywords), tuple(roles), cut is not None)
+    function = FunctionType(code, {"call": call, "cut": cut}, body.__name__)
     for name in functools.WRAPPER_ASSIGNMENTS:
         setattr(function, name, getattr(body, name))
     function.__defaults__, function.__kwdefaults__ = body.__defaults__, keywords
@@ -87,13 +91,15 @@ def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @functools.cache
 def _forwarding(
-    positional: tuple[str, ...], keywords: tuple[str, ...], roles: tuple[str, ...]
+    positional: tuple[str, ...], keywords: tuple[str, ...], roles: tuple[str, ...], cut: bool
 ) -> CodeType:
     """The code of a function of these arguments that calls `call` with those in `roles`."""
     parameters = ", ".join((*positional, "*", *keywords) if keywords else positional)
     known = {*positional, *keywords}
     arguments = ", ".join(role if role in known else "None" for role in roles)
     scope: dict[str, Any] = {}
-    exec(compile(f"def f({parameters}): return call({arguments})", "<signature>", "exec"), scope)
+    otherwise = f" if offsets is None else cut(offsets, {arguments})" if cut else ""
+    source = f"def f({parameters}): return call({arguments}){otherwise}"
+    exec(compile(source, "<signature>", "exec"), scope)
     forwarding: CodeType = scope["f"].__code__
     return forwarding

@@ -19,14 +19,17 @@ import numpy as np
 from pyentmax.backends import choice, threads
 from pyentmax.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
-from pyentmax.calls.devices import is_dask
+from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.documentation import LOSS, with_sections
+from pyentmax.calls.dtypes import as_array, as_floating
+from pyentmax.calls.offsets import CutAxis, array_to_cut
 from pyentmax.calls.options import Options, checked_options
-from pyentmax.calls.parameters import Parameter
-from pyentmax.calls.rows import Rows, arrange_scores, masked_scores
+from pyentmax.calls.parameters import Parameter, parts_of_largest
+from pyentmax.calls.rows import Rows, arrange_scores, check_mask, live_entries, masked_scores
 from pyentmax.calls.signatures import parameter_names
 from pyentmax.losses.targets import (
     checked_labels,
+    checked_weight,
     labels_like,
     prepare_target,
     row_weights,
@@ -42,7 +45,9 @@ def loss(parameter: Parameter | None = None) -> Declare:
     """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`."""
 
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(body, LOSS, (*parameter_names(body)[2:], *Options._fields, "workers"))
+        with_sections(
+            body, LOSS, (*parameter_names(body)[2:], *Options._fields, "workers", "offsets")
+        )
         name, named = body.__name__, "" if parameter is None else parameter.name
         forms = ("number", "entries") if name.endswith("_and_grad") else ("number",)
 
@@ -89,7 +94,10 @@ def loss(parameter: Parameter | None = None) -> Declare:
             return call
 
         roles = ("z", "y", named, "axis", *Options._fields, "workers")
-        public: Any = accelerated(body, parameter, arrange, roles, Options._field_defaults)
+        public: Any = accelerated(
+            body, parameter, arrange, roles, Options._field_defaults,
+            results=forms, by_offsets=loss_by_offsets,
+        )  # fmt: skip
         return cast("Accelerated[P, R]", public)
 
     return decorate
@@ -173,6 +181,48 @@ def loss_by_body(
     broken, counts, weights = broken[..., None], counts[..., None], weights[..., None]
     gradient = np.where(counts, np.where(broken, np.nan, parts[0]) * weights, 0)
     return reduced, rows.finish(gradient)
+
+
+def loss_by_offsets(
+    call: Callable[..., Any],
+    roles: Sequence[str],
+    parameter: Parameter | None,
+    results: Sequence[str],
+    offsets: Any,
+    *values: Any,
+) -> Any:
+    """What a loss gives where offsets cut the axis, as `pyentmax.calls.offsets.call_by_offsets`.
+
+    The rows' losses are summed here, for a mean by their weights' shares in the sum of those that
+    count.
+    """
+    given = dict(zip(roles, values, strict=True))
+    options = Options(**{name: given[name] for name in Options._fields})
+    checked_options(*options)
+    if options.class_weight is not None:
+        raise TypeError("class_weight is not for offsets, whose rows have classes of their own")
+    z, dtype = as_floating(array_to_cut("z", given["z"]), "z")
+    cut = CutAxis(offsets, z.shape, given["axis"], "z")
+    y = on_device_of(as_array(given["y"], "y"), z, "y")
+    weight: Any = np.ones_like(z, shape=cut.batch)
+    if options.weight is not None:
+        one_of_each = np.zeros_like(z, shape=(*cut.batch, 1))
+        weight = weight * checked_weight(options.weight, one_of_each, options.reduction)
+    if y.dtype.kind in "iu" and y.shape == cut.batch:
+        if options.ignore_index is not None:
+            weight = np.where(y == options.ignore_index, 0, weight)
+        cut.refuse_labels_of_empty_rows(y, weight)
+    if options.reduction == "mean":
+        mask = None if options.mask is None else check_mask(options.mask, z, "z")
+        weight = parts_of_largest(np.where(cut.any(live_entries(z, mask)), weight, 0))
+        total = np.sum(weight)
+        weight = weight / (total + (total == 0))
+    given |= {"z": z, "y": y, "reduction": "none", "weight": weight}
+    loss, *gradient = cut.run(call, list(given.items()), parameter, results)
+    if options.reduction != "none":
+        loss = np.sum(loss)
+    parts = [part.astype(dtype, copy=False) for part in (loss, *gradient)]
+    return tuple(parts) if gradient else parts[0]
 
 
 def plan_loss(

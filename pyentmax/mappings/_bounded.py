@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.offsets import call_by_offsets
 from pyentmax.calls.rows import Rows, broadcasts, to_rows
 from pyentmax.calls.signatures import parameter_names, with_signature
 
@@ -77,6 +79,7 @@ def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
     def bounded(function: Any, body: Any) -> Any:
         positional = parameter_names(body)[: body.__code__.co_argcount]
         keywords, bounds = dict(function.__kwdefaults__ or {}), {"lower": 0, "upper": 1}
+        keywords.pop("offsets", None)
         names = (*positional, *keywords)
 
         def call(*values: Any) -> Any:
@@ -88,7 +91,10 @@ def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
                 raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
             return within(function, given, lower, upper)
 
-        public = with_signature(body, call, (*names, *bounds), keywords | bounds)
+        roles, cut = (*names, *bounds), None
+        if function.results:
+            cut = partial(call_by_offsets, call, roles, function.parameter, function.results)
+        public = with_signature(body, call, roles, keywords | bounds, cut=cut)
         text = body.__doc__ or ""
         public.__doc__ = text.replace("budget, axis", "budget, lower, upper, axis")
         return public

@@ -139,7 +139,7 @@ def budget_sparsemax(
     lower, upper : float or array that broadcasts to z, default 0 and 1
         bounds on p from 0 up, an upper one may be ∞; k lies between their sums. They belong to
         their entries, which a mask rules out. No kernel computes with other bounds than 0 and 1
-    axis, mask, out, workers : as in `pyentmax.softmax`
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

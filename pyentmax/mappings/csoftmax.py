@@ -96,7 +96,7 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     axis : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         where it is False, `upper` may hold anything
-    out, workers : as in `pyentmax.softmax`
+    out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -166,7 +166,7 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     p, g : arrays of one shape, p = csoftmax(z, upper)
     upper, axis, mask : as in `csoftmax`
         p does not show whether a score is −∞ or its bound exhausted: mask a score of −∞
-    workers : as in `csoftmax`
+    workers, offsets : as in `csoftmax`
 
     Returns
     -------

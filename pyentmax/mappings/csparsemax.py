@@ -82,7 +82,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
 
     Parameters
     ----------
-    z, upper, axis, mask, out, workers : as in `pyentmax.csoftmax`
+    z, upper, axis, mask, out, workers, offsets : as in `pyentmax.csoftmax`
 
     Returns
     -------
@@ -143,7 +143,7 @@ def csparsemax_vjp_upper(
     Parameters
     ----------
     p, g, z : arrays of one shape, p = csparsemax(z, upper)
-    upper, axis, mask, workers : as in `csparsemax`
+    upper, axis, mask, workers, offsets : as in `csparsemax`
 
     Returns
     -------

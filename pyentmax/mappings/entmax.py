@@ -135,7 +135,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
         above 0. 1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores. Below 1 all
         scores get probability, and low ones more than from softmax: p ~ |z|^{−1/(1−α)}
-    axis, mask, out, workers : as in `pyentmax.softmax`
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -246,7 +246,7 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Parameters
     ----------
     p : array of probabilities
-    alpha, axis, workers : as in `entmax`
+    alpha, axis, workers, offsets : as in `entmax`
 
     Returns
     -------
@@ -370,7 +370,7 @@ def log_entmax(
 
     Parameters
     ----------
-    z, alpha, axis, mask, out, workers : as in `pyentmax.entmax`
+    z, alpha, axis, mask, out, workers, offsets : as in `pyentmax.entmax`
 
     Returns
     -------

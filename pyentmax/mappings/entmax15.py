@@ -93,7 +93,7 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> An
 
     Parameters
     ----------
-    z, axis, mask, out, workers : as in `pyentmax.softmax`
+    z, axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -201,7 +201,7 @@ def log_entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -
 
     Parameters
     ----------
-    z, axis, mask, out, workers : as in `log_softmax`
+    z, axis, mask, out, workers, offsets : as in `log_softmax`
 
     Returns
     -------

@@ -112,126 +112,142 @@ __all__ = [
 @_declared
 def log_softmax(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def softmax(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def softmax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def softmax_jvp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def softmax_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def softmax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
-def softmax_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
+def softmax_support(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array: ...
 @_declared
 def softmax_vjp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def log_sparsemax(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def sparsemax(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def sparsemax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def sparsemax_jvp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def sparsemax_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def sparsemax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
-def sparsemax_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
+def sparsemax_support(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array: ...
 @_declared
 def sparsemax_vjp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax15(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax15_jacobian(p: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def entmax15_jvp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax15_loss(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def entmax15_loss_and_grad(
     z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
-def entmax15_support(z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None) -> Array: ...
+def entmax15_support(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array: ...
 @_declared
 def entmax15_vjp(
     p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def log_entmax15(
     z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_grad_alpha(
     p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_jacobian(p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1) -> Array: ...
 @_declared
 def entmax_jvp(
     p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_loss(
@@ -239,6 +255,7 @@ def entmax_loss(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def entmax_loss_and_grad(
@@ -246,25 +263,27 @@ def entmax_loss_and_grad(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def entmax_support(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_vjp(
     p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_vjp_alpha(
     p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def log_entmax(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def entmax_sigmoid(
@@ -316,14 +335,14 @@ def one_vs_all_loss_and_grad(
 @_declared
 def normmax(
     z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def normmax_jacobian(p: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1) -> Array: ...
 @_declared
 def normmax_jvp(
     p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def normmax_loss(
@@ -331,6 +350,7 @@ def normmax_loss(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def normmax_loss_and_grad(
@@ -338,179 +358,189 @@ def normmax_loss_and_grad(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def normmax_support(
     z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def normmax_vjp(
     p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_softmax(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_softmax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def topk_softmax_jvp(
     p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_softmax_support(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_softmax_vjp(
     p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_sparsemax(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_sparsemax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def topk_sparsemax_jvp(
     p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_sparsemax_loss(
     z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def topk_sparsemax_loss_and_grad(
     z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
     weight: ArrayLike | None = None, mask: ArrayLike | None = None, ignore_index: int | None = None,
     label_smoothing: float = 0.0, class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def topk_sparsemax_support(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def topk_sparsemax_vjp(
     p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def fusedmax(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def fusedmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array: ...
 @_declared
 def fusedmax_jvp(
     p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def fusedmax_support(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def fusedmax_vjp(
     p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def fusedmax_vjp_strength(
     p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def oscarmax(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def oscarmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array: ...
 @_declared
 def oscarmax_jvp(
     p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def oscarmax_support(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def oscarmax_vjp(
     p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def oscarmax_vjp_strength(
     p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csoftmax(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csoftmax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def csoftmax_jvp(
     p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csoftmax_support(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csoftmax_vjp(
     p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csoftmax_vjp_upper(
     p: ArrayLike, g: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csparsemax(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csparsemax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array: ...
 @_declared
 def csparsemax_jvp(
     p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csparsemax_support(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csparsemax_vjp(
     p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def csparsemax_vjp_upper(
     p: ArrayLike, g: ArrayLike, upper: ArrayLike, z: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def budget_sparsemax(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
     out: Array | None = None, workers: int | None = None, lower: ArrayLike = 0,
-    upper: ArrayLike = 1,
+    upper: ArrayLike = 1, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_jacobian(
@@ -520,18 +550,18 @@ def budget_sparsemax_jacobian(
 def budget_sparsemax_jvp(
     p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
     mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
-    upper: ArrayLike = 1,
+    upper: ArrayLike = 1, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_support(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    lower: ArrayLike = 0, upper: ArrayLike = 1,
+    lower: ArrayLike = 0, upper: ArrayLike = 1, offsets: ArrayLike | None = None,
 ) -> Array: ...
 @_declared
 def budget_sparsemax_vjp(
     p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
     mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
-    upper: ArrayLike = 1,
+    upper: ArrayLike = 1, offsets: ArrayLike | None = None,
 ) -> Array: ...
 def budget_sparsemax_vjp_bounds(
     p: ArrayLike, g: ArrayLike, z: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
@@ -541,5 +571,5 @@ def budget_sparsemax_vjp_bounds(
 def budget_sparsemax_vjp_budget(
     p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
     mask: ArrayLike | None = None, workers: int | None = None, lower: ArrayLike = 0,
-    upper: ArrayLike = 1,
+    upper: ArrayLike = 1, offsets: ArrayLike | None = None,
 ) -> Array: ...

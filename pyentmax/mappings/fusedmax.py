@@ -115,7 +115,7 @@ def fusedmax(
     mask : as in `pyentmax.softmax`
         the scores on both sides of a masked entry are not neighbours:
         each run between masked entries is smoothed separately, then one sparsemax taken of all
-    out, workers : as in `pyentmax.softmax`
+    out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -207,7 +207,7 @@ def fusedmax_vjp_strength(
     p, g : arrays of one shape, p = fusedmax(z, strength)
     strength, axis, mask : as in `fusedmax`
         a score of −∞ counts as masked too, which p does not show: mask it here
-    workers : as in `fusedmax`
+    workers, offsets : as in `fusedmax`
 
     Returns
     -------

@@ -113,7 +113,7 @@ def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: 
     z : array of scores
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
         above 1; as it nears 1, p nears argmax, and ``inf`` is uniform over sparsemax's support
-    axis, mask, out, workers : as in `pyentmax.softmax`
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

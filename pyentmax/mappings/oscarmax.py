@@ -111,7 +111,7 @@ def oscarmax(
     axis : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         masked entries are left out
-    out, workers : as in `pyentmax.softmax`
+    out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

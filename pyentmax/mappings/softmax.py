@@ -88,6 +88,11 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
         where to write the result; may be z itself
     workers : int, optional
         how many threads share the rows; by default as `pyentmax.set_workers` says
+    offsets : int32 or int64 array of shape (rows + 1,), optional
+        cuts the axis, one int, into rows of different lengths: row r has the entries from
+        offsets[r] to offsets[r + 1], and may be empty. They rise from 0 to the axis' length. What
+        is per row, a parameter or label, has z's shape with the number of rows in that length's
+        place
 
     Returns
     -------
@@ -97,14 +102,17 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     Raises
     ------
     ValueError
-        if z is 0-dimensional or empty along the axis, or mask or out do not fit
+        if z is 0-dimensional or empty along the axis, or mask, out or offsets do not fit
     TypeError
-        if z is complex, of objects, or a masked array
+        if z is complex, of objects, or a masked array, or offsets are not int32 or int64, or cut
+        more than one axis
 
     Examples
     --------
     >>> print(softmax([-0.3, -1.0, 1.8]).round(2))
     [0.1  0.05 0.85]
+    >>> print(softmax([0.0, 0.0, 0.0, 0.0, 5.0], offsets=[0, 4, 5]))
+    [0.25 0.25 0.25 0.25 1.  ]
     """
     p = np.exp(z)
     return p / np.sum(p, axis=-1, keepdims=True)
@@ -198,7 +206,7 @@ def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) ->
 
     Parameters
     ----------
-    z, axis, mask, out, workers : as in `pyentmax.softmax`
+    z, axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -92,7 +92,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
 
     Parameters
     ----------
-    z, axis, mask, out, workers : as in `pyentmax.softmax`
+    z, axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -201,7 +201,7 @@ def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) 
 
     Parameters
     ----------
-    z, axis, mask, out, workers : as in `log_softmax`
+    z, axis, mask, out, workers, offsets : as in `log_softmax`
 
     Returns
     -------

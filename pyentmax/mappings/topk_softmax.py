@@ -75,7 +75,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     z : array of scores
     k : whole number or array that broadcasts against the batch shape (z's without the axis)
         number of scores to keep, at least 1; from the number of unmasked scores on, all are kept
-    axis, mask, out, workers : as in `pyentmax.softmax`
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -105,7 +105,7 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any
     z : array of scores
     k : whole number or array that broadcasts against the batch shape (z's without the axis)
         the most non-zeros, at least 1; sparsemax from the number of unmasked scores on
-    axis, mask, out, workers : as in `pyentmax.softmax`
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -360,3 +360,27 @@ def test_wrong_alpha_or_target_of_sigmoid_is_nan() -> None:
     y = fake_cupy.asarray(np.array([0, 7, 2]))
     each = pyentmax.one_vs_all_loss(fake_cupy.asarray(Z), y, reduction="none").get()
     np.testing.assert_array_equal(np.isnan(each), [False, True, False])
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_rows_of_different_lengths(on_host: bool) -> None:
+    offsets = np.array([0, 3, 3, 7, 8, 12])
+    z, g = RNG.normal(size=(2, 12, 2))
+    alpha = 1 + RNG.random((5, 1))
+    cuts = offsets if on_host else moved(offsets)
+    p = pyentmax.entmax(z, alpha, 0, offsets=offsets)
+    found = pyentmax.entmax(moved(z), moved(alpha), 0, offsets=cuts)
+    np.testing.assert_allclose(found.get(), p, rtol=1e-12)
+    for value in (alpha, 1.5):
+        slope = pyentmax.entmax_vjp_alpha(p, g, value, 0, offsets=offsets)
+        on_device = moved(value) if np.ndim(value) else value
+        found = pyentmax.entmax_vjp_alpha(moved(p), moved(g), on_device, 0, offsets=cuts)
+        np.testing.assert_allclose(found.get(), slope, rtol=1e-10, atol=1e-12)
+    y = np.array([[0, 1], [9, 9], [3, 0], [0, 0], [2, 1]])
+    for reduction in ("none", "mean"):
+        options = {"axis": 0, "ignore_index": 9, "reduction": reduction}
+        expected = pyentmax.entmax_loss_and_grad(z, y, alpha, **options, offsets=offsets)
+        given = (moved(z), moved(y), moved(alpha))
+        found = pyentmax.entmax_loss_and_grad(*given, **options, offsets=cuts)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.get(), b, rtol=1e-10, atol=1e-12)

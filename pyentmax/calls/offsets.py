@@ -1,0 +1,248 @@
+"""Rows of different lengths: an axis that is cut at ``offsets``, as by `indptr` of compressed rows.
+
+Rows of one length are a dense array. So a call with ``offsets=`` gathers the rows of each length,
+calls the function on them as on any other array, and puts what that gives in its place: whatever
+holds for a call holds for it, row by row. What is per entry has z's shape; what is per row has z's
+shape with the number of rows in the place of the axis' length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pyentmax.calls.devices import array_module, is_dask, on_device_of, to_host
+from pyentmax.calls.dtypes import as_array, as_floating
+from pyentmax.calls.parameters import Parameter, UpperBounds
+from pyentmax.calls.rows import broadcasts, check_out, check_same_shape, reduce_to
+
+SAME_SHAPE = ("z", "p", "v", "g")
+LIKE_ENTRIES = ("mask", "lower", "upper")  # these broadcast to z
+
+
+class CutAxis:
+    """An axis of an array of some shape, cut into rows.
+
+    Attributes
+    ----------
+    axis : int
+        not negative
+    starts, lengths : int64 arrays of shape (rows,)
+    batch : tuple of int
+        the shape of what is per row
+
+    Examples
+    --------
+    >>> cut = CutAxis([0, 2, 2, 5], (5, 4), axis=0, name="z")
+    >>> print(cut.lengths, cut.batch)
+    [2 0 3] (3, 4)
+    """
+
+    def __init__(self, offsets: Any, shape: tuple[int, ...], axis: Any, name: str) -> None:
+        if not isinstance(axis, int | np.integer):
+            raise TypeError(f"axis must be one int with offsets, got {axis!r}")
+        if not shape:
+            raise ValueError(f"{name} is 0-dimensional; offsets cut an axis into rows")
+        self.axis, self.shape = normalize_axis_index(int(axis), len(shape)), shape
+        offsets = _checked(offsets, shape[self.axis])
+        self.starts, self.lengths = offsets[:-1], np.diff(offsets)
+        self.batch = (*shape[: self.axis], len(self.starts), *shape[self.axis + 1 :])
+
+    def groups(self) -> Iterator[tuple[Any, Any]]:
+        """The rows of each length, and their entries of shape (rows, length).
+
+        Empty rows are left out, unless there are no others: the result of no rows has a dtype.
+        """
+        order = np.argsort(self.lengths, kind="stable")
+        lengths = self.lengths[order]
+        first = np.searchsorted(lengths, 1)
+        if first == len(lengths):
+            yield np.empty(0, np.int64), np.empty((0, 1), np.int64)
+            return
+        edges = first + 1 + np.flatnonzero(np.diff(lengths[first:]))
+        for rows in np.split(order[first:], edges - first):
+            yield rows, self.starts[rows, None] + np.arange(self.lengths[rows[0]])
+
+    def entries(self, array: Any, places: Any) -> Any:
+        """What lies at these places along the axis, in which two axes then stand for it.
+
+        The array broadcasts to the shape.
+        """
+        axis = array.ndim - len(self.shape) + self.axis
+        if axis < 0:
+            return array
+        if array.shape[axis] == 1 != self.shape[self.axis]:
+            return np.expand_dims(array, axis)
+        return array.take(places, axis=axis)
+
+    def numbers(self, array: Any, rows: Any) -> Any:
+        """What belongs to these rows, of an array that broadcasts to the batch."""
+        axis = array.ndim - len(self.shape) + self.axis
+        if axis < 0 or (array.shape[axis] == 1 != len(self.starts)):
+            return array
+        return array.take(rows, axis=axis)
+
+    def any(self, entries: Any) -> Any:
+        """Whether any of each row's entries is true."""
+        axis, ends = self.axis, self.starts + self.lengths
+        none = np.zeros_like(entries, shape=(*self.batch[:axis], 1, *self.batch[axis + 1 :]))
+        counts = np.cumsum(np.concatenate([none, entries], axis=axis), axis=axis)
+        start, end = (on_device_like(place, entries) for place in (self.starts, ends))
+        return counts.take(end, axis=axis) > counts.take(start, axis=axis)
+
+    def refuse_labels_of_empty_rows(self, y: Any, weight: Any) -> None:
+        """A ValueError if an empty row has a label and counts."""
+        empty = np.flatnonzero(self.lengths == 0)
+        if len(empty):
+            place = on_device_like(empty, y)
+            labels, counts = (x.take(place, axis=self.axis) for x in (y, weight != 0))
+            if counts.any():
+                raise ValueError(
+                    f"the label of an empty row must be ignore_index, got {labels[counts][0]}"
+                )
+
+    def run(
+        self,
+        call: Callable[..., Any],
+        given: Sequence[tuple[str, Any]],
+        parameter: Parameter | None,
+        results: Sequence[str],
+    ) -> list[Any]:
+        """What a call gives, as if all rows were of one length.
+
+        Parameters
+        ----------
+        call : callable
+            of arguments by position
+        given : sequence of (str, object)
+            its arguments with their names, an array of the shape first
+        parameter : Parameter, optional
+        results : sequence of {"entries", "number", "gradient"}
+            as of `pyentmax.backends.declare`; a gradient comes for each row or entry
+        """
+        first = given[0][1]
+        kinds = [self._kind(name, x, first, parameter, results) for name, x in given]
+        found: list[Any] = []
+        for rows, places in self.groups():
+            on_rows, at_places = (on_device_like(index, first) for index in (rows, places))
+            values = [
+                kind(value, at_places if kind == self.entries else on_rows) if kind else value
+                for kind, value in kinds
+            ]
+            parts = call(*values)
+            parts = parts if len(results) > 1 else (parts,)
+            found = found or [self._room(part, first) for part in parts]
+            for whole, part in zip(found, parts, strict=True):
+                index = at_places if part.ndim > len(self.shape) else on_rows
+                whole[(slice(None),) * self.axis + (index,)] = part
+        return found
+
+    def _kind(
+        self, name: str, value: Any, first: Any, parameter: Parameter | None, results: Sequence[str]
+    ) -> tuple[Any, Any]:
+        """How each group gets its part of an argument, and the argument; None: all get it whole."""
+        if name == "axis":
+            return None, self.axis + 1
+        bounds = isinstance(parameter, UpperBounds)
+        named = "" if parameter is None else parameter.name
+        if value is None or name not in (*SAME_SHAPE, *LIKE_ENTRIES, "y", "weight", named):
+            return None, value
+        if type(value) in (int, float) and not (name == named and "gradient" in results):
+            return None, value
+        value = as_array(value, name)
+        if name in SAME_SHAPE:
+            check_same_shape(value.shape, name, self.shape)
+        each_entry = name in SAME_SHAPE or name in LIKE_ENTRIES or (bounds and name == named)
+        if name == "y":
+            each_entry = not (value.dtype.kind in "iu" and value.shape == self.batch)
+            if each_entry and value.shape != self.shape:
+                raise ValueError(
+                    f"y must be integer labels of shape {self.batch}, one for each row, or "
+                    f"distributions of shape {self.shape}, got {value.dtype} of {value.shape}"
+                )
+        shape = self.shape if each_entry else self.batch
+        if not broadcasts(value.shape, shape):
+            raise ValueError(
+                f"{name} of shape {value.shape} does not broadcast to {shape}, the shape of what "
+                f"is per {'entry' if each_entry else 'row'}"
+            )
+        if name == named and "gradient" in results:  # which comes in the shape of the parameter
+            value = np.broadcast_to(on_device_of(value, first, name), shape)
+        return (self.entries if each_entry else self.numbers), value
+
+    def _room(self, part: Any, first: Any) -> Any:
+        shape = self.shape if part.ndim > len(self.shape) else self.batch
+        return np.zeros_like(first, dtype=part.dtype, shape=shape, order="C")
+
+
+def call_by_offsets(
+    call: Callable[..., Any],
+    roles: Sequence[str],
+    parameter: Parameter | None,
+    results: Sequence[str],
+    offsets: Any,
+    *values: Any,
+) -> Any:
+    """The results of a function of scores or probabilities whose axis is cut into rows.
+
+    Parameters
+    ----------
+    call, roles, parameter, results : as of `pyentmax.backends.declare`
+    offsets : array of integers
+    *values : the arguments named by roles
+    """
+    given = list(zip(roles, values, strict=True))
+    first, out = array_to_cut(*given[0]), dict(given).get("out")
+    given = [(roles[0], first)] + [(name, None if name == "out" else x) for name, x in given[1:]]
+    cut = CutAxis(offsets, first.shape, dict(given)["axis"], roles[0])
+    if out is not None:
+        check_out(out, first, as_floating(first, roles[0])[1])
+    found = cut.run(call, given, parameter, results)
+    for i, result in enumerate(results):
+        if result == "gradient":
+            assert parameter is not None
+            shape, dtype = np.shape(dict(given)[parameter.name]), found[i].dtype
+            each = as_floating(found[i], parameter.name)[0]
+            found[i] = reduce_to(each, shape).astype(dtype, copy=False)
+    if out is not None:
+        out[...] = found[0]
+        return out
+    return found[0] if len(results) == 1 else tuple(found)
+
+
+def array_to_cut(name: str, array: Any) -> Any:
+    """The array whose axis is cut."""
+    if is_dask(array):
+        raise TypeError(
+            "offsets is not for Dask arrays: pass arrays in memory, or plan a call for each chunk "
+            "of whole rows by dask.delayed"
+        )
+    return as_array(array, name)
+
+
+def on_device_like(index: Any, other: Any) -> Any:
+    """Indices on the host where the other array lies."""
+    return index if isinstance(other, np.ndarray) else array_module(other).asarray(index)
+
+
+def _checked(offsets: Any, length: int) -> Any:
+    """Offsets as int64 on the host: the rows' lengths say which calls are made."""
+    offsets = to_host(as_array(offsets, "offsets"))
+    if offsets.dtype not in (np.int32, np.int64):
+        raise TypeError(f"offsets must be int32 or int64, got {offsets.dtype}")
+    if offsets.ndim != 1 or not len(offsets):
+        raise ValueError(
+            f"offsets must have the shape (rows + 1,), one axis, got shape {offsets.shape}"
+        )
+    if offsets[0] != 0 or offsets[-1] != length:
+        raise ValueError(
+            f"offsets must go from 0 to {length}, the length of the axis, got {offsets[0]} to "
+            f"{offsets[-1]}"
+        )
+    if (offsets[1:] < offsets[:-1]).any():
+        i = int(np.argmax(offsets[1:] < offsets[:-1]))
+        raise ValueError(f"offsets must not fall, got {offsets[i]} and then {offsets[i + 1]}")
+    return offsets.astype(np.int64, copy=False)
