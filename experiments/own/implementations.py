@@ -22,9 +22,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import pyentmax
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from pyentmax import check_attention, check_loss, check_mapping
+from pyentmax.plotting import save_figure
+from pyentmax.plotting.palette import COLOURS
 
 TABULAR = """
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -42,6 +47,9 @@ SOFT = {
     "softjax.argmax(jnp.moveaxis(z, axis, -1), axis=-1, softness={}, mode='{}', "
     "standardize=False), -1, axis)",
 }
+ROWS_OF_JAXOPT = (
+    "import jax, jaxopt; fn = lambda z, y: jax.vmap(jaxopt.loss.multiclass_{}_loss)(y, z)"
+)
 MODES: list[tuple[str, float, str, dict[str, float]]] = [
     ("c0", 1.0, "sparsemax", {}),
     ("c1", 2.0, "entmax15", {}),
@@ -120,6 +128,68 @@ def fn(query, key, value, is_causal=False):
 """
 
 
+LLAMA_LIKE = """
+import torch
+from types import SimpleNamespace
+from transformers.models.{0}.modeling_{0} import eager_attention_forward
+def fn(query, key, value, attention_mask=None, scaling=None{1}):
+    module = SimpleNamespace(
+        num_key_value_groups=query.shape[1] // key.shape[1], training=False,
+        head_dim=query.shape[-1], sinks={2})
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        raise TypeError("additive masks only")
+    out, _ = eager_attention_forward(module, query, key, value, attention_mask, scaling{3})
+    return out.transpose(1, 2)
+"""
+HF_SDPA = """
+from types import SimpleNamespace
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+def fn(query, key, value, attention_mask=None, is_causal=False, scaling=None):
+    module = SimpleNamespace(num_key_value_groups=query.shape[1] // key.shape[1], is_causal=False)
+    out, _ = sdpa_attention_forward(
+        module, query, key, value, attention_mask, scaling=scaling, is_causal=is_causal)
+    return out.transpose(1, 2)
+"""
+BACKEND = """
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+def fn(query, key, value, attn_mask=None, is_causal=False, scale=None):
+    with sdpa_kernel(SDPBackend.{}):
+        return sdpa(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=True)
+"""
+FLEX_OPTIONS = """
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+def fn(query, key, value, causal=False, scale=None, softcap=None, window=None, bias=None):
+    def score(s, b, h, i, j):
+        s = s if softcap is None else softcap * torch.tanh(s / softcap)
+        return s if bias is None else s + bias[b, h, i, j]
+    shift = key.shape[-2] - query.shape[-2]
+    def see(b, h, i, j):
+        seen = j <= i + shift if causal else j >= 0
+        return seen if window is None else seen & (j > i + shift - window)
+    block = None
+    if causal or window is not None:
+        block = create_block_mask(see, None, None, query.shape[-2], key.shape[-2], device="cpu")
+    plain = softcap is None and bias is None
+    return flex_attention(query, key, value, score_mod=None if plain else score, block_mask=block,
+                          scale=scale, enable_gqa=True)
+"""
+ONNX_SOFTMAX = """
+import onnx, onnxruntime
+from onnx import TensorProto as T, helper as h
+node = h.make_node("Softmax", ["z"], ["p"], axis=-1)
+info = lambda name: h.make_tensor_value_info(name, T.FLOAT, ["rows", "d"])
+graph = h.make_graph([node], "g", [info("z")], [info("p")])
+model = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10)
+session = onnxruntime.InferenceSession(model.SerializeToString())
+fn = lambda z: session.run(None, {"z": z})[0]
+"""
+SAMPLES = "from sklearn.utils.extmath import softmax; fn = lambda z: softmax(z, copy=True)"
+
+
 def of_entmax(name: str, mapping: str, **parameters: float) -> Settings:
     """A function of the entmax package."""
     code = f"from entmax import {name} as fn"
@@ -134,8 +204,29 @@ ATTENTIONS: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("onnxruntime Attention-23", "onnxruntime", "softmax", ONNX, {"dtypes": ["float32"]}),
     *((f"keras dot_product_attention, on {backend}", "keras", "softmax", KERAS,
        {"environment": {"KERAS_BACKEND": backend}}) for backend in ("torch", "jax")),
+    ("torch sdpa, the mathematical kernel", "torch", "softmax", BACKEND.format("MATH"), {}),
+    ("torch sdpa, the flash kernel for CPUs", "torch", "softmax",
+     BACKEND.format("FLASH_ATTENTION"), {}),
+    ("torch flex_attention with masks, not compiled", "torch", "softmax", FLEX_OPTIONS, {}),
+    ("transformers sdpa attention", "transformers", "softmax", HF_SDPA, {}),
+    ("transformers eager attention (Gemma 2)", "transformers", "softmax",
+     LLAMA_LIKE.format("gemma2", ", softcap=None", "None", ", softcap=softcap").replace(
+         "attention_mask, scaling, ", "attention_mask, 0.0, scaling, "), {}),
+    ("transformers eager attention (GPT-OSS)", "transformers", "softmax",
+     LLAMA_LIKE.format("gpt_oss", ", sinks=None",
+                       "sinks if sinks is not None else torch.full((query.shape[1],), "
+                       "-torch.inf, dtype=query.dtype)", ""), {}),
+    ("transformers eager attention (Mistral)", "transformers", "softmax",
+     LLAMA_LIKE.format("mistral", "", "None", ""), {}),
     ("pyentmax.torch.attention", "pyentmax", "entmax",
      "from pyentmax.torch import attention as fn", {"parameters": {"alpha": 1.5}}),
+    ("pyentmax.torch.attention", "pyentmax", "softmax",
+     "from pyentmax.torch import attention; fn = lambda query, key, value, mask=None, causal=False,"
+     " scale=None, bias=None, sink=None, softcap=None: attention(query, key, value, mapping="
+     "'softmax', mask=mask, causal=causal, scale=scale, bias=bias, sink=sink, softcap=softcap)",
+     {}),
+    ("pyentmax.attention", "pyentmax", "entmax", "from pyentmax import attention as fn",
+     {"parameters": {"alpha": 1.5}}),
 ]  # fmt: skip
 CASES = [
     case("torch.softmax", "torch", "softmax", "from torch import softmax as fn"),
@@ -160,6 +251,19 @@ CASES = [
            f"from liger_kernel.transformers.functional import liger_{name} as fn",
            environment={"TRITON_INTERPRET": "1"}, dtypes=["float32", "float16", "bfloat16"])
       for name in ("sparsemax", "softmax")),
+    case("torch.nn.Softmax(dim=-1)", "torch", "softmax", "import torch; fn = torch.nn.Softmax(-1)"),
+    case("torch.nn.functional.softmax", "torch", "softmax",
+         "from torch.nn.functional import softmax as fn"),
+    case("sklearn.utils.extmath.softmax", "scikit-learn", "softmax", SAMPLES),
+    case("onnxruntime Softmax-13", "onnxruntime", "softmax", ONNX_SOFTMAX),
+    *(case(f"keras.activations.{name}, on {backend}", "keras", name,
+           f"from keras.activations import {name} as fn",
+           environment={"KERAS_BACKEND": backend})
+      for name in ("softmax", "sparsemax") for backend in ("torch", "jax")),
+    *(case(f"pyentmax.{name}", "pyentmax", name, f"from pyentmax import {name} as fn",
+           parameters=parameters)
+      for name, parameters in (("softmax", {}), ("sparsemax", {}), ("entmax15", {}),
+                               ("entmax", {"alpha": 1.25}), ("topk_softmax", {"k": 2}))),
     case("pytorch_tabular: sparsemax", "pytorch-tabular", "sparsemax",
          TABULAR + "fn = activations.sparsemax"),
     case("pytorch_tabular: entmax15", "pytorch-tabular", "entmax15",
@@ -176,11 +280,34 @@ CASES = [
         ("entmax.Entmax15Loss", "entmax", "entmax15", "import entmax; fn = entmax.Entmax15Loss()"),
         ("optax softmax_cross_entropy_with_integer_labels", "optax", "softmax",
          "import jax; from optax.losses import softmax_cross_entropy_with_integer_labels as fn"),
-        ("optax sparsemax_loss", "optax", "sparsemax",
+        ("torch.nn.CrossEntropyLoss()", "torch", "softmax",
+         "import torch; fn = torch.nn.CrossEntropyLoss()"),
+        ("entmax.sparsemax_loss", "entmax", "sparsemax", "from entmax import sparsemax_loss as fn"),
+        ("entmax.entmax15_loss", "entmax", "entmax15", "from entmax import entmax15_loss as fn"),
+        ("entmax.SparsemaxBisectLoss", "entmax", "sparsemax",
+         "import entmax; fn = entmax.SparsemaxBisectLoss()"),
+        ("jaxopt multiclass_logistic_loss", "jaxopt", "softmax",
+         ROWS_OF_JAXOPT.format("logistic")),
+        ("jaxopt multiclass_sparsemax_loss", "jaxopt", "sparsemax",
+         ROWS_OF_JAXOPT.format("sparsemax")),
+        ("pyentmax.softmax_loss", "pyentmax", "softmax", "from pyentmax import softmax_loss as fn"),
+        ("pyentmax.entmax15_loss", "pyentmax", "entmax15",
+         "from pyentmax import entmax15_loss as fn"),
+        ("pyentmax.torch.softmax_loss", "pyentmax", "softmax",
+         "from pyentmax.torch import softmax_loss as fn"),
+        ("optax multiclass_sparsemax_loss", "optax", "sparsemax",
          "import jax, optax; fn = lambda z, y: optax.losses.multiclass_sparsemax_loss(z, y)"),
         ("pyentmax.torch.sparsemax_loss", "pyentmax", "sparsemax",
          "from pyentmax.torch import sparsemax_loss as fn"),
     )),
+    *(case(f"keras sparse_categorical_crossentropy, on {backend}, loss", "keras", "softmax",
+           "import keras; fn = lambda z, y: keras.losses.sparse_categorical_crossentropy("
+           "y, z, from_logits=True)", check="loss", environment={"KERAS_BACKEND": backend})
+      for backend in ("torch", "jax")),
+    case("liger_kernel: liger_cross_entropy, interpreted, loss", "liger-kernel", "softmax",
+         "from liger_kernel.transformers.functional import liger_cross_entropy; "
+         "fn = lambda z, y: liger_cross_entropy(z.clone(), y)", check="loss",
+         environment={"TRITON_INTERPRET": "1"}, dtypes=["float32"]),
     *(case(f"{row}, attention", package, mapping, code, check="attention", **more)
       for row, package, mapping, code, more in ATTENTIONS),
 ]  # fmt: skip
@@ -218,7 +345,8 @@ def examine(settings: Settings) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     try:
         exec(settings["code"], namespace)
-        installed = version(settings["package"])
+        own = settings["package"] == "pyentmax"
+        installed = pyentmax.__version__ if own else version(settings["package"])
     except (ImportError, PackageNotFoundError) as error:
         return {"version": None, "missing": str(error)}
     started = time.perf_counter()
@@ -265,7 +393,39 @@ def report(lines: list[Line]) -> str:
     return "\n\n".join([markdown(columns, rows), *parts])
 
 
-EXPERIMENT = Experiment("own/implementations", __doc__, runs, work, report, None, add_options)
+def kinds(lines: list[Line]) -> dict[str, dict[str, int]]:
+    """Property → kind of function → how many of these it does not hold of; the most first."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in lines:
+        kind = line["settings"].get("check", "mapping")
+        for name, (verdict, _) in line["result"].get("properties", {}).items():
+            if verdict == "failed":
+                of_kind = counts.setdefault(name, dict.fromkeys(CHECKS, 0))
+                of_kind[kind] += 1
+    return dict(sorted(counts.items(), key=lambda one: -sum(one[1].values())))
+
+
+def draw(lines: list[Line], folder: Path) -> list[Path]:
+    """Draw of how many functions each property does not hold."""
+    from matplotlib.figure import Figure
+
+    counts = kinds(lines)
+    figure = Figure(figsize=(7.4, 0.6 + 0.23 * len(counts)), layout="constrained")
+    ax, left = figure.subplots(), np.zeros(len(counts))
+    for colour, hatch, kind in zip(COLOURS, ("", "///", "..."), CHECKS, strict=True):
+        sizes = np.array([of_kind[kind] for of_kind in counts.values()])
+        ax.barh([*counts], sizes, left=left, color=colour, hatch=hatch, ec="w", label=f"{kind}s")
+        left += sizes
+    ax.invert_yaxis()
+    ax.margins(y=0.01)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("functions of which it does not hold")
+    ax.legend(frameon=False, loc="lower right")
+    ax.spines[["top", "right"]].set_visible(False)
+    return [save_figure(ax, folder / "implementations.png")]
+
+
+EXPERIMENT = Experiment("own/implementations", __doc__, runs, work, report, draw, add_options)
 main = EXPERIMENT.main
 
 if __name__ == "__main__":

@@ -18,8 +18,16 @@ from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import Cause, likely
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import LIMIT, CallError, Finding, Report, compare, examine, same
-from pyentmax.checking._libraries import dtype_name, parameter_names, to_numbers
-from pyentmax.checking._subjects import Subject, blaming, check_function, fitting, quiet
+from pyentmax.checking._subjects import (
+    Subject,
+    blaming,
+    check_function,
+    dtype_name,
+    fitting,
+    parameter_names,
+    quiet,
+    to_numbers,
+)  # fmt: skip
 from pyentmax.checking._truths import JACOBIANS, truth
 
 NAMES = {
@@ -440,8 +448,9 @@ def check_attention(
         ``fn(query, key, value, …)`` of arrays (…, T, d), (…, S, d) and (…, S, e): four axes, three
         or two, whichever it takes first. Its keywords are tried under these names and their usual
         others: ``mask`` (True takes part, or additive), ``causal``, ``scale``, ``bias``, ``sink``
-        (a score per head), ``softcap``, ``window``, ``offset``, ``lengths`` (of keys),
-        ``cu_seqlens`` and ``dropout``. What raises an error is not supported, which is no fault.
+        (a score per head), ``softcap``, ``window`` (of w keys; as (w − 1, 0) where it is a pair),
+        ``offset``, ``lengths`` (of keys), ``cu_seqlens`` and ``dropout``. What raises an error is
+        not supported, which is no fault.
     mapping : str or Mapping
         What makes weights of scores; as in `check_mapping`.
     vjp : callable, optional

@@ -10,8 +10,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pyentmax.calls.dtypes import is_masked
 from pyentmax.checking._differences import EPSILON, Array, derivatives
-from pyentmax.checking._libraries import SPACINGS, dtype_name
 from pyentmax.checking._report import CheckReport, compare
+from pyentmax.checking._subjects import SPACINGS, dtype_name
 from pyentmax.system.config import is_number
 
 ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries

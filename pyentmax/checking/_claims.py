@@ -11,8 +11,7 @@ import numpy as np
 
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError
-from pyentmax.checking._libraries import SMALLEST, parameter_names, to_numbers
-from pyentmax.checking._subjects import Subject, blaming
+from pyentmax.checking._subjects import SMALLEST, Subject, blaming, parameter_names, to_numbers
 from pyentmax.checking._truths import JACOBIANS, slack
 
 LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches

@@ -14,7 +14,7 @@ import numpy as np
 
 from pyentmax.checking._differences import Array
 from pyentmax.checking._picture import bars, table
-from pyentmax.checking._report import absolute
+from pyentmax.checking._report import Judged, absolute
 
 # In units of the contract. Bisections and softmaxes that compute in float32 are up to there. In a
 # half type 64 units would be more than a probability, so that nothing could fail.
@@ -160,7 +160,7 @@ class PropertyResult:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report:
+class Report(Judged):
     """What holds of an implementation; prints as a table, and Jupyter shows it as a picture.
 
     It is true if it passed.
@@ -208,15 +208,6 @@ class Report:
         """Whether the verdict is ``"right"``, or ``"edges"`` and the check is not strict."""
         return self.verdict in ("right", "edges")[: 1 if self.strict else 2]
 
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def raise_if_failed(self) -> Report:
-        """Raise AssertionError with the table if the check failed; else return the report."""
-        if not self.passed:
-            raise AssertionError(str(self))
-        return self
-
     @property
     def _heading(self) -> str:
         tried = sum(one.finding is not None for one in self.results)
@@ -232,8 +223,6 @@ class Report:
         lines += [f"  note: {note}" for note in self.notes]
         lines += [f"  {name:<{width}}  {text}" for name, text in self._rows()]
         return "\n".join([self._heading, *lines])
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """A bar for the error of each property, above the table."""

@@ -14,8 +14,16 @@ from pyentmax.checking._causes import Cause, likely
 from pyentmax.checking._checks import check_gradient
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError, Finding, Report, compare, examine, same, text
-from pyentmax.checking._libraries import Function, dtype_name, to_numbers
-from pyentmax.checking._subjects import Subject, blaming, check_function, fitting, quiet
+from pyentmax.checking._subjects import (
+    Function,
+    Subject,
+    blaming,
+    check_function,
+    dtype_name,
+    fitting,
+    quiet,
+    to_numbers,
+)  # fmt: skip
 from pyentmax.checking._truths import truth
 from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 

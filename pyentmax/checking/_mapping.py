@@ -11,9 +11,8 @@ from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import causes
 from pyentmax.checking._claims import FIXED, LENGTHS, Claim
 from pyentmax.checking._grades import Report, examine
-from pyentmax.checking._libraries import parameter_names
 from pyentmax.checking._properties import PROPERTIES
-from pyentmax.checking._subjects import check_function, fitting, quiet
+from pyentmax.checking._subjects import check_function, fitting, parameter_names, quiet
 from pyentmax.checking._truths import truth
 
 

@@ -30,58 +30,53 @@ def heat_maps(
     analytic, numeric = (np.atleast_2d(a[block])[rows, columns] for a in (analytic, numeric))
     difference = analytic - numeric
     limit = _largest(analytic, numeric)
-    difference_limit = max(_largest(difference), tolerance)
-    names = "the tolerance" if difference_limit == tolerance else "the largest"
-    worst = (where[-2] - rows.start if len(where) > 1 else 0, where[-1] - columns.start)
+    most = max(_largest(difference), tolerance)
+    axes = " ∂pᵢ/∂zⱼ, i down, j across" if what == "Jacobian" else ""
+    maps = (
+        (f"analytic{axes}", analytic, limit, f"±{limit:.3g}"),
+        ("numeric", numeric, limit, f"±{limit:.3g}"),
+        ("difference", difference, most,
+         f"±{most:.2g}, {'the tolerance' if most == tolerance else 'the largest'}"),
+    )  # fmt: skip
     cell = min(SIDE / analytic.shape[0], SIDE / analytic.shape[1], 40)
     height, width = cell * analytic.shape[0], cell * analytic.shape[1]
     shift = max(width, SIDE) + GAP
-
-    axes = " ∂pᵢ/∂zⱼ, i down, j across" if what == "Jacobian" else ""
-
+    line = 'fill="none" stroke="currentColor" stroke-opacity=".6"'
     parts = []
-    for k, (title, values, full, legend) in enumerate(
-        (
-            (f"analytic{axes}", analytic, limit, f"±{limit:.3g}"),
-            ("numeric", numeric, limit, f"±{limit:.3g}"),
-            ("difference", difference, difference_limit, f"±{difference_limit:.2g}, {names}"),
-        )
-    ):
+    for k, (title, values, full, legend) in enumerate(maps):
         parts.append(f'<g transform="translate({1 + k * shift:g} {TOP})">')
         parts.append(f'<text y="-8" font-weight="bold">{title}</text>')
         # A white background, because the page's own would show between the cells.
         parts.append(_rectangle(0, 0, width, height, 'fill="#fff"'))
         for (i, j), value in np.ndenumerate(values):
+            index = ", ".join(map(str, (*block, rows.start + i, columns.start + j)[-len(where) :]))
             text = (
-                f"[{_index(block, rows.start + i, columns.start + j, len(where))}] "
-                f"analytic {analytic[i, j]:.6g}, numeric {numeric[i, j]:.6g}, "
+                f"[{index}] analytic {analytic[i, j]:.6g}, numeric {numeric[i, j]:.6g}, "
                 f"difference {difference[i, j]:.2g}"
             )
-            parts.append(
-                f'<rect x="{j * cell:.4g}" y="{i * cell:.4g}" width="{cell:.4g}" '
-                f'height="{cell:.4g}" fill="{_colour(value, full)}"><title>{text}</title></rect>'
-            )
-        parts.append(
-            _rectangle(0, 0, width, height, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
-        )
-        if k == 2:
-            x, y = worst[1] * cell, worst[0] * cell
-            parts.append(_rectangle(x, y, cell, cell, 'fill="none" stroke="#000" stroke-width="2"'))
-        parts.append(_legend(height + 10, legend))
-        parts.append("</g>")
-
+            fill = f'fill="{_colour(value, full)}"'
+            parts.append(_rectangle(j * cell, i * cell, cell, cell, fill, text))
+        parts.append(_rectangle(0, 0, width, height, line))
+        if k == 2:  # a frame around the largest difference
+            x, y = where[-1] - columns.start, where[-2] - rows.start if len(where) > 1 else 0
+            frame = 'fill="none" stroke="#000" stroke-width="2"'
+            parts.append(_rectangle(x * cell, y * cell, cell, cell, frame))
+        parts.append(f"{_legend(height + 10, legend)}</g>")
     bottom = TOP + height + 44
     if note:
         parts.append(f'<text x="1" y="{bottom:g}" font-style="italic">{escape(note)}</text>')
-    total = (3 * shift - GAP + 2, bottom + (8 if note else -20))
     label = (
         f"{what}: heat maps of the analytic and the numeric values, within ±{limit:.3g}, and of "
         f"their difference, at most {_largest(difference):.2g} in this picture"
     )
+    return _svg(3 * shift - GAP + 2, bottom + (8 if note else -20), label, parts, "crispEdges")
+
+
+def _svg(width: float, height: float, label: str, parts: list[str], edges: str = "auto") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
-        f'width="{total[0]:g}" height="{total[1]:g}" viewBox="0 0 {total[0]:g} {total[1]:g}" '
-        'font-family="sans-serif" font-size="12" fill="currentColor" shape-rendering="crispEdges" '
+        f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
+        f'font-family="sans-serif" font-size="12" fill="currentColor" shape-rendering="{edges}" '
         f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
     )
 
@@ -122,12 +117,7 @@ def bars(units: dict[str, float], limit: float) -> str:
         anchor = "start" if value == limit else "end"
         parts.append(f'{line}<text x="{x(value):.4g}" y="14" text-anchor="{anchor}">{name}</text>')
     label = f"errors of {len(units)} properties, in units of the contract of accuracy"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
-        f'width="{left + width:g}" height="{height}" viewBox="0 0 {left + width:g} {height}" '
-        'font-family="sans-serif" font-size="12" fill="currentColor" '
-        f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
-    )
+    return _svg(left + width, height, label, parts)
 
 
 def _window(
@@ -154,10 +144,6 @@ def _window(
     return block, rows, columns, note
 
 
-def _index(block: tuple[int, ...], i: int, j: int, ndim: int) -> str:
-    return ", ".join(str(n) for n in (*block, i, j)[-ndim:])
-
-
 def _largest(*arrays: Array) -> float:
     values = [np.abs(a[np.isfinite(a)]) for a in arrays]
     return max((float(v.max()) for v in values if v.size), default=0.0)
@@ -171,17 +157,21 @@ def _colour(value: float, full: float) -> str:
     return "#{:02x}{:02x}{:02x}".format(*np.rint(WHITE + t * (end - WHITE)).astype(int))
 
 
-def _rectangle(x: float, y: float, width: float, height: float, style: str) -> str:
+def _rectangle(x: float, y: float, width: float, height: float, style: str, title: str = "") -> str:
     size = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
-    return f"<rect {size} {style}/>"
+    return (
+        f"<rect {size} {style}/>"
+        if not title
+        else (f"<rect {size} {style}><title>{title}</title></rect>")
+    )
 
 
 def _legend(y: float, text: str) -> str:
     width, steps = 60, 15
-    bars = "".join(
-        f'<rect x="{k * width / steps:.4g}" y="{y:.4g}" width="{width / steps:.4g}" height="9" '
-        f'fill="{_colour(2 * k / (steps - 1) - 1, 1)}"/>'
-        for k in range(steps)
-    )
-    frame = _rectangle(0, y, width, 9, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
-    return f'{bars}{frame}<text x="{width + 6}" y="{y + 9:.4g}">{escape(text)}</text>'
+    colours = [_colour(2 * k / (steps - 1) - 1, 1) for k in range(steps)]
+    bars = [
+        _rectangle(k * width / steps, y, width / steps, 9, f'fill="{colour}"')
+        for k, colour in enumerate(colours)
+    ]
+    bars.append(_rectangle(0, y, width, 9, 'fill="none" stroke="currentColor" stroke-opacity=".6"'))
+    return f'{"".join(bars)}<text x="{width + 6}" y="{y + 9:.4g}">{escape(text)}</text>'

@@ -14,7 +14,7 @@ from pyentmax.checking._checks import check_vjp
 from pyentmax.checking._claims import LENGTHS, Claim
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError, Finding, compare, same
-from pyentmax.checking._libraries import dtype_name, to_numbers
+from pyentmax.checking._subjects import dtype_name, to_numbers
 from pyentmax.checking._truths import slack
 from pyentmax.fenchel_young import fenchel_young_loss
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,26 @@ NOISY = (
 )
 
 
+class Judged:
+    """A report: true if it passed, and an exception on demand."""
+
+    passed: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.passed)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def raise_if_failed(self) -> Self:
+        """Raise AssertionError with the table unless the check passed; then return the report."""
+        if not self.passed:
+            raise AssertionError(str(self))
+        return self
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class CheckReport:
+class CheckReport(Judged):
     """The result of a check; prints as a small table, and Jupyter shows it as a picture.
 
     Attributes
@@ -74,9 +93,6 @@ class CheckReport:
         """Whether the derivative is right as far as differences can tell."""
         return self.verdict == "passed"
 
-    def __bool__(self) -> bool:
-        return self.passed
-
     @property
     def differences(self) -> Array:
         """analytic − numeric, for all entries."""
@@ -112,18 +128,10 @@ class CheckReport:
         """The estimated error of the numeric derivative there."""
         return float(self.estimates[self.where])
 
-    def raise_if_failed(self) -> CheckReport:
-        """Raise AssertionError with the table unless the check passed; then return the report."""
-        if not self.passed:
-            raise AssertionError(str(self))
-        return self
-
     def __str__(self) -> str:
         lines = [f"{self.what}: {HEADINGS[self.verdict]}"]
         lines += [f"  {name:<14} {value}" for name, value in self._rows()]
         return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The two derivatives and their difference as heat maps above the table."""

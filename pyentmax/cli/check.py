@@ -8,7 +8,7 @@ import pkgutil
 import sys
 
 from pyentmax import MAPPINGS, check_mapping
-from pyentmax.checking._libraries import SPACINGS
+from pyentmax.checking._subjects import SPACINGS
 from pyentmax.checking._truths import TRUTHS
 from pyentmax.tasks.command_line import Commands
 
