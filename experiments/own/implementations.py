@@ -56,6 +56,7 @@ MODES: list[tuple[str, float, str, dict[str, float]]] = [
     ("c2", 3.0, "entmax", {"alpha": 4 / 3}),
 ]
 CHECKS = {"mapping": check_mapping, "loss": check_loss, "attention": check_attention}
+LABELS = {"mapping": "mappings", "loss": "losses", "attention": "attention"}
 BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 
 
@@ -412,9 +413,10 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     counts = kinds(lines)
     figure = Figure(figsize=(7.4, 0.6 + 0.23 * len(counts)), layout="constrained")
     ax, left = figure.subplots(), np.zeros(len(counts))
-    for colour, hatch, kind in zip(COLOURS, ("", "///", "..."), CHECKS, strict=True):
+    for kind, colour, hatch in zip(CHECKS, COLOURS[:3], ("", "///", "..."), strict=True):
         sizes = np.array([of_kind[kind] for of_kind in counts.values()])
-        ax.barh([*counts], sizes, left=left, color=colour, hatch=hatch, ec="w", label=f"{kind}s")
+        label = LABELS[kind]
+        ax.barh([*counts], sizes, left=left, color=colour, hatch=hatch, ec="w", label=label)
         left += sizes
     ax.invert_yaxis()
     ax.margins(y=0.01)
