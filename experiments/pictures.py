@@ -63,7 +63,8 @@ def save(axes: Sequence[Axes], path: Path) -> Path:
         legend: Any = axes[0].legend(frameon=False)
     else:
         handles, labels = axes[0].get_legend_handles_labels()
-        options: Any = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+        columns = 3 if max(map(len, labels)) < 30 else 2  # else wider than the panels
+        options: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}
         legend = axes[0].figure.legend(handles, labels, **options)
     for text in legend.get_texts():
         text.set_parse_math(False)
