@@ -84,6 +84,16 @@ def public_names(module: ModuleType) -> list[str]:
     ]
 
 
+def own_names(module: ModuleType) -> list[str]:
+    """Its public names, less the classes of another room, which have their entry there."""
+    homes = {name: getattr(vars(module)[name], "__module__", "") for name in public_names(module)}
+    return [
+        name
+        for name, home in homes.items()
+        if not is_class(vars(module)[name]) or f"{home}.".startswith(f"{module.__name__}.")
+    ]
+
+
 def missing_names(documented: set[str]) -> list[str]:
     """The public names that none of the documented ones, given in full, stands for.
 
@@ -178,7 +188,7 @@ class Reference(SphinxDirective):
         module = import_module(self.arguments[0])
         chosen = [line.strip() for line in self.content if line.strip()]
         lines = [] if chosen else self.introduced(module)
-        lines += self.entries(module, chosen or public_names(module))
+        lines += self.entries(module, chosen or own_names(module))
         if not chosen and not hasattr(module, "__all__"):
             for inner in public_modules(module):
                 lines += [inner.__name__, "~" * len(inner.__name__), "", *self.introduced(inner)]
