@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["own/torch_language_model.py", "peters2019/gpu.py"]
+NEED_TORCH = ["own/torch_language_model.py", "peters2019/gpu.py", "vasylenko2025/decoder.py"]
+collect_ignore = [] if find_spec("torch") else NEED_TORCH

@@ -214,6 +214,18 @@ QUESTIONS = {
     "Does it support bfloat16?": "faq",
     "How do I check my own implementation of sparsemax?": "check-implementation",
     "How do I cite pyentmax?": "faq",
+    "My sequences have different lengths, how do I batch them without padding?": "masking|rows",
+    "Will a model trained on short inputs still work on long ones?": "16_longer|length|faq.*short",
+    "Attention weights get flatter the longer the context is, what helps?": "16_longer|length",
+    "How can a query attend to nothing at all?": "faq|guide/sparse-attention",
+    "check_mapping says a property failed, where is the mistake?": "check-implementation",
+    "Can I run a trained model without Python, in a browser?": "faq|onnx",
+    "From how many tokens on is sparse attention faster to train?": "results/attention",
+    "Reinforcement learning with a policy that is exactly zero": "sample-and-learn",
+    "Which claims of the papers could not be reproduced?": "faq|results/README",
+    "Is there a differentiable way to sort or rank?": "07c|sorting",
+    "What replaces the sigmoid for multi-label classification?": "faq|losses",
+    "How do I tune alpha by cross-validation?": "scikit-learn",
 }
 FOUND = """
 const links = [...document.querySelectorAll("#search-results ul.search > li > a")];

@@ -16,6 +16,7 @@ import pytest
 from experiments import translation
 from experiments.own import captions, language_model, speeds
 from experiments.runner import HOME, read_lines
+from experiments.vasylenko2025 import length
 from pyentmax.tasks.inflection import english_verbs
 from pyentmax.tasks.translation import toy_german
 
@@ -43,6 +44,7 @@ SCRIPTS = {
     "own.clients": "--client xarray",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
+    "vasylenko2025.length": "--task sort --row ASEntmax --seed 0 --updates 2",
 }
 """Script → options of its smallest run."""
 MODELS = {
@@ -95,6 +97,8 @@ def small(monkeypatch):
     monkeypatch.setattr(speeds, "VOCABULARY", 60)
     monkeypatch.setattr(speeds, "SENTENCES", 2)
     monkeypatch.setattr(captions, "SHAPE", {**captions.SHAPE, **sizes})
+    decoder = {"model": {"width": 8, "heads": 2, "layers": 1}, "tests": {"64": 2}}
+    monkeypatch.setitem(length.SIZES, "small", {**length.SIZES["small"], **decoder})
 
 
 def test_every_script_has_a_smoke_test():
@@ -105,7 +109,7 @@ def test_every_script_has_a_smoke_test():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in MODELS.values()])
 def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
-    if name == "own.pytorch":
+    if name in ("own.pytorch", "vasylenko2025.length"):
         pytest.importorskip("torch")
     where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]
     for one in filter(None, (MODELS.get(name), name)):
