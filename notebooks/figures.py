@@ -14,6 +14,7 @@ import base64
 import inspect
 import io
 import json
+import re
 from contextlib import ExitStack
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import HTML, display
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.text import Text
 
 from pyentmax.plotting import (
     AttentionPanel,
@@ -157,6 +159,7 @@ CURVES: dict[float, dict[str, Any]] = {
 }
 
 WATER = "#D6EAF8"  # of the water-level pictures
+PAGE = 7.3  # inches, at 100 dots each: the width of the text on a page of the site
 
 # Of a support of 1, 2 and 3 entries: from dark to light, so that grey tones tell them apart too.
 SUPPORT_COLOURS = {1: BLUE, 2: ORANGE, 3: "#F7E9B0"}
@@ -181,6 +184,7 @@ def show(figure: Any, alt: str, caption: str) -> None:
     The caption says what the marks are and what to look for. As an HTML image: that is the form of
     output for which every front end keeps the description.
     """
+    fit_page(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)
@@ -192,6 +196,22 @@ def show(figure: Any, alt: str, caption: str) -> None:
             f'<p style="font-size: 90%; max-width: 46em">{escape(caption)}</p>'
         )
     )
+
+
+def fit_page(figure: Any) -> None:
+    """Make a figure as wide as the page at most, its text smaller to match, but 8 points at least.
+
+    A wider picture would be shown at the page's width all the same, with text that is too small.
+    """
+    width, height = figure.get_size_inches()
+    if width > PAGE:
+        figure.set_size_inches(PAGE, height)
+        figure.canvas.draw()
+        for text in figure.findobj(Text):
+            text.set_fontsize(max(8, PAGE / width * text.get_fontsize()))
+        for axis in (axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)):
+            size = axis.get_major_ticks()[0].label1.get_fontsize() if axis.get_major_ticks() else 8
+            axis.set_tick_params(which="both", labelsize=size)
 
 
 def show_source(*functions: Any) -> None:
@@ -269,8 +289,13 @@ def draw_water(ax: Any, scores: Any, level: float, low: float, cap: Any = np.inf
     if level > low:
         ax.axhline(level, color=INK, lw=1.2, zorder=3)
     ax.set(xlim=(0.4, len(scores) + 0.6), ylim=(low, None))
-    ax.set_xticks(places, [_minus(score) for score in scores], fontsize=9)
+    ax.set_xticks(places, [_short(score) for score in scores], fontsize=9)
     ax.grid(visible=False)
+
+
+def _short(number: float) -> str:
+    """Without the zero before the point: many stand side by side."""
+    return re.sub(r"^(−?)0\.", r"\1.", _minus(number))
 
 
 def _minus(number: float, digits: str = "g") -> str:
@@ -310,7 +335,7 @@ def water_levels(scores: Any, results: Any) -> Any:
         for place, share in zip(places, p, strict=True):
             colour = INK if share else GREY
             style = {"ha": "center", "va": "bottom", "fontsize": 8, "color": colour}
-            below.text(place, share + 0.02, _share(share), **style)
+            below.text(place, share + 0.02, _share(share).replace("0.", "."), **style)
         below.set(xlim=(0.4, len(scores) + 0.6), ylim=(0, 1.15))
         below.set_xticks(places, [f"$p_{i}$" for i in places])
         below.grid(visible=False)
@@ -528,7 +553,7 @@ def passes_by_digits(digits: Any, means: Any) -> Any:
     for ax, (alpha, counts) in zip(axes, means.items(), strict=True):
         for name, passes in counts.items():
             ax.plot(digits, passes, ms=4, label=name, **SOLVERS[name])
-        ax.set(title=f"α = {alpha}", xlabel="right digits of $τ$")
+        ax.set(title=f"α = {alpha}", xlabel="correct digits of $τ$")
     axes[0].set(ylabel="passes (mean of rows)", ylim=(0, None))
     axes[0].legend()
     return figure
@@ -588,8 +613,10 @@ def slack_of_a_choice(scores: Any, level: float, raised: Any, probabilities: Any
 
 def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
     """Jacobians as tables, α → J, with the p of each row next to it: α → p."""
-    figure, axes = plt.subplots(1, len(jacobians), figsize=(10, 3.1))
-    for ax, (alpha, jacobian) in zip(axes, jacobians.items(), strict=True):
+    figure, axes = plt.subplots(
+        -(-len(jacobians) // 2), 2, figsize=(PAGE, 3.1 * len(jacobians) / 2)
+    )
+    for ax, (alpha, jacobian) in zip(axes.flat, jacobians.items(), strict=True):
         names = [f"$z_{j}$" for j in range(1, len(jacobian) + 1)]
         rows = [f"$p_{i}$ = {_share(q)}" for i, q in enumerate(probabilities[alpha], 1)]
         draw_matrix(ax, jacobian, names, 0.67, rows)
@@ -912,7 +939,9 @@ def strength_paths(words: Any, strengths: Any, paths: Any) -> Any:
             middle = len(line) // 2
             label = "all" if len(members) == len(words) else " = ".join(words[i] for i in members)
             rises = line[-1] > line[0] + 1e-9
-            place = {"xytext": (7, -13) if rises else (5, 6), "textcoords": "offset points"}
+            place: Any = {"xytext": (7, -13) if rises else (5, 6), "textcoords": "offset points"}
+            if rises and line[middle] < 0.04:  # below it the axis has its numbers
+                place |= {"xytext": (-6, 6), "ha": "right"}
             ax.annotate(label, (span[middle], line[middle]), fontsize=10, **place)
         left_out = [word for word, p in zip(words, path[1], strict=True) if p == 0]
         ax.annotate(", ".join(left_out) + ": 0", (steps[4], 0.008), fontsize=9, color=GREY)
@@ -1592,6 +1621,7 @@ def alpha_paths(updates: Any, alphas: Any) -> Any:
             ax.plot([], [], color=colour, ls=DASHES[layer], label=f"layer {layer + 1}")
         returns = np.sum(paths[-1] - paths.min(axis=0) > 0.01)
         ax.set(title=f"{kind}: {returns} of {paths[0].size} returned", xlabel="update")
+        ax.locator_params(axis="x", nbins=4)
     axes[0].set(ylabel="α of a head", ylim=(1, 2))
     axes[-1].legend(fontsize=9)
     return figure
@@ -1664,14 +1694,18 @@ def module_of_choice(scores: Any, chosen: Any, weights: Any, values: Any) -> Any
         "values $V$": values,
         "result $AV$": weights @ values,
     }
-    widths = [table.shape[1] for table in tables.values()]
-    figure, axes = plt.subplots(1, 5, figsize=(11, 2.7), width_ratios=widths)
-    steps = ["keep 2", "softmax", "·", "="]
+    figure = plt.figure(figsize=(PAGE, 3.8))
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.5))
+    rows = [*above.subplots(1, 3), *below.subplots(1, 4)]
+    for ax in (rows[3], rows[6]):  # V and AV have two columns: they stand in the middle
+        ax.set_axis_off()
+    axes = [*rows[:3], *rows[4:6]]
+    signs = {0: "keep 2\n→", 1: "softmax\n→", 3: "="}
     for number, (ax, (title, table)) in enumerate(zip(axes, tables.items(), strict=True)):
         blank = ~np.isfinite(table) | (table == 0)
         shown, white = np.where(blank, np.nan, table), plt.get_cmap("RdBu_r").copy()
         white.set_bad("#ECECEC")
-        ax.imshow(shown, cmap=white, vmin=-3, vmax=3)
+        ax.imshow(shown, cmap=white, vmin=-3, vmax=3, aspect="auto")
         for (i, j), entry in np.ndenumerate(table):
             digits = ".2f" if number in (2, 4) else ".1f"
             text = "−∞" if entry == -np.inf else _minus(entry, digits) if entry else "0"
@@ -1680,11 +1714,9 @@ def module_of_choice(scores: Any, chosen: Any, weights: Any, values: Any) -> Any
         ax.set_xticks([])
         ax.set_yticks([])
         ax.grid(visible=False)
-        if number < len(steps):
-            sign = {"ha": "center", "va": "center", "xycoords": "axes fraction", "fontsize": 9}
-            text = steps[number] + "\n→" if number < 2 else steps[number]
-            x = 1 + (0.11 if number < 3 else 0.3)
-            ax.annotate(text, (x, 0.5), annotation_clip=False, **sign)
+        if number in signs:
+            place = {"ha": "left", "va": "center", "xycoords": "axes fraction", "fontsize": 9}
+            ax.annotate(signs[number], (1.03, 0.5), **place)
     return figure
 
 
