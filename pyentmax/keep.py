@@ -99,7 +99,7 @@ def textbook_top_p(z: Any, mass: float) -> np.ndarray:
 def top_p(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """The nucleus: the fewest largest scores whose softmax has this mass.
 
-    Holtzman et al. (2020), Eq. 2. A score is kept if the probabilities above its own sum to less
+    Holtzman et al. (2020). A score is kept if the probabilities above its own sum to less
     than the mass: those from the smallest up to its own then sum to more than 1 − mass, which has
     more digits for a mass near 1.
 
@@ -147,7 +147,7 @@ def textbook_min_p(z: Any, ratio: float) -> np.ndarray:
 def min_p(xp: Any, z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where softmax gives at least a ratio of its largest probability: z_i ≥ max z + log ratio.
 
-    Nguyen et al. (2024), arXiv 2407.01082, §3. The set does not depend on the other scores.
+    Nguyen et al. (2024), arXiv 2407.01082. The set does not depend on the other scores.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def textbook_epsilon(z: Any, epsilon: float) -> np.ndarray:
 def epsilon(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where softmax gives at least ε, and its largest.
 
-    Hewitt, Manning & Liang (2022), arXiv 2210.15191, §4.
+    Hewitt, Manning & Liang (2022), arXiv 2210.15191.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
 def eta(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where softmax gives at least η = min(ε, √ε e^{−H}), H its entropy, and its largest.
 
-    Hewitt, Manning & Liang (2022), arXiv 2210.15191, §4: a flat distribution keeps more.
+    Hewitt, Manning & Liang (2022), arXiv 2210.15191: a flat distribution keeps more.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def textbook_typical(z: Any, mass: float) -> np.ndarray:
 def typical(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """The fewest scores of this mass whose surprise −log p is nearest to the entropy of softmax.
 
-    Locally typical sampling: Meister et al. (2023), arXiv 2202.00666, §4. The largest score may be
+    Locally typical sampling: Meister et al. (2023), arXiv 2202.00666. The largest score may be
     dropped.
 
     Parameters
