@@ -127,8 +127,8 @@ static void *converted(const Buffer *parameter, char type, ptrdiff_t rows) {
     return each;
 }
 
-/* Contiguous rows of scores, the last axis, with a parameter for each or none, to a result of their
- * shape. The attribute, the only one, names the kernel. */
+/* Contiguous rows along the last axis, and for some kernels a parameter of each, to a result of the
+ * rows' shape. A kernel's mask is not among them. The attribute, the only one, names the kernel. */
 void *xla_handler(XlaFrame *frame) {
     if (frame->extensions != NULL && frame->extensions->type == METADATA) {
         Version *version = &((MetadataExtension *)frame->extensions)->metadata->version;
@@ -142,34 +142,45 @@ void *xla_handler(XlaFrame *frame) {
 
     const Kernel *kernel = frame->attributes.size == 1 ? kernel_named(frame->attributes.values[0])
                                                        : NULL;
-    const int64_t inputs = frame->arguments.size;
-    if (kernel == NULL || kernel->outputs != 1 || inputs + 1 != kernel->inputs)
+    const int inputs = kernel != NULL ? kernel->inputs : 0;
+    int expected = 0;
+    for (int i = 0; i < inputs; i++) expected += kernel->types[i] != NPY_BOOL;
+    if (kernel == NULL || kernel->outputs != 1 || frame->arguments.size != expected)
         return error(frame, INVALID_ARGUMENT, "pyentmax: no kernel of this name and operands");
-    const Buffer *scores = frame->arguments.buffers[0], *result = frame->results.buffers[0];
-    const int is_double = scores->type == FLOAT64;
+    const Buffer *first = frame->arguments.buffers[0], *result = frame->results.buffers[0];
+    const int is_double = first->type == FLOAT64;
     const ptrdiff_t size = is_double ? sizeof(double) : sizeof(float);
-    const ptrdiff_t n = (ptrdiff_t)scores->dims[scores->rank - 1];
+    const ptrdiff_t n = (ptrdiff_t)first->dims[first->rank - 1];
     ptrdiff_t rows = 1;
-    for (int64_t i = 0; i + 1 < scores->rank; i++) rows *= (ptrdiff_t)scores->dims[i];
+    for (int64_t i = 0; i + 1 < first->rank; i++) rows *= (ptrdiff_t)first->dims[i];
     if (rows == 0) return NULL;
 
     char all = 1; /* a mask, of stride 0 */
-    char *operands[4] = {scores->data, &all};
-    const char *types = kernel->types + is_double * (kernel->inputs + kernel->outputs);
-    void *parameter = NULL;
-    if (inputs == 2) {
-        parameter = converted(frame->arguments.buffers[1], types[2], rows);
-        if (parameter == NULL) return error(frame, RESOURCE_EXHAUSTED, "pyentmax: no memory");
-        operands[2] = parameter;
+    char *operands[MAX_OPERANDS];
+    ptrdiff_t steps[2 * MAX_OPERANDS]; /* from row to row, then from entry to entry */
+    ptrdiff_t *within = steps + inputs + 1;
+    const char *types = kernel->types + is_double * (inputs + 1), *signature = kernel->signature;
+    void *parameter = NULL; /* of which no kernel has two */
+    Buffer **next = frame->arguments.buffers;
+    for (int i = 0; i < inputs; i++) {
+        const int is_row = signature[1] == 'n'; /* of "(n),(),…" */
+        signature += is_row ? 4 : 3;
+        if (types[i] == NPY_BOOL) {
+            operands[i] = &all, steps[i] = 0, *within++ = 0;
+        } else if (is_row) {
+            operands[i] = (*next++)->data, steps[i] = n * size, *within++ = size;
+        } else {
+            parameter = converted(*next++, types[i], rows);
+            if (parameter == NULL) return error(frame, RESOURCE_EXHAUSTED, "pyentmax: no memory");
+            operands[i] = parameter, steps[i] = sizeof(double);
+        }
     }
-    operands[kernel->inputs] = result->data;
-    const ptrdiff_t dims[2] = {rows, n}, across = n * size;
-    const ptrdiff_t without[] = {across, 0, across, size, 0, size};
-    const ptrdiff_t with[] = {across, 0, sizeof(double), across, size, 0, size};
+    operands[inputs] = result->data, steps[inputs] = n * size, *within = size;
+    const ptrdiff_t dims[2] = {rows, n};
     /* A loop that finds no memory writes nothing: no result has all bits set. */
     static const unsigned char nothing[sizeof(double)] = {255, 255, 255, 255, 255, 255, 255, 255};
     memcpy(result->data, nothing, (size_t)size);
-    kernel->loops[is_double](operands, dims, inputs == 2 ? with : without, kernel->data[is_double]);
+    kernel->loops[is_double](operands, dims, steps, kernel->data[is_double]);
     free(parameter);
     if (memcmp(result->data, nothing, (size_t)size) != 0) return NULL;
     return error(frame, RESOURCE_EXHAUSTED, "pyentmax: no memory for a row");

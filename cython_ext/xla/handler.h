@@ -1,5 +1,5 @@
-/* The kernels of mappings for JAX: one handler of XLA's foreign function interface runs them all.
- */
+/* The kernels of mappings and of their products for JAX: one handler of XLA's foreign function
+ * interface runs them all. */
 #ifndef PYENTMAX_XLA_HANDLER_H
 #define PYENTMAX_XLA_HANDLER_H
 

@@ -15,8 +15,27 @@ from pyentmax.losses.targets import SUM_TOLERANCE
 _HUGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
 
 
+def each(xp: Any, p: Any, q: Any, x: Any, alpha: Any, *, label: bool) -> Any:
+    """The loss of each row at p = π(x), x with its maximum at 0; `label`: q is all in one place."""
+    if isinstance(alpha, float) and alpha == 1:  # Ω* is log Σ exp x, of which the maximum gives 1
+        e = xp.exp(x)
+        top = xp.where(x == 0, xp.ones_like(e), 0)
+        others, ties = xp.row_sums(e - xp.detach(e * top), top)
+        loss = xp.log1p(others + (ties - 1))[..., 0] - dot(xp, q, x)
+    else:
+        loss = xp.sum(_products(xp, p, x) + _entropies(xp, p, alpha) - _products(xp, q, x), axis=-1)
+    loss = loss if label else loss + omega(xp, q, alpha)
+    # Below 0 is rounding; a derivative must not end there.
+    return loss + xp.detach(xp.clip(-loss, min=0))
+
+
 def omega(xp: Any, p: Any, alpha: Any) -> Any:
-    """Minus Tsallis's entropy, Σ (p^α − p) / (α (α − 1)); Shannon's at α = 1.
+    """Minus Tsallis's entropy, Σ (p^α − p) / (α (α − 1)); Shannon's at α = 1."""
+    return -xp.sum(_entropies(xp, p, alpha), axis=-1)
+
+
+def _entropies(xp: Any, p: Any, alpha: Any) -> Any:
+    """What each entry adds to Tsallis's entropy.
 
     What a large p lacks to 1, and its logarithm, come from the others of its row: p may round to 1.
     """
@@ -27,24 +46,23 @@ def omega(xp: Any, p: Any, alpha: Any) -> Any:
     if known and alpha in (1.5, 2):
         rest = 1 - inside
         rest = rest + xp.detach(xp.where(large, others - rest, 0))
-        terms = inside * (rest if alpha == 2 else rest / (1 + xp.sqrt(safe)))
-        return -xp.sum(terms, axis=-1) / (alpha * (alpha - 1))
+        rest = rest if alpha == 2 else rest / (1 + xp.sqrt(safe))
+        return inside * rest / (alpha * (alpha - 1))
     ell = -xp.log(safe)
     ell = ell + xp.detach(xp.where(large, -xp.log1p(-others) - ell, 0))
     if known and alpha == 1:
-        return -xp.sum(inside * ell, axis=-1)
-    return -xp.sum(inside * ell * decrease(xp, (alpha - 1) * ell) / alpha, axis=-1)
+        return inside * ell
+    return inside * ell * decrease(xp, (alpha - 1) * ell) / alpha
 
 
 def dot(xp: Any, p: Any, x: Any) -> Any:
     """p·x, where 0 · (−∞) counts 0."""
+    return xp.sum(_products(xp, p, x), axis=-1)
+
+
+def _products(xp: Any, p: Any, x: Any) -> Any:
     on = p != 0
-    return xp.sum(xp.where(on, p, 0) * xp.where(on, x, 0), axis=-1)
-
-
-def lifted(xp: Any, each: Any) -> Any:
-    """Losses, which are below 0 by rounding alone; a derivative must not end there."""
-    return each + xp.detach(xp.clip(-each, min=0))
+    return xp.where(on, p, 0) * xp.where(on, x, 0)
 
 
 def target_slope(xp: Any, x: Any, q: Any, alpha: Any) -> Any:
@@ -93,8 +111,8 @@ def targets(
     if ignore_index is not None:
         counts = counts & (y != ignore_index)
     if labels:
-        hit = xp.places(x, y.dtype) == y
-        right, q = xp.any(hit, axis=-1, keepdims=True), xp.where(hit, xp.ones_like(x), 0)
+        right = (y >= 0) & (y < x.shape[-1])
+        q = xp.where(xp.places(x, y.dtype) == y, xp.ones_like(x), 0)
     else:
         q = xp.where(counts if seen is None else seen & counts, y, 0)
         excess = xp.sum(q, axis=-1, keepdims=True) - 1

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 
 from pyentmax.backends.choice import kernels, xla_handler
 
@@ -39,22 +39,28 @@ def with_kernel(
     body: Callable[..., jax.Array],
     name: str,
     serves: Callable[..., jax.Array] | None = None,
+    *,
+    linear: bool = False,
 ) -> Callable[..., jax.Array]:
     """A function of rows (…, d) and parameters (…, 1): the kernel of that name, or the body.
 
-    ``serves(…)`` says of parameters, while a program runs, whether the kernel knows them all.
-    It has no derivative: `jax.custom_jvp` around it gives one.
+    ``serves(parameter)`` says, while a program runs, whether the kernel knows them all. A function
+    ``f(p, v, …)`` that is `linear` and symmetric in v has derivatives, those in others the body's.
+    Any other has none: `jax.custom_jvp` around it gives them.
     """
     primitive = Primitive(f"pyentmax_{name}")
     primitive.def_impl(body)
-    primitive.def_abstract_eval(lambda x, *parameters: x)
+    primitive.def_abstract_eval(lambda *operands: operands[linear])
+    if linear:
+        _make_linear(primitive, body)
 
-    def kernel(x: jax.Array, *parameters: jax.Array) -> jax.Array:
+    def kernel(*operands: jax.Array) -> jax.Array:
+        x = operands[0]
         call = jax.ffi.ffi_call(TARGET, jax.ShapeDtypeStruct(x.shape, x.dtype))
         compiled = partial(call, kernel=name)
         if serves is None:
-            return compiled(x, *parameters)
-        return jax.lax.cond(serves(*parameters), compiled, body, x, *parameters)
+            return compiled(*operands)
+        return jax.lax.cond(serves(operands[-1]), compiled, body, *operands)
 
     in_jax, in_c = (mlir.lower_fun(f, multiple_results=False) for f in (body, kernel))
     mlir.register_lowering(primitive, in_jax)
@@ -81,3 +87,26 @@ def with_kernel(
 
     batching.primitive_batchers[primitive] = batched
     return primitive.bind
+
+
+def _make_linear(primitive: Primitive, body: Callable[..., jax.Array]) -> None:
+    """Give f(p, v, …), which is linear in v by a symmetric matrix, its derivatives."""
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        p, v, *rest = primals
+        in_p, in_v, *in_rest = tangents
+        moved = []
+        if type(in_v) is not ad.Zero:
+            moved.append(primitive.bind(p, in_v, *rest))
+        if any(type(x) is not ad.Zero for x in (in_p, *in_rest)):
+            others = tuple(ad.instantiate_zeros(x) for x in (in_p, *in_rest))
+            moved.append(jax.jvp(lambda p, *rest: body(p, v, *rest), (p, *rest), others)[1])
+        return primitive.bind(*primals), sum(moved[1:], start=moved[0])
+
+    def transpose(cotangent: Any, p: Any, _: Any, *rest: Any) -> Any:
+        if type(cotangent) is not ad.Zero:
+            cotangent = primitive.bind(p, cotangent, *rest)
+        return None, cotangent, *(None for _ in rest)
+
+    ad.primitive_jvps[primitive] = jvp
+    ad.primitive_transposes[primitive] = transpose

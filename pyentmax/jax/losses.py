@@ -7,20 +7,18 @@ rules are written in p, so that losses can be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
-from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, sparsemax_rows
-from pyentmax.jax.powers import decrease
-from pyentmax.jax.rows import Rows, one_hot, promoted
-
-_LARGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
-_NEARLY_ALL = 0.75  # at most one probability of a row is above
-_SUM_TOLERANCE = 4e-3  # of distributions: bfloat16 rounds them by up to 2⁻⁸ of themselves
+from pyentmax.composed import losses
+from pyentmax.composed.mappings import ALPHAS
+from pyentmax.jax import namespace as xp
+from pyentmax.jax.mappings import ROWS
+from pyentmax.jax.rows import Rows, broadcast, promoted
 
 
 def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
@@ -60,7 +58,7 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     >>> print(np.round(np.float64(each), 4))
     [0.3133 0.6931]
     """
-    return _loss(_conjugate(softmax_rows), z, y, 1.0, axis, **options)
+    return loss_of("softmax", z, y, 1.0, axis, **options)
 
 
 def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
@@ -73,7 +71,7 @@ def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     >>> print(sparsemax_loss([1.0, 0.0], 0), sparsemax_loss([0.0, 0.0], 0))
     0.0 0.25
     """
-    return _loss(_conjugate(sparsemax_rows), z, y, 2.0, axis, **options)
+    return loss_of("sparsemax", z, y, 2.0, axis, **options)
 
 
 def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
@@ -86,7 +84,7 @@ def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     >>> print(entmax15_loss([2.0, 0.0], 0), f"{entmax15_loss([0.0, 0.0], 0):.4f}")
     0.0 0.3905
     """
-    return _loss(_conjugate(entmax15_rows), z, y, 1.5, axis, **options)
+    return loss_of("entmax15", z, y, 1.5, axis, **options)
 
 
 def entmax_loss(z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any) -> jax.Array:
@@ -104,11 +102,11 @@ def entmax_loss(z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any
     >>> print(f"{entmax_loss([0.0, 0.0], 0, 1.5):.4f} {entmax_loss([0.0, 0.0], 0, 2):.4f}")
     0.3905 0.2500
     """
-    return _loss(_conjugate(entmax_rows, learned=True), z, y, alpha, axis, **options)
+    return loss_of("entmax", z, y, alpha, axis, **options)
 
 
-def _loss(
-    conjugate: Callable[..., jax.Array],
+def loss_of(
+    name: str,
     z: Any,
     y: Any,
     alpha: Any,
@@ -121,36 +119,43 @@ def _loss(
     label_smoothing: Any = 0.0,
     class_weight: Any = None,
 ) -> jax.Array:
+    """The loss of a mapping by its name, or of "one_vs_all", whose α broadcasts to z."""
+    one_vs_all = name == "one_vs_all"
     traced = isinstance(label_smoothing, jax.core.Tracer)
     if not traced and not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
     if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index: expected a whole number or None, got {ignore_index!r}")
-    rows = Rows(z, axis, mask)
-    x, alpha = rows.scores, rows.alpha(alpha)
-    y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
-    if class_weight is not None:
-        classes = class_weights(class_weight, x.shape[-1], x.dtype)
-        of_rows = jnp.where(y == 0, 0, y * classes).sum(axis=-1)
-        counts = counts * checked_weight(jnp.where(right, of_rows, 1))
-    if weight is not None:
-        weight = rows.parameter("weight", weight)[..., 0]
-        counts = counts * checked_weight(weight)
-    alpha = jnp.where(counts[..., None] != 0, alpha, 2)  # a row of weight 0 may contain anything
-    if traced or label_smoothing:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction: expected mean, sum or none, got {reduction!r}")
+    rows, y = Rows(z, axis, mask), jnp.asarray(y)
+    x = rows.scores
+    q, counts, right = _targets(rows, y, ignore_index, class_weight, one_vs_all)
+    weights = _weights(rows, q, counts, right, weight, class_weight)
+    smooth = traced or label_smoothing
+    if smooth:
         share = jnp.asarray(label_smoothing, x.dtype)
         share = jnp.where((share >= 0) & (share <= 1), share, jnp.nan)
-        allowed = (x > -jnp.inf).astype(x.dtype)
-        spread = allowed / allowed.sum(axis=-1, keepdims=True)
-        y = (1 - share) * y + share * spread
         right = right & ~jnp.isnan(share)
-    dot = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
-    each = conjugate(x, alpha) - dot - _tsallis(y, alpha)
-    # Below 0 is rounding; a derivative must not end there, so the value alone is lifted.
-    each = each + jax.lax.stop_gradient(jnp.where(each < 0, -each, 0))
-    wrong = (rows.invalid[..., 0] | ~right) & (counts != 0)
-    each = jnp.where(wrong, rows.nan_rows(wrong[..., None], alpha).sum(axis=-1), each)
-    return reduced(each, counts, reduction).astype(rows.dtype)
+        q = losses.smoothed(xp, q, x, share, one_vs_all=one_vs_all)
+    counts = counts & (weights != 0)[..., None]  # a row of weight 0 may contain anything
+    if one_vs_all:
+        alpha = broadcast("alpha", jnp.asarray(alpha, x.dtype), rows.shape)
+        alpha, x = rows.arranged(alpha)[..., None], losses.pairs(xp, rows.unshifted, counts)
+        q, right = jnp.stack([q, 1 - q], axis=-1), right[..., None]
+    else:
+        alpha, counts = rows.parameter("alpha", alpha), counts[..., 0]
+        x, right = jnp.where(rows.invalid, rows.unshifted, x), right & ~rows.invalid[..., 0]
+    # An invalid row is NaN in all scores and in α, and so are then its derivatives.
+    wrong = ~(right[..., None] & (alpha > 0) & (alpha < jnp.inf))
+    wrong = jnp.where(wrong, jnp.nan, jnp.zeros_like(alpha))
+    live = counts[..., None]
+    x, alpha = jnp.where(live, x + wrong, 0), jnp.where(live, alpha + wrong, 2)
+    label = not smooth and y.shape != rows.shape
+    each = _row_loss("entmax" if one_vs_all else name, label)(x, q, alpha)
+    each = jnp.where(counts, each, 0).sum(axis=-1) if one_vs_all else each
+    share = losses.shares(xp, weights, reduction)
+    return losses.reduced(xp, each, share, reduction).astype(rows.dtype)
 
 
 def _is_whole(number: Any) -> bool:
@@ -159,96 +164,94 @@ def _is_whole(number: Any) -> bool:
     return jnp.issubdtype(number.dtype, jnp.integer) if is_array else hasattr(number, "__index__")
 
 
-def class_weights(weight: Any, d: int, dtype: Any) -> jax.Array:
-    """The weight of each class; a ValueError unless there are d."""
-    weight = jnp.asarray(weight, dtype)
-    if weight.shape != (d,):
-        raise ValueError(
-            f"class_weight: expected one weight for each class, shape ({d},), got {weight.shape}; "
-            "weight= has one for each row"
-        )
-    return weight
-
-
-def checked_weight(weight: jax.Array) -> jax.Array:
-    """NaN where a weight is negative."""
-    return jnp.where(weight >= 0, weight, jnp.nan)
-
-
-def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
-    """Losses times their weights, reduced; those of weight 0 may be anything."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"reduction: expected mean, sum or none, got {reduction!r}")
-    if reduction == "mean":  # for which only the ratios count: no sum of them overflows
-        largest = jnp.max(counts, initial=0)
-        # Not divided by the largest, whose reciprocal XLA may take, and flush to 0 if it is tiny.
-        scale = jnp.where(largest > _LARGE, 1 / _LARGE, jnp.where(largest < 1 / _LARGE, _LARGE, 1))
-        counts = counts * scale
-    each = jnp.where(counts != 0, each * counts, 0)
-    if reduction == "mean":
-        total = counts.sum()
-        return each.sum() / jnp.where(total == 0, 1, total)
-    return each.sum() if reduction == "sum" else each
+def _weights(
+    rows: Rows, q: jax.Array, counts: jax.Array, right: jax.Array, weight: Any, class_weight: Any
+) -> jax.Array:
+    """What each row counts; NaN where that is negative."""
+    weights = counts.any(axis=-1).astype(q.dtype)
+    if class_weight is not None:
+        classes, d = jnp.asarray(class_weight, q.dtype), q.shape[-1]
+        if classes.shape != (d,):
+            raise ValueError(
+                f"class_weight: expected one weight for each class, shape ({d},), got "
+                f"{classes.shape}; weight= has one for each row"
+            )
+        of_rows = losses.dot(xp, q, jnp.broadcast_to(classes, q.shape))
+        of_rows = jnp.where(right, of_rows, 1)
+        weights = weights * jnp.where(of_rows >= 0, of_rows, jnp.nan)
+    if weight is not None:
+        weight = rows.parameter("weight", weight)[..., 0]
+        weights = weights * jnp.where(weight >= 0, weight, jnp.nan)
+    return weights
 
 
 def _targets(
-    rows: Rows, y: jax.Array, ignore_index: int | None
+    rows: Rows, y: jax.Array, ignore_index: int | None, class_weight: Any, one_vs_all: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Distributions in rows, 1 for each row that counts, and whether its target is right."""
-    dtype = rows.scores.dtype
-    counts = ~rows.empty[..., 0]
-    if jnp.issubdtype(y.dtype, jnp.integer) and y.shape == rows.batch:
-        y = promoted(y, jnp.int32)  # to a uint8, −100 is 156
-        if ignore_index is not None:
-            counts = counts & (y != jnp.asarray(ignore_index, y.dtype))
-        target = one_hot(y, rows.scores.shape)
-        return target.astype(dtype), counts.astype(dtype), target.any(axis=-1)
-    if y.shape != rows.shape:
+    """Targets in rows, which rows count, or which scores, and which rows have a valid target."""
+    labels = jnp.issubdtype(y.dtype, jnp.integer) and y.shape == rows.batch
+    if not labels and y.shape != rows.shape:
         raise ValueError(
             f"y: expected integer labels of shape {rows.batch} or distributions of shape "
             f"{rows.shape}, got {y.dtype} of shape {y.shape}"
         )
-    if ignore_index is not None:
+    if not labels and one_vs_all and class_weight is not None:
+        raise ValueError("class_weight: expected with integer labels, y holds targets")
+    if not labels and not one_vs_all and ignore_index is not None:
         raise ValueError("ignore_index: expected with labels, y holds distributions; use weight=0")
-    y = rows.arranged(y).astype(dtype)
-    y = y if rows.mask is None else jnp.where(rows.mask, y, 0)
-    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) <= _SUM_TOLERANCE)
-    return y, counts.astype(dtype), right
+    if labels:
+        y = promoted(y, jnp.int32)[..., None]  # to a uint8, −100 is 156
+    else:
+        y = rows.arranged(y).astype(rows.scores.dtype)
+    every = jnp.ones_like(rows.scores, bool) if rows.mask is None else rows.mask
+    return losses.targets(
+        xp,
+        rows.scores,
+        y,
+        every if one_vs_all else ~rows.empty,
+        labels=labels,
+        one_vs_all=one_vs_all,
+        seen=rows.mask,
+        ignore_index=None if ignore_index is None else jnp.asarray(ignore_index, y.dtype),
+    )
 
 
-@jax.jit
-def _tsallis(p: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Tsallis's entropy Σ (p − p^α) / (α (α − 1)), Shannon's at α = 1."""
-    inside = p > 0
-    ell = -jnp.log(jnp.where(inside, p, 1))
-    large = p > _NEARLY_ALL  # whose logarithm the others give, though p may round to 1
-    others = jnp.minimum(jnp.where(large, 0, p).sum(axis=-1, keepdims=True), 1 - _NEARLY_ALL)
-    ell = ell + jax.lax.stop_gradient(jnp.where(large, -jnp.log1p(-others) - ell, 0))
-    terms = jnp.where(inside, p, 0) * ell * decrease((alpha - 1) * ell)
-    return (terms / alpha).sum(axis=-1)
+@functools.cache
+def _row_loss(name: str, label: bool) -> Any:
+    """The loss of each row given scores x, target and α, with the rule for its derivatives.
 
-
-def _conjugate(
-    mapping: Callable[..., jax.Array], *, learned: bool = False
-) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Ω*(x) for rows whose maximum is 0, given their α, with the rule for its derivatives."""
+    That by x is p − q, since p is where the maximum of Ω* lies; by α it is that with p held fixed.
+    """
+    known = ALPHAS.get(name)
 
     def probabilities(x: jax.Array, alpha: jax.Array) -> jax.Array:
-        return mapping(x, alpha) if learned else mapping(x)
+        return ROWS[name](x, *(() if known else (alpha,)))
 
     @jax.custom_jvp
-    def conjugate(x: jax.Array, alpha: jax.Array) -> jax.Array:
+    @jax.jit
+    def row_loss(x: jax.Array, q: jax.Array, alpha: jax.Array) -> jax.Array:
         p = probabilities(x, alpha)
-        inside = p > 0
-        return jnp.where(inside, p * jnp.where(inside, x, 0), 0).sum(axis=-1) + _tsallis(p, alpha)
+        return losses.each(xp, p, q, x, known or alpha, label=label)
 
-    @conjugate.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        (x, alpha), (dx, dalpha) = primals, tangents
+        (x, q, alpha), (dx, *others) = primals, tangents
         p = probabilities(x, alpha)
-        inside = p > 0
-        by_x = jnp.where(inside, p * jnp.where(inside, dx, 0), 0).sum(axis=-1)
-        _, by_alpha = jax.jvp(partial(_tsallis, p), (alpha,), (dalpha,))
-        return conjugate(x, alpha), by_x + by_alpha
 
-    return conjugate
+        def rest(q: jax.Array, alpha: jax.Array) -> jax.Array:
+            at_p = losses.dot(xp, q, x) + losses.omega(xp, p, known or alpha)
+            return -at_p if label else losses.omega(xp, q, known or alpha) - at_p
+
+        moved = []  # what is not differentiated is not computed
+        if type(dx) is not SymbolicZero:
+            moved.append(losses.dot(xp, p - q, dx))
+        if any(type(d) is not SymbolicZero for d in others):
+            zeros = map(jnp.zeros_like, (q, alpha))
+            others = [
+                o if type(d) is SymbolicZero else d for d, o in zip(others, zeros, strict=True)
+            ]
+            moved.append(jax.jvp(rest, (q, alpha), tuple(others))[1])
+        value = row_loss(*primals)
+        return value, sum(moved[1:], start=moved[0] if moved else jnp.zeros_like(value))
+
+    row_loss.defjvp(rule, symbolic_zeros=True)
+    return row_loss

@@ -1,9 +1,7 @@
-r"""α-entmax and its kin, with rules for derivatives that can themselves be differentiated.
+"""α-entmax and its kin, by kernels where there are some, else by `pyentmax.composed`.
 
-The Jacobian of p = α-entmax(z) is diag(s) − s sᵀ/Σs with s = p^{2−α} on the support (Peters et al.
-2019, Proposition 1), and ∂p/∂α is an elementwise function of p (Correia et al. 2019, Proposition
-1). Both rules are written in p, whose own derivatives are these rules again: second derivatives
-come by applying them twice.
+The rules for derivatives are written in p, whose own derivatives are these rules again: second
+derivatives come by applying them twice.
 """
 
 from __future__ import annotations
@@ -13,9 +11,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
+from pyentmax.composed import mappings
+from pyentmax.composed.mappings import ALPHAS, NAMES
+from pyentmax.jax import namespace as xp
 from pyentmax.jax.kernels import with_kernel
-from pyentmax.jax.powers import NEAR, curvature, exponential
 from pyentmax.jax.rows import Rows, by_rows
 
 
@@ -40,7 +41,7 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(np.round(np.float64(softmax([1.0, 0.5, -2.0])), 3))
     [0.604 0.366 0.03 ]
     """
-    return by_rows(softmax_rows, z, axis, mask)
+    return by_rows(ROWS["softmax"], z, axis, mask)
 
 
 def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -53,7 +54,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(sparsemax([1.0, 0.5, -2.0]))
     [0.75 0.25 0.  ]
     """
-    return by_rows(sparsemax_rows, z, axis, mask)
+    return by_rows(ROWS["sparsemax"], z, axis, mask)
 
 
 def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -67,7 +68,7 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(np.round(np.float64(entmax15([1.0, 0.5, -2.0])), 3))
     [0.674 0.326 0.   ]
     """
-    return by_rows(entmax15_rows, z, axis, mask)
+    return by_rows(ROWS["entmax15"], z, axis, mask)
 
 
 def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -98,7 +99,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     rows = Rows(z, axis, mask)
     alpha = rows.parameter("alpha", alpha)
     alpha = alpha * jnp.where(rows.empty | (alpha < jnp.inf), 1, jnp.nan)  # whose gradient is NaN
-    return rows.restored(entmax_rows(rows.unshifted, jnp.where(rows.empty, 2, alpha)))
+    return rows.restored(ROWS["entmax"](rows.unshifted, jnp.where(rows.empty, 2, alpha)))
 
 
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -119,7 +120,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     >>> print(np.round(np.float64(topk_softmax([1.0, 0.5, -2.0], 2)), 3))
     [0.622 0.378 0.   ]
     """
-    return _topk(_topk_softmax_rows, z, k, axis, mask)
+    return _topk(ROWS["topk_softmax"], z, k, axis, mask)
 
 
 def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -137,7 +138,7 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.A
     >>> print(topk_sparsemax([1.0, 0.8, 0.9, -1.0], 2).round(4))
     [0.55 0.   0.45 0.  ]
     """
-    return _topk(_topk_sparsemax_rows, z, k, axis, mask)
+    return _topk(ROWS["topk_sparsemax"], z, k, axis, mask)
 
 
 def _topk(body: Callable[..., jax.Array], z: Any, k: Any, axis: Any, mask: Any) -> jax.Array:
@@ -148,253 +149,61 @@ def _topk(body: Callable[..., jax.Array], z: Any, k: Any, axis: Any, mask: Any) 
 
 
 # --- rows (…, d) as they come ------------------------------------------------------------------
-def _mapping(
-    solve: Callable[..., jax.Array],
-    slope: Callable[..., jax.Array],
-    by_parameter: Callable[..., jax.Array] | None = None,
-    select: Callable[..., jax.Array] | None = None,
-    kernel: str | None = None,
-    serves: Callable[..., jax.Array] | None = None,
-) -> Callable[..., jax.Array]:
-    """A mapping of rows and perhaps a parameter of each, by the body for a maximum of 0.
+def _mapping(name: str) -> Callable[..., jax.Array]:
+    """A mapping of rows and perhaps a parameter of each.
 
-    A row with nothing left is zeros, one with NaN or +∞ is NaN, as from the kernels. The derivative
-    is that of s = ``slope(p)``, and ``by_parameter(p, …)`` by the parameter. ``select(z, …)`` says
-    which scores count, before the shift to a maximum of 0 makes ties, and ``serves(…)`` whether the
-    kernel knows all parameters.
-
-    Compiled once per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at
-    every call, for its functions are new ones.
+    A row with nothing left is zeros, one with NaN or +∞ is NaN, as from the kernels. Compiled once
+    per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at every call,
+    for its functions are new ones.
     """
 
     def body(z: jax.Array, *parameters: jax.Array) -> jax.Array:
-        if select is not None:
-            z = jnp.where(select(z, *parameters) | jnp.isnan(z), z, -jnp.inf)
-        top = z.max(axis=-1, keepdims=True)
-        usable = jnp.isfinite(top)
-        p = solve(jnp.where(usable, z - jnp.where(usable, top, 0), 0), *parameters)
-        return jnp.where(usable, p, jnp.where(jnp.isneginf(top), 0, jnp.nan))
+        return mappings.mapping(xp, z, name, *parameters)
 
-    forward = jax.custom_jvp(jax.jit(body if kernel is None else with_kernel(body, kernel, serves)))
+    if name == "softmax":  # XLA fuses it with what is around it
+        forward = jax.custom_jvp(jax.jit(body))
+    else:
+        forward = jax.custom_jvp(jax.jit(with_kernel(body, name, _SERVES.get(name))))
 
-    @forward.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        z, *parameters = primals
-        p = forward(*primals)
-        moved = _product(slope(p, *parameters), tangents[0])
-        if by_parameter is not None:
-            moved = moved + by_parameter(p, *parameters) * tangents[1]
-        return p, moved
+        p, alpha = forward(*primals), primals[1:] if name == "entmax" else ()
+        moved = []  # what is not differentiated is not computed
+        if type(tangents[0]) is not SymbolicZero:
+            moved.append(_PRODUCTS[ALPHAS.get(name)](p, tangents[0], *alpha))
+        if alpha and type(tangents[1]) is not SymbolicZero:
+            moved.append(grad_alpha(p, *alpha) * tangents[1])
+        return p, sum(moved[1:], start=moved[0] if moved else jnp.zeros_like(p))
 
+    forward.defjvp(rule, symbolic_zeros=True)
     return forward
 
 
-def _softmax(x: jax.Array) -> jax.Array:
-    e = jnp.exp(x)
-    return e / e.sum(axis=-1, keepdims=True)
+def _product(alpha: float | None, name: str) -> Callable[..., jax.Array]:
+    """J v at the output p of mappings with the same α, or with one in each row."""
+
+    def body(p: jax.Array, v: jax.Array, *parameters: jax.Array) -> jax.Array:
+        return mappings.product(xp, p, v, *parameters, *(() if alpha is None else (alpha,)))
+
+    return jax.jit(with_kernel(body, name, _SERVES.get(name), linear=True))
 
 
-def _sparsemax(x: jax.Array) -> jax.Array:
-    """p = [x − τ]₊ by Newton's method on Σ [x − τ]₊, convex in τ (Michelot 1986).
-
-    From max x − 1 the steps rise to τ; when the support stays as it is, the last one was exact.
-    """
-
-    def sums(tau: jax.Array) -> list[jax.Array]:
-        u = jnp.maximum(x - tau, 0)
-        return _row_sums(u, (u > 0).astype(x.dtype))
-
-    def step(tau: jax.Array, size_before: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        total, size = sums(tau)
-        return (total - 1) / size, size, size != size_before
-
-    tau = _from_below(step, x)
-    total, size = sums(tau)
-    # The differences are exact near the threshold, so that a correction has more digits than τ.
-    return jnp.where(x > tau, jnp.maximum((x - tau) - (total - 1) / size, 0), 0)
+def _from_1_up(alpha: jax.Array) -> jax.Array:
+    return ~(alpha < 1).any()
 
 
-def _entmax15(x: jax.Array) -> jax.Array:
-    """p = [x/2 − τ]₊² by Newton's method on the norm √Σ [x/2 − τ]₊², convex in τ."""
-    x = x / 2
-    close = 4 * jnp.finfo(x.dtype).eps
-
-    def tangent(tau: jax.Array) -> jax.Array:
-        u = jnp.maximum(x - tau, 0)
-        squares, total = _row_sums(u * u, u)
-        norm = jnp.sqrt(squares)
-        return (norm - 1) * norm / total
-
-    def step(tau: jax.Array, _: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        up = tangent(tau)
-        return up, up, up > close
-
-    tau = _from_below(step, x)
-    u = jnp.where(x > tau, jnp.maximum((x - tau) - tangent(tau), 0), 0)
-    return u * u
+_SERVES = {"entmax": _from_1_up, "entmax_jvp": _from_1_up, "entmax_grad_alpha": _from_1_up}
+_PRODUCTS = {
+    alpha: _product(alpha, f"{name}_jvp")
+    for name, alpha in [("softmax", 1.0), ("entmax15", 1.5), ("sparsemax", 2.0), ("entmax", None)]
+}
 
 
-def _from_below(step: Callable[..., tuple[jax.Array, jax.Array, jax.Array]], x: jax.Array) -> Any:
-    """τ of rows by steps that rise to it from max x − 1 = −1, each row until it moves no more.
-
-    ``step(τ, state)`` gives the step, the state for the next, and whether there is to be one. Each
-    step of Newton's method divides the product of excess and slope by 4 or more: from below d² to
-    below ε, at most log₂d + ½log₂(1/ε) times.
-    """
-    most = 33 + jnp.finfo(x.dtype).nmant // 2  # for up to 2³¹ scores
-
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < most) & carry[3].any()
-
-    def next_step(carry: Any) -> Any:
-        steps, tau, state, moving = carry
-        up, state, more = step(tau, state)
-        moving = moving & more
-        return steps + 1, jnp.where(moving, tau + up, tau), state, moving
-
-    zero = jnp.zeros_like(x.max(axis=-1, keepdims=True))
-    return jax.lax.while_loop(unfinished, next_step, (0, zero - 1, zero, zero == 0))[1]
+def _grad_alpha_body(p: jax.Array, alpha: jax.Array) -> jax.Array:
+    return mappings.grad_alpha(xp, p, alpha)
 
 
-def _row_sums(*terms: jax.Array) -> list[jax.Array]:
-    """Sums over the rows of several arrays, in one pass over what they are computed from."""
-    zeros = tuple(jnp.zeros((), x.dtype) for x in terms)
+grad_alpha = jax.custom_jvp(jax.jit(with_kernel(_grad_alpha_body, "entmax_grad_alpha", _from_1_up)))
+grad_alpha.defjvp(lambda x, dx: (grad_alpha(*x), jax.jvp(_grad_alpha_body, x, dx)[1]))
 
-    def add(these: Any, those: Any) -> Any:
-        return tuple(a + b for a, b in zip(these, those, strict=True))
-
-    return [x[..., None] for x in jax.lax.reduce(terms, zeros, add, (terms[0].ndim - 1,))]
-
-
-def _kth_and_above(z: jax.Array, k: jax.Array) -> jax.Array:
-    descending = -jnp.sort(-z, axis=-1)
-    return z >= jnp.take_along_axis(descending, k.astype(jnp.int32) - 1, axis=-1, mode="clip")
-
-
-def _first_k(z: jax.Array, k: jax.Array) -> jax.Array:
-    return jnp.argsort(jnp.argsort(-z, axis=-1, stable=True), axis=-1).astype(k.dtype) < k
-
-
-def _entmax(x: jax.Array, alpha: jax.Array) -> jax.Array:
-    """p = [1 + β (x − c)]₊^{1/β} with β = α − 1: at β = 0 this is exp(x − c), and c = log Σ exp x.
-
-    c lies between 0 and the c of constant scores, (1 − d^{−β}) / β. Newton's steps start at 0; for
-    α ≤ 2 they never pass the solution, since the sum is convex in c. A step that would leave the
-    bracket is a bisection instead, and so is every third: after three steps for each bit of the
-    dtype, mostly long before, the bracket has closed.
-    """
-    valid = (alpha > 0) & (alpha < jnp.inf)
-    beta = jnp.where(valid, alpha, 2) - 1
-    log_d = jnp.log(jnp.ones_like(x).sum(axis=-1, keepdims=True))  # d may be symbolic
-    near = jnp.abs(beta) * log_d < 1e-6
-    low = jnp.zeros_like(beta + log_d)
-    high = jnp.where(near, log_d, -jnp.expm1(-beta * log_d) / jnp.where(near, 1, beta)) + low
-    eps = jnp.finfo(x.dtype).eps
-
-    def unfinished(state: Any) -> Any:
-        step, _, _, _, found = state
-        return (step < 3 * jnp.finfo(x.dtype).nmant) & ~jnp.all(found)
-
-    def next_step(state: Any) -> Any:
-        step, low, high, c, found = state
-        p = exponential(x - c, beta)
-        mass = p.sum(axis=-1, keepdims=True)
-        low, high = jnp.where(mass >= 1, c, low), jnp.where(mass <= 1, c, high)
-        right, closed = jnp.abs(mass - 1) <= eps, high - low <= eps * jnp.maximum(high, 1)
-        newton = c + (mass - 1) / _powers(p, 1 - beta).sum(axis=-1, keepdims=True)
-        good = (newton >= low) & (newton <= high) & (step % 3 != 2)
-        better = jnp.where(good, newton, low + (high - low) / 2)
-        # At the lower end, all entries of the support are above zero, and share what is too much.
-        better = jnp.where(closed, low, better)
-        return step + 1, low, high, jnp.where(found | right, c, better), found | right | closed
-
-    _, _, _, c, _ = jax.lax.while_loop(unfinished, next_step, (0, low, high, low, low < 0))
-    p = exponential(x - c, beta)
-    # What the sum lacks goes to the entries as Newton's next step would send it.
-    s = _powers(p, 1 - beta)
-    lacking = 1 - p.sum(axis=-1, keepdims=True)
-    p = jnp.where(p > 0, jnp.clip(p + lacking * s / s.sum(axis=-1, keepdims=True), 0, 1), 0)
-    return jnp.where(valid, p, jnp.nan)
-
-
-@jax.jit
-def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
-    r"""∂p/∂α on the support, for every α above 0.
-
-    With ℓ = −log p and ρ = (e^{βℓ} − 1 − βℓ)/β², Proposition 1 of Correia et al. becomes
-
-        p [E ρ − ρ + β (ℓ E ρ − ρ E ℓ)] / E e^{βℓ},    E over p,
-
-    which has no division by β: at α = 1 it is p (E ℓ² − ℓ²)/2. For α > 2 p e^{βℓ} =
-    p^{2−α} may exceed all floats, so numerator and denominator are divided by its largest.
-    """
-    beta = alpha - 1
-    q, support = p, p > 0
-    p = jnp.where(support, p, 0)
-    ell = -jnp.log(jnp.where(support, p, 1))
-    power = jnp.where(support, (beta - 1) * ell, -jnp.inf)
-    largest = jax.lax.stop_gradient(power.max(axis=-1, keepdims=True))
-    scaled, unit = jnp.exp(power - largest), jnp.exp(-largest)
-    near = jnp.abs(beta * ell) < NEAR
-    few = jnp.where(near, beta * ell, 0)
-    many = jnp.where(near, 1, beta)
-    rho = jnp.where(  # p ρ, divided by the largest
-        near, unit * p * ell**2 * curvature(few), (scaled - unit * p * (1 + beta * ell)) / many**2
-    )
-    mean_rho = rho.sum(axis=-1, keepdims=True)
-    mean_ell = (p * ell).sum(axis=-1, keepdims=True)
-    inside = p * mean_rho - rho + beta * (p * ell * mean_rho - rho * mean_ell)
-    return jnp.where(support, inside / scaled.sum(axis=-1, keepdims=True), 0 * q)
-
-
-def _powers(p: jax.Array, power: jax.Array) -> jax.Array:
-    """p to a power on the support, 0 off it, NaN where p is."""
-    support = p > 0
-    return jnp.where(support, jnp.exp(power * jnp.log(jnp.where(support, p, 1))), 0 * p)
-
-
-def _roots(p: jax.Array) -> jax.Array:
-    support = p > 0
-    return jnp.where(support, jnp.sqrt(jnp.where(support, p, 1)), 0 * p)
-
-
-def _ones(p: jax.Array) -> jax.Array:
-    return jnp.where(p > 0, 1, 0 * p)
-
-
-def _product(s: jax.Array, v: jax.Array) -> jax.Array:
-    """J v = s ∘ (v − Σ s v / Σ s).
-
-    Taken relative to the v of the largest s, or its mean where several are, which changes nothing.
-    For a large α that s can exceed all others by more than a float's digits, and the difference it
-    multiplies would round away: instead it is multiplied by 0, and left with the others' sum. It
-    may even be infinite.
-    """
-    most = s.max(axis=-1, keepdims=True)
-    top, finite = s == most, jnp.isfinite(most)
-    share = jnp.where(finite, s / jnp.where(finite & (most > 0), most, 1), top.astype(s.dtype))
-    count = top.sum(axis=-1, keepdims=True, dtype=s.dtype)
-    reference = jnp.where(top, v, 0).sum(axis=-1, keepdims=True) / count
-    rest = jnp.where(s != 0, v - reference, 0)
-    product = jnp.where(top & ~finite, 0, s) * rest
-    shares = share.sum(axis=-1, keepdims=True)
-    return product - share * (product.sum(axis=-1, keepdims=True) / jnp.where(most > 0, shares, 1))
-
-
-softmax_rows = _mapping(_softmax, lambda p: p)
-sparsemax_rows = _mapping(_sparsemax, _ones, kernel="sparsemax")
-entmax15_rows = _mapping(_entmax15, _roots, kernel="entmax15")
-entmax_rows = _mapping(
-    _entmax,
-    lambda p, alpha: _powers(p, 2 - alpha),
-    _grad_alpha,
-    kernel="entmax",
-    serves=lambda alpha: ~(alpha < 1).any(),
-)
-_topk_softmax_rows = _mapping(
-    lambda x, k: _softmax(x), lambda p, k: p, select=_kth_and_above, kernel="topk_softmax"
-)
-_topk_sparsemax_rows = _mapping(
-    lambda x, k: _sparsemax(x), lambda p, k: _ones(p), select=_first_k, kernel="topk_sparsemax"
-)
-_CLOSED = {1: softmax_rows, 1.5: entmax15_rows, 2: sparsemax_rows}  # for a known α
+ROWS = {name: _mapping(name) for name in NAMES}
+_CLOSED = {1: ROWS["softmax"], 1.5: ROWS["entmax15"], 2: ROWS["sparsemax"]}  # for a known α

@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.jax.losses import checked_weight, class_weights, entmax_loss, reduced
+from pyentmax.composed import losses
+from pyentmax.jax import namespace as xp
+from pyentmax.jax.losses import loss_of
 from pyentmax.jax.mappings import entmax
-from pyentmax.jax.rows import as_mask, broadcast, checked_axes, one_hot, promoted
+from pyentmax.jax.rows import as_mask, broadcast
 
 
 def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:
@@ -34,8 +36,9 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:
     [0.  0.5 1. ]
     """
     z = jnp.asarray(z)
+    z = z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
     live = _live(z, mask)
-    return jnp.where(live, entmax(_pairs(z, live), alpha)[..., 0], 0)
+    return jnp.where(live, entmax(losses.pairs(xp, z, live), alpha)[..., 0], 0)
 
 
 def entmax_sigmoid_loss(
@@ -75,20 +78,14 @@ def entmax_sigmoid_loss(
     z, y = jnp.asarray(z), jnp.asarray(y)
     if y.shape != z.shape:
         raise ValueError(f"y: expected targets of shape {z.shape}, got shape {y.shape}")
-    live = _live(z, mask)
-    pairs = _pairs(z, live)
-    y = jnp.where(live, y.astype(pairs.dtype), 0)
-    both = jnp.stack([y, 1 - y], axis=-1)
-    counts = live.astype(pairs.dtype)
-    if weight is not None:
-        counts = counts * broadcast("weight", jnp.asarray(weight, pairs.dtype), z.shape)
-    options = {"weight": counts, "label_smoothing": label_smoothing}
-    return entmax_loss(pairs, both, alpha, reduction=reduction, **options)
+    mask = None if mask is None else _live(z, mask)[..., None]
+    alpha = broadcast("alpha", jnp.asarray(alpha), z.shape)[..., None]
+    options = {"weight": weight, "mask": mask, "label_smoothing": label_smoothing}
+    rows = z[..., None], y[..., None], alpha, -1
+    return loss_of("one_vs_all", *rows, reduction=reduction, **options)
 
 
-def one_vs_all_loss(
-    z: Any, y: Any, alpha: Any = 1.5, axis: int = -1, *, reduction: str = "mean", **options: Any
-) -> jax.Array:
+def one_vs_all_loss(z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any) -> jax.Array:
     """Σ over the classes of `entmax_sigmoid_loss`, as :func:`pyentmax.one_vs_all_loss`.
 
     Parameters
@@ -109,6 +106,8 @@ def one_vs_all_loss(
         The weight of each class, for labels.
     mask, label_smoothing
         As in `entmax_sigmoid_loss`; a row without a score that counts has no weight.
+    ignore_index : int, optional
+        Rows with this label, or scores with this target, count nothing.
 
     Returns
     -------
@@ -121,42 +120,9 @@ def one_vs_all_loss(
     >>> print(one_vs_all_loss([[2.0, -2.0, 0.0]], [[1, 0, 1]], 2))
     0.25
     """
-    weight, mask = options.pop("weight", None), options.pop("mask", None)
-    z, y = _floating(z), jnp.asarray(y)
-    dtype = z.dtype
-    z = promoted(z, jnp.float32)  # sums may be beyond float16
-    axes, target = checked_axes(z.shape, axis), None
-    if y.ndim == z.ndim - 1 and jnp.issubdtype(y.dtype, jnp.integer):
-        target = one_hot(promoted(y, jnp.int32), z.shape, axis)
-        y = jnp.where(target.any(axis=axis, keepdims=True), target.astype(z.dtype), jnp.nan)
-    classes = options.pop("class_weight", None)
-    counts = jnp.ones([n for i, n in enumerate(z.shape) if i not in axes], z.dtype)
-    if weight is not None:
-        weight = broadcast("weight", jnp.asarray(weight, z.dtype), counts.shape)
-        counts = checked_weight(weight)
-    if classes is not None:
-        if target is None:
-            raise ValueError("class_weight: expected with integer labels, y holds targets")
-        classes = class_weights(classes, z.shape[axis], z.dtype)
-        of_rows = jnp.moveaxis(target, axis, -1).astype(z.dtype) @ classes
-        counts = counts * checked_weight(jnp.where(target.any(axis=axis), of_rows, 1))
-    # A row of weight 0 may contain anything.
-    live = _live(z, mask) & jnp.expand_dims(counts != 0, axes)
-    each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=live, **options).sum(axis)
-    return reduced(each, jnp.where(live.any(axis), counts, 0), reduction).astype(dtype)
-
-
-def _floating(z: Any) -> jax.Array:
-    z = jnp.asarray(z)
-    return z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
+    return loss_of("one_vs_all", z, y, alpha, axis, **options)
 
 
 def _live(z: jax.Array, mask: Any) -> jax.Array:
     """The mask in the shape of the scores."""
     return broadcast("mask", as_mask(True if mask is None else mask), z.shape)
-
-
-def _pairs(z: jax.Array, live: jax.Array) -> jax.Array:
-    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
-    z = jnp.where(live, _floating(z), 0)
-    return jnp.minimum(jnp.stack([z, -z], axis=-1), 0)  # at most 0, +∞ too

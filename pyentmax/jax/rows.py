@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
+
+from pyentmax.composed.mappings import shifted
+from pyentmax.jax import namespace as xp
 
 
 class Rows:
@@ -35,7 +37,7 @@ class Rows:
     batch : tuple of int
         z's shape without the axes.
     empty, invalid : (…, 1) bool arrays
-        Rows with nothing left, and rows with NaN, +∞ or an α out of its range.
+        Rows with nothing left, and rows with NaN or +∞.
     """
 
     def __init__(self, z: Any, axis: Any, mask: Any) -> None:
@@ -57,23 +59,7 @@ class Rows:
             scores = jnp.where(self.mask, scores, -jnp.inf)
         self.unshifted = scores
 
-    @cached_property
-    def _top(self) -> jax.Array:
-        # Adding the same number to all scores changes nothing, so the maximum has no derivative.
-        return jax.lax.stop_gradient(self.unshifted.max(axis=-1, keepdims=True))
-
-    @cached_property
-    def empty(self) -> jax.Array:
-        return jnp.isneginf(self._top)
-
-    @cached_property
-    def invalid(self) -> jax.Array:
-        return jnp.isnan(self._top) | jnp.isposinf(self._top)
-
-    @cached_property
-    def scores(self) -> jax.Array:
-        unusable = self.empty | self.invalid
-        return jnp.where(unusable, 0, self.unshifted - jnp.where(unusable, 0, self._top))
+        self.scores, self.empty, self.invalid = shifted(xp, scores)
 
     def arranged(self, x: jax.Array) -> jax.Array:
         """An array of z's shape as rows."""
@@ -82,21 +68,6 @@ class Rows:
     def parameter(self, name: str, x: Any) -> jax.Array:
         """A parameter for each row, (…, 1)."""
         return broadcast(name, jnp.asarray(x, dtype=self.unshifted.dtype), self.batch)[..., None]
-
-    def alpha(self, x: Any) -> jax.Array:
-        """α for each row, (…, 1); where it is not above 0 or infinite, the row is invalid."""
-        alpha = self.parameter("alpha", x)
-        self.invalid = self.invalid | ~(self.empty | (alpha > 0) & (alpha < jnp.inf))
-        return alpha
-
-    def nan_rows(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:
-        """NaN for some rows, (…, d), with derivatives in scores and parameters that are NaN too.
-
-        A constant NaN would have zero gradients, and hide the invalid row from a training.
-        """
-        factor = jnp.where(where, jnp.nan, 0)
-        # Elsewhere 0 times a masked score, −∞, would make one that `jax_debug_nans` reports.
-        return factor * jnp.where(where, sum(parameters, start=self.unshifted), 0)
 
     def restored(self, p: jax.Array) -> jax.Array:
         """Rows of a result in z's shape and dtype."""
@@ -112,11 +83,6 @@ def promoted(x: jax.Array, least: Any) -> jax.Array:
 def places(shape: tuple[int, ...], dtype: Any, axis: int = -1) -> jax.Array:
     """0, 1, … along an axis, as an array of a shape, which may be symbolic."""
     return jax.lax.broadcasted_iota(dtype, shape, axis % len(shape))
-
-
-def one_hot(labels: jax.Array, shape: tuple[int, ...], axis: int = -1) -> jax.Array:
-    """True at each label along an axis; nowhere for a label out of range."""
-    return jnp.expand_dims(labels, axis) == places(shape, labels.dtype, axis)
 
 
 def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:

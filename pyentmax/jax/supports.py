@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from pyentmax.jax.keep import top_k
-from pyentmax.jax.mappings import entmax, entmax15, sparsemax, topk_sparsemax
+from pyentmax.composed import mappings
+from pyentmax.jax import namespace as xp
+from pyentmax.jax.mappings import ROWS
 from pyentmax.jax.rows import Rows
 
 
-def _scored(select: Callable[[Rows], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:
-    """What `select` chooses of the unmasked scores in rows that are valid."""
+def _support(name: str, z: Any, axis: Any, mask: Any, value: Any = None) -> jax.Array:
     rows = Rows(jax.lax.stop_gradient(z), axis, mask)
-    chosen = select(rows) & (rows.unshifted > -jnp.inf) & ~rows.invalid
-    return rows.restored(chosen) != 0
+    parameters = (
+        () if value is None else (rows.parameter("alpha" if name == "entmax" else "k", value),)
+    )
+    p = ROWS[name](rows.unshifted, *parameters)
+    return rows.restored(mappings.support(xp, rows.unshifted, p, name, *parameters)) != 0
 
 
 def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -28,7 +29,7 @@ def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(softmax_support([0.0, -1e6, -jax.numpy.inf]))
     [ True  True False]
     """
-    return _scored(lambda rows: ~rows.empty, z, axis, mask)
+    return _support("softmax", z, axis, mask)
 
 
 def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -39,7 +40,7 @@ def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(sparsemax_support([1.0, 0.5, -2.0]))
     [ True  True False]
     """
-    return sparsemax(z, axis, mask=mask) > 0
+    return _support("sparsemax", z, axis, mask)
 
 
 def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -50,28 +51,18 @@ def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(entmax15_support([1.0, 0.5, -2.0]))
     [ True  True False]
     """
-    return entmax15(z, axis, mask=mask) > 0
+    return _support("entmax15", z, axis, mask)
 
 
 def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     """Where `entmax` gives probability, of which much underflows near α = 1.
-
-    With x the scores less their largest, (α − 1) x_i + (max p)^{α−1} is above 0 on the support.
 
     Examples
     --------
     >>> print(entmax_support([0.0, -900.0, -1100.0], 1.001))
     [ True  True False]
     """
-    p = entmax(z, alpha, axis, mask=mask)
-
-    def underflowing(rows: Rows) -> jax.Array:
-        beta = rows.alpha(alpha) - 1
-        top = rows.arranged(p).astype(beta.dtype).max(axis=-1, keepdims=True)
-        # From β = 1/4 on, what is above the threshold by one rounding does not underflow.
-        return (beta < 0.25) & ((beta <= 0) | (-beta * rows.scores < top**beta)) & ~rows.empty
-
-    return (p > 0) | _scored(underflowing, z, axis, mask)
+    return _support("entmax", z, axis, mask, alpha)
 
 
 def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -82,7 +73,7 @@ def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) ->
     >>> print(topk_softmax_support([0.0, -1e6, -2e6], 2))
     [ True  True False]
     """
-    return top_k(z, k, axis, mask=mask) & softmax_support(z, axis, mask=mask)
+    return _support("topk_softmax", z, axis, mask, k)
 
 
 def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -93,4 +84,4 @@ def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) 
     >>> print(topk_sparsemax_support([1.0, 0.8, 0.9, -1.0], 2))
     [ True False  True False]
     """
-    return topk_sparsemax(z, k, axis, mask=mask) > 0
+    return _support("topk_sparsemax", z, axis, mask, k)

@@ -110,27 +110,22 @@ def loss_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Ω*(z) + Ω(q) − q·z, reduced, and its gradient share ∘ (p − q)."""
     q, counts, right = targets(z, y, name, mask, ignore_index, label_smoothing)
-    alpha = support_alpha(name, value)
+    alpha, label = support_alpha(name, value), y.ndim < z.ndim and label_smoothing is None
     if name == "one_vs_all":
         x, live, counts = pairs(wide(z), counts), counts, counts.any(-1)
         both = solve(x, "entmax", value, None)
-        each = _each(both, torch.stack([q, 1 - q], -1), x, _number_or_column(alpha, x))
+        alpha, pair = _number_or_column(alpha, x), torch.stack([q, 1 - q], -1)
+        each = losses.each(xp, both, pair, x, alpha, label=label)
         each, p = torch.where(live, each, 0).sum(-1), torch.where(live, both[..., 0], q)
     else:
         p, (x, _, _) = solve(wide(z), name, value, mask), mappings.shifted(xp, _masked(z, mask))
-        each = _each(p, q, x, _number_or_column(alpha, x))
+        each = losses.each(xp, p, q, x, _number_or_column(alpha, x), label=label)
         if name.startswith("topk"):
             each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
     each = torch.where(right, each, torch.nan)
     share = shares(counts, weight, reduction, q)
     gradient = torch.where(share.unsqueeze(-1) == 0, 0, share.unsqueeze(-1) * (p - q))
     return reduced(each, share, reduction).to(z.dtype), gradient.to(z.dtype)
-
-
-def _each(p: Tensor, q: Tensor, x: Tensor, alpha: Any) -> Tensor:
-    """The loss of each row."""
-    conjugate = losses.dot(xp, p, x) - losses.omega(xp, p, alpha)
-    return losses.lifted(xp, conjugate + losses.omega(xp, q, alpha) - losses.dot(xp, q, x))
 
 
 def targets(

@@ -25,6 +25,11 @@ def sort(x: Tensor, axis: int = -1) -> Tensor:
     return torch.sort(x, dim=axis).values
 
 
+def falling(x: Tensor) -> Tensor:
+    """Rows sorted to fall."""
+    return torch.sort(x, descending=True).values
+
+
 def take_along_axis(x: Tensor, index: Tensor, axis: int = -1) -> Tensor:
     """x at places along its last axis, of which those beyond the last are the last."""
     index = index.expand(*x.shape[:axis], index.shape[axis])

@@ -89,6 +89,37 @@ def test_programs_for_a_processor_call_the_kernels(name):
         np.testing.assert_allclose(getattr(pj, name)(z, *args), expected, rtol=1e-5, atol=1e-6)
 
 
+PRODUCTS = {"softmax": "softmax", "topk_softmax": "softmax", "topk_sparsemax": "sparsemax"}
+
+
+@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
+@pytest.mark.parametrize("name", ["softmax", "topk_sparsemax", *KERNELS])
+def test_derivatives_on_a_processor_call_the_kernels(name):
+    args = KERNELS.get(name, (3,) * name.startswith("topk"))
+    z, v = RNG.normal(size=(2, 2, 3, 40)).astype(np.float32)
+    z[0, 1, :] = -np.inf
+    z[0, 2, 7] = np.nan
+    back = jax.jit(lambda z, v: jax.vjp(lambda z: getattr(pj, name)(z, *args), z)[1](v)[0])
+    along = jax.jit(lambda z, v: jax.jvp(lambda z: getattr(pj, name)(z, *args), (z,), (v,))[1])
+    p = getattr(pj, name)(z, *args)
+    expected = getattr(pe, f"{name}_vjp")(np.asarray(p), v, *args)
+    for function in (back, along, jax.vmap(back), jax.vmap(along)):
+        program = jax.jit(function).lower(z, v).as_text()
+        assert f'"{PRODUCTS.get(name, name)}_jvp"' in program
+        assert '"entmax_grad_alpha"' not in program
+        np.testing.assert_allclose(function(z, v), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
+def test_the_derivative_in_alpha_on_a_processor_calls_a_kernel():
+    z, alpha = RNG.normal(size=(3, 40)), np.array([1.0, 1.3, 2.0])
+    _, pull = jax.vjp(pj.entmax, z, alpha)
+    program = jax.jit(lambda z, alpha: jax.jvp(pj.entmax, (z, alpha), (z, alpha))[1])
+    assert '"entmax_grad_alpha"' in program.lower(z, alpha).as_text()
+    expected = pe.entmax_vjp_alpha(pe.entmax(z, alpha), z, alpha)
+    np.testing.assert_allclose(pull(z)[1], expected, rtol=1e-10)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [2.5, 10, 50])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -329,6 +360,7 @@ def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
         cases += [("one_vs_all_loss", target, {"mask": mask, "reduction": "sum"})]
         cases += [("one_vs_all_loss", target, {"reduction": "none"})]
     cases += [("one_vs_all_loss", labels.astype(np.uint8), {"label_smoothing": 1.0})]
+    cases += [("one_vs_all_loss", labels, {"ignore_index": 1})]
     cases += [("one_vs_all_loss", several, {"axis": None, "weight": 2.0, "reduction": "sum"})]
     for name, target, options in cases:
         function = getattr(pj, name)

@@ -118,7 +118,10 @@ def test_composed_entmax_of_special_rows(alpha: float) -> None:
 
 def test_composed_derivatives() -> None:
     z, alpha = torch.tensor(Z, requires_grad=True), torch.full((4,), 1.3, dtype=torch.float64)
-    assert torch.autograd.gradcheck(pt.entmax, (z, alpha.requires_grad_()))
+    for mapping in (pt.softmax, pt.entmax15, pt.sparsemax):
+        assert torch.autograd.gradgradcheck(mapping, z)
+    for derivatives in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert derivatives(pt.entmax, (z, alpha.requires_grad_()))
     for loss in (pt.entmax15_loss, lambda z, y: pt.one_vs_all_loss(0.3 * z, y)):
         assert torch.autograd.gradgradcheck(lambda z, loss=loss: loss(z, torch.arange(4)), z)
     half = z.detach().bfloat16()

@@ -1,0 +1,117 @@
+"""JAX's functions as `pyentmax.composed` and the bodies of `pyentmax.keep` call them.
+
+Most are those of `jax.numpy`; the rest is what frameworks do differently. XLA can look at a value,
+so that loops end when nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient as detach
+
+abs, all, amax, amin, any, argsort = jnp.abs, jnp.all, jnp.amax, jnp.amin, jnp.any, jnp.argsort
+clip, cumsum, exp, expm1, finfo = jnp.clip, jnp.cumsum, jnp.exp, jnp.expm1, jnp.finfo
+floor, inf, isfinite, isnan, log = jnp.floor, jnp.inf, jnp.isfinite, jnp.isnan, jnp.log
+minimum, nan, ones_like, sort, sqrt = jnp.minimum, jnp.nan, jnp.ones_like, jnp.sort, jnp.sqrt
+stack, sum, where, zeros_like = jnp.stack, jnp.sum, jnp.where, jnp.zeros_like
+
+
+def log1p(a: jax.Array) -> jax.Array:
+    """log(1 + a), without the two digits that XLA's loses on a processor for a in (−0.42, −0.3)."""
+    low = a < -0.25  # where the rounding of 1 + a costs no more than a digit's fraction
+    return where(low, log(1 + where(low, a, 0)), jnp.log1p(where(low, 0, a)))
+
+
+def falling(x: jax.Array) -> jax.Array:
+    """Rows sorted to fall."""
+    return -jnp.sort(-x, axis=-1)
+
+
+def take_along_axis(x: jax.Array, index: jax.Array, axis: int = -1) -> jax.Array:
+    """x at places, of which those beyond the last are the last."""
+    return jnp.take_along_axis(x, index, axis=axis, mode="clip")
+
+
+def as_index(x: jax.Array) -> jax.Array:
+    """Whole numbers as places."""
+    return x.astype(jnp.int32)
+
+
+def places(x: jax.Array, dtype: Any, axis: int = -1) -> jax.Array:
+    """0, 1, … along an axis, in x's shape, which may be symbolic."""
+    return jax.lax.broadcasted_iota(dtype, x.shape, axis % x.ndim)
+
+
+def largest(x: jax.Array) -> jax.Array:
+    """The largest of all, 0 of none, without its derivative."""
+    return detach(jnp.max(x, initial=0))
+
+
+def row_sums(*terms: jax.Array) -> list[jax.Array]:
+    """Sums over the rows of several arrays, in one pass over what they are computed from."""
+    zeros = tuple(jnp.zeros((), x.dtype) for x in terms)
+
+    def add(these: Any, those: Any) -> Any:
+        return tuple(a + b for a, b in zip(these, those, strict=True))
+
+    return [x[..., None] for x in jax.lax.reduce(terms, zeros, add, (terms[0].ndim - 1,))]
+
+
+def newton(step: Callable[..., tuple[jax.Array, ...]], x: jax.Array, start: Any) -> jax.Array:
+    """τ of rows by Newton's steps, which rise to it from max x − 1 = −1, not from the start.
+
+    ``step(τ, state)`` gives the step, the state for the next, and whether there is to be one. Each
+    divides the product of excess and slope by 4 or more: from below d² to below ε, at most
+    log₂d + ½log₂(1/ε) times.
+    """
+    most = 33 + jnp.finfo(x.dtype).nmant // 2  # for up to 2³¹ scores
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < most) & carry[3].any()
+
+    def next_step(carry: Any) -> Any:
+        steps, tau, state, moving = carry
+        up, state, more = step(tau, state)
+        moving = moving & more
+        return steps + 1, where(moving, tau + up, tau), state, moving
+
+    zero = zeros_like(amax(x, axis=-1, keepdims=True))
+    return jax.lax.while_loop(unfinished, next_step, (0, zero - 1, zero, zero == 0))[1]
+
+
+def level_of_sum_1(
+    p_at: Callable[[jax.Array], jax.Array],
+    descent: Callable[[jax.Array, jax.Array], jax.Array],
+    low: jax.Array,
+    high: jax.Array,
+) -> jax.Array:
+    """Where the rows of p_at(level), which falls by `descent`, sum to 1, between two levels.
+
+    Newton's steps start at the lower; where the sum is convex they never pass the solution. A step
+    that would leave the bracket is a halving instead, and so is every third: after three steps for
+    each bit of the dtype, mostly long before, the bracket has closed.
+    """
+    most, eps = 3 * jnp.finfo(low.dtype).nmant, jnp.finfo(low.dtype).eps
+
+    def unfinished(state: Any) -> Any:
+        step, _, _, _, found = state
+        return (step < most) & ~jnp.all(found)
+
+    def next_step(state: Any) -> Any:
+        step, low, high, level, found = state
+        p = p_at(level)
+        mass = sum(p, axis=-1, keepdims=True)
+        low, high = where(mass >= 1, level, low), where(mass <= 1, level, high)
+        right, closed = abs(mass - 1) <= eps, high - low <= eps * jnp.maximum(high, 1)
+        newton = level + (mass - 1) / descent(level, p)
+        good = (newton >= low) & (newton <= high) & (step % 3 != 2)
+        better = where(good, newton, low + (high - low) / 2)
+        # At the lower end, all entries of the support are above zero, and share what is too much.
+        better = where(closed, low, better)
+        return step + 1, low, high, where(found | right, level, better), found | right | closed
+
+    return jax.lax.while_loop(unfinished, next_step, (0, low, high, low, low < 0))[3]
