@@ -17,7 +17,7 @@ import numpy as np
 
 from pyentmax.backends import threads
 from pyentmax.calls.devices import array_module, is_dask, on_device, on_device_of
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import as_mask, broadcasts, reduce_to
 from pyentmax.mappings import MAPPINGS
@@ -95,7 +95,7 @@ class Arguments:
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = self._per_score(on_device_of(mask, self.query, "mask"), "mask")
-        self.reach: int | None = _reach(causal, offset, self.shape, _is_alibi(bias))
+        self.reach: int | None = _reach(causal, offset, self.shape, bias)
         self.scale: Any = self._checked_scale(scale)
         self.sink = None
         if sink is not None:
@@ -109,11 +109,7 @@ class Arguments:
             self.sink = sink.astype(self.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
         self._distances: Any = None
-        if _is_alibi(bias):
-            t, s = self.shape[-2:]
-            distances = array_module(self.query).arange(1 - t - offset, s - offset)
-            self._distances = np.abs(distances).astype(self.dtype)
-        self.bias: Any = None if bias is None else self.checked_bias(bias)
+        self.bias: Any = None if bias is None else self.checked_bias(bias, offset)
         self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
@@ -151,13 +147,17 @@ class Arguments:
             raise ValueError(f"scale must be finite, got {number}")
         return self.dtype.type(number)
 
-    def checked_bias(self, bias: Any) -> ScoreBias:
+    def checked_bias(self, bias: Any, offset: int = 0) -> ScoreBias:
         """A bias, or a direction for one, as rows."""
         array, _ = as_floating(array_of(bias), "bias")
         array = on_device_of(array, self.query, "bias").astype(self.dtype, copy=False)
         if not isinstance(bias, DistanceBias):
             return ScoreBias.of_scores(self._per_score(array, "bias"))
-        if self._distances is not None:
+        if bias.is_alibi:
+            if self._distances is None:
+                t, s = self.shape[-2:]
+                distances = array_module(self.query).arange(1 - t - offset, s - offset)
+                self._distances = np.abs(distances).astype(self.dtype)
             array = -self.per_head(array, "bias")[..., None] * self._distances
             return ScoreBias.of_distances(array[..., None, :], self.shape[-2])
         check_distances(array.shape, *self.shape[-2:])
@@ -171,42 +171,34 @@ class Arguments:
         return rows.reshape(np.shape(array_of(bias))).astype(self.result_dtype, copy=False)[()]
 
     def _arrange(self, query: Any, key: Any, value: Any) -> None:
-        arrays, result_dtypes = {}, []
+        arrays: list[Any] = []
+        result_dtypes: list[Any] = []
         for name, array in (("query", query), ("key", key), ("value", value)):
-            if is_dask(array):
-                raise TypeError(
-                    f"{name}: expected an array in memory, got a Dask array, which only "
-                    "attention itself takes, without its weights"
-                )
-            arrays[name], dtype = as_floating(array, name)
+            dtype = getattr(array, "dtype", None)
+            if type(array) is not np.ndarray or dtype not in KERNEL_DTYPES:
+                if is_dask(array):
+                    raise TypeError(
+                        f"{name}: expected an array in memory, got a Dask array, which only "
+                        "attention itself takes, without its weights"
+                    )
+                array, dtype = as_floating(array, name)
+            if arrays and type(array) is not type(arrays[0]):
+                array = on_device_of(array, arrays[0], name)
+            arrays.append(array)
             result_dtypes.append(dtype)
-            if arrays[name].ndim < 2:
-                raise ValueError(
-                    f"{name} must have at least two axes, positions and features, got shape "
-                    f"{arrays[name].shape}"
-                )
+        query, key, value = arrays
         self.result_dtype: np.dtype[Any] = np.result_type(*result_dtypes)
-        self.dtype: np.dtype[Any] = np.result_type(*[array.dtype for array in arrays.values()])
-        query, key, value = [
-            on_device_of(array, arrays["query"], name).astype(self.dtype, copy=False)
-            for name, array in arrays.items()
-        ]
-        if query.shape[-1] != key.shape[-1]:
-            raise ValueError(
-                "query and key must have the same number of features, got shapes "
-                f"{query.shape} and {key.shape}"
-            )
-        if key.shape[-2] != value.shape[-2]:
-            raise ValueError(
-                "key and value must have the same number of positions, got shapes "
-                f"{key.shape} and {value.shape}"
-            )
+        self.dtype: np.dtype[Any] = np.result_type(query.dtype, key.dtype, value.dtype)
+        query = query.astype(self.dtype, copy=False)
+        key, value = key.astype(self.dtype, copy=False), value.astype(self.dtype, copy=False)
         self._shapes = query.shape, key.shape, value.shape
-        self.outer, self._groups = batch_shapes(*[shape[:-2] for shape in self._shapes])
+        self.outer, self._groups = check_shapes(*self._shapes)
         self.batch: tuple[int, ...] = self.outer
         if self._groups:
             self.batch = (*self.outer[:-1], self._groups, self.outer[-1] // self._groups)
-        self.query, self.key, self.value = map(self._split_heads, (query, key, value))
+        self.query, self.key, self.value = query, key, value
+        if self._groups:
+            self.query, self.key, self.value = map(self._split_heads, (query, key, value))
         self.shape: tuple[int, ...] = (*self.batch, query.shape[-2], key.shape[-2])
 
     @property
@@ -290,7 +282,7 @@ class Arguments:
         return on_device_of(array, self.query, name).astype(self.dtype, copy=False)
 
     def _split_heads(self, array: Any) -> Any:
-        if not self._groups or array.ndim < 3:
+        if array.ndim < 3:
             return array
         n, heads = self._groups, array.shape[-3]
         split = (heads, 1) if heads in (1, n) else (n, heads // n)
@@ -379,6 +371,28 @@ def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
     return value
 
 
+def check_shapes(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int]
+) -> tuple[tuple[int, ...], int]:
+    """`batch_shapes` of arrays, or tensors, of these shapes; a ValueError unless they fit."""
+    for shape, name in ((query, "query"), (key, "key"), (value, "value")):
+        if len(shape) < 2:
+            raise ValueError(
+                f"{name} must have at least two axes, positions and features, got shape "
+                f"{tuple(shape)}"
+            )
+    for i, what, names, first, second in (
+        (-1, "features", "query and key", query, key),
+        (-2, "positions", "key and value", key, value),
+    ):
+        if first[i] != second[i]:
+            raise ValueError(
+                f"{names} must have the same number of {what}, got shapes {tuple(first)} and "
+                f"{tuple(second)}"
+            )
+    return batch_shapes(query[:-2], key[:-2], value[:-2])
+
+
 def batch_shapes(
     query: Sequence[int], key: Sequence[int], value: Sequence[int]
 ) -> tuple[tuple[int, ...], int]:
@@ -386,6 +400,8 @@ def batch_shapes(
 
     The arguments are the batch shapes of three arrays, or of tensors of a graph.
     """
+    if query == key == value:
+        return tuple(query), 0
     groups = 0
     if query and query[-1] > 0:
         fewer = [other[-1] for other in (key, value) if other and other[-1] not in (1, query[-1])]
@@ -424,18 +440,15 @@ def _record(mapping: str | Mapping | None) -> Mapping:
     return mapping
 
 
-def _is_alibi(bias: Any) -> bool:
-    return isinstance(bias, DistanceBias) and bias.is_alibi
-
-
-def _reach(causal: bool, offset: int, shape: tuple[int, ...], alibi: bool) -> int | None:
+def _reach(causal: bool, offset: int, shape: tuple[int, ...], bias: Any) -> int | None:
     if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
     try:
         offset = operator.index(offset)
     except TypeError:
         raise TypeError(f"offset must be a whole number, got {offset!r}") from None
-    if offset and not causal and not alibi:
+    counts = isinstance(bias, DistanceBias) and bias.is_alibi  # distances from the offset
+    if offset and not causal and not counts:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     # An offset beyond all keys changes nothing more, and has to fit into the integers of arrays.
     return max(-shape[-2], min(offset, shape[-1])) if causal else None

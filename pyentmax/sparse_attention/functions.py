@@ -10,6 +10,7 @@ from pyentmax.calls.dask_arrays import plan
 from pyentmax.calls.devices import is_dask
 from pyentmax.calls.record import Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
+from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.problem import AttentionProblem, attention_problem
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -112,12 +113,10 @@ def attention(
                 "return_weights=True: expected arrays in memory, got Dask arrays, whose weights "
                 "have no size before they are computed; call attention on computed blocks"
             )
-        if cu_seqlens is not None:
-            raise TypeError("cu_seqlens: expected arrays in memory, got Dask arrays")
-        options = {"causal": causal, "offset": offset, "workers": workers}
-        if bias is not None:
-            raise TypeError("bias: expected arrays in memory, got Dask arrays")
+        options = {"causal": causal, "offset": offset, "cu_seqlens": cu_seqlens}
+        options["workers"] = workers
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
+        operands["bias"] = bias
         return _plan(query, key, value, operands, mapping=mapping, **options)
     problem = attention_problem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
@@ -215,6 +214,7 @@ def attention_jvp(
     scale: Any = None,
     sink: Any = None,
     bias: Any = None,
+    cu_seqlens: Any = None,
     d_scale: Any = None,
     d_sink: Any = None,
     d_bias: Any = None,
@@ -229,8 +229,8 @@ def attention_jvp(
         the direction; None means zeros
     d_scale, d_sink, d_bias : as scale, sink and bias, or its numbers or slopes, optional
         the direction of these
-    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, bias, workers, \
-**parameters : as in `attention_vjp`
+    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, bias, \
+cu_seqlens, workers, **parameters : as in `attention_vjp`
 
     Returns
     -------
@@ -248,9 +248,9 @@ def attention_jvp(
     >>> print(attention_jvp(weights, query, key, key, [[1.0, 0.0]], None, None, 2).round(4))
     [[ 0.0884 -0.1768]]
     """
-    problem = AttentionProblem(
+    problem = attention_problem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, bias=bias, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip
     return problem.jvp(weights, d_query, d_key, d_value, d_scale, d_sink, d_bias)
 
@@ -299,17 +299,26 @@ def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options:
             array = np.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
         arrays.append(array)
     names = []
+    cores = {"scale": "t", **dict.fromkeys(("mask", "bias", *BOUNDS), "ts")}
+    bias, sizes = operands["bias"], {"t": t, "s": s, "u": t + s - 1}
+    if isinstance(bias, DistanceBias):
+        cores["bias"] = "" if bias.is_alibi else "u"
     for name, operand in operands.items():
+        operand = array_of(operand)
         if not np.ndim(operand):
-            options[name] = operand
+            options[name] = operands[name]
             continue
-        core = {"mask": (t, s), "scale": (t,), **dict.fromkeys(BOUNDS, (t, s))}.get(name, ())
-        operand = np.broadcast_to(operand, np.broadcast_shapes(np.shape(operand), core))
-        signature += ",({})".format(",".join("ts"[: len(core)]))
+        core = cores.get(name, "")
+        shape = tuple(sizes[axis] for axis in core)
+        operand = np.broadcast_to(operand, np.broadcast_shapes(np.shape(operand), shape))
+        signature += f",({','.join(core)})"
         names.append(name)
         arrays.append(operand)
 
     def chunk(query: Any, key: Any, value: Any, *blocks: Any) -> Any:
-        return attention(query, key, value, **options, **dict(zip(names, blocks, strict=True)))
+        each = dict(zip(names, blocks, strict=True))
+        if isinstance(bias, DistanceBias) and "bias" in each:
+            each["bias"] = bias.with_array(each["bias"])
+        return attention(query, key, value, **options, **each)
 
     return plan(chunk, f"{signature}->(t,v)", *arrays)

@@ -18,7 +18,7 @@ import numpy as np
 from pyentmax.calls.devices import to_host
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.sparse_attention import tiles
-from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, batch_shapes, has_gradient
+from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, check_shapes, has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias, array_of, check_distances
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 
@@ -113,10 +113,8 @@ class PackedProblem:
             np.asarray(x) if not hasattr(x, "shape") else x for x in (query, key, value)
         )
         shapes = [x.shape for x in (query, key, value)]
-        if min(map(len, shapes)) < 2:
-            AttentionProblem(query, key, value)  # which says what is wrong
+        self._outer, _ = check_shapes(*shapes)
         self._sizes = shapes[0][-2], shapes[1][-2]
-        self._outer, _ = batch_shapes(*(shape[:-2] for shape in shapes))
         self._places = _sequences(cu_seqlens, *self._sizes)
         if not self._places:  # of no sequence, and so of no position
             self._places = [(0, 0, 0, 0)]
@@ -130,9 +128,14 @@ class PackedProblem:
 
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""
-        outputs, weights = zip(*(part.forward(return_weights) for part in self._parts), strict=True)
-        output = np.concatenate(outputs, axis=-2)
-        return output, self._joined(list(weights)) if return_weights else None
+        output: Any = None
+        weights: list[Any] = []
+        for part, place in zip(self._parts, self._places, strict=True):
+            own, own_weights = part.forward(return_weights)
+            output = self._like(own, self._sizes[0]) if output is None else output
+            self._cut(output, place)[...] = own
+            weights.append(own_weights)
+        return output, self._joined(weights) if return_weights else None
 
     def vjp(
         self, weights: AttentionWeights, g: Any, *, with_bias: bool = True, g_weights: Any = None
@@ -141,28 +144,49 @@ class PackedProblem:
 
         `g_weights`, an array like ``weights.data``, is the gradient of the weights themselves.
         """
-        each = [
-            part.vjp(own, g, with_bias=with_bias, g_weights=g_own)
-            for part, own, g, g_own in self._each(weights, g, g_weights)
-        ]
-        query, key, value = (
-            np.concatenate(parts, axis=-2) for parts in list(zip(*each, strict=True))[:3]
-        )
-        sums = []
         learned = [name for name in LEARNED if has_gradient(self._options.get(name))]
         learned = [name for name in learned if with_bias or name != "bias"]
-        for name, parts in zip(learned, list(zip(*each, strict=True))[3:], strict=True):
-            whole = self._options[name]
-            total = np.zeros_like(query, shape=np.shape(array_of(whole)), dtype=parts[0].dtype)
-            for part, place in zip(parts, self._places, strict=True):
-                total[_index(name, whole, self._sizes, place)] += part
-            sums.append(total[()])
-        return (query, key, value, *sums)
+        # Written to their places at once: a sequence then reuses the memory of the one before.
+        found: list[Any] = []
+        for (part, *each, g_own), place in zip(
+            self._each(weights, g, g_weights), self._places, strict=True
+        ):
+            gradients = part.vjp(*each, with_bias=with_bias, g_weights=g_own)
+            if not found:
+                found = [self._like(x, self._sizes[i > 0]) for i, x in enumerate(gradients[:3])]
+                shapes = (np.shape(array_of(self._options[name])) for name in learned)
+                found += [np.zeros_like(found[0], shape=shape) for shape in shapes]
+            for i in range(3):
+                self._cut(found[i], place, i > 0)[...] = gradients[i]
+            for name, total, x in zip(learned, found[3:], gradients[3:], strict=True):
+                total[_index(name, self._options[name], self._sizes, place)] += x
+        return (*found[:3], *(total[()] for total in found[3:]))
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
         """The gradient of α."""
         first, *rest = [part.vjp_alpha(*each) for part, *each in self._each(weights, g, g_weights)]
         return sum(rest, first)
+
+    def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
+        """The change of the output in a direction of query, key, value, scale, sink and bias."""
+        moved = []
+        directions = tuple(np.asarray(x) if isinstance(x, (list, tuple)) else x for x in directions)
+        for part, own, place in zip(self._parts, self._split(weights), self._places, strict=True):
+            operands = (
+                None if x is None else self._cut(x, place, i > 0)
+                for i, x in enumerate(directions[:3])
+            )
+            more = (
+                None if x is None else array_of(self._part(name, self._direction(name, x), place))
+                for name, x in zip(LEARNED, directions[3:], strict=True)
+            )
+            moved.append(part.jvp(own, *operands, *more))
+        return np.concatenate(moved, axis=-2)
+
+    def _direction(self, name: str, x: Any) -> Any:
+        """A direction as the argument that it is one of."""
+        whole = self._options.get(name)
+        return whole.with_array(x) if isinstance(whole, DistanceBias) else x
 
     def _each(self, weights: AttentionWeights, g: Any, g_weights: Any) -> Iterator[tuple[Any, ...]]:
         """Problem, weights, and gradients of output and weights, of each sequence."""
@@ -173,6 +197,10 @@ class PackedProblem:
         parts = zip(self._parts, self._split(weights), self._places, gradients, strict=False)
         for part, own, place, g_own in parts:
             yield part, own, self._cut(g, place), g_own
+
+    def _like(self, part: Any, size: int) -> Any:
+        """An array for the positions of all sequences, of whose arrays one is passed."""
+        return np.empty_like(part, shape=(*part.shape[:-2], size, part.shape[-1]))
 
     def _cut(self, array: Any, place: Place, keys: bool = False) -> Any:
         """The positions of a sequence, of an array with one axis of features behind them."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import handle_torch_function
 
-from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.arguments import check_shapes
 from pyentmax.sparse_attention.bias import DistanceBias, check_distances
 from pyentmax.sparse_attention.route import is_short
 from pyentmax.torch import composed, dense_attention, flex_attention
@@ -343,23 +343,9 @@ def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
 
 
 def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
-    """The shape of the scores, (…, T, S), or an error for shapes that do not fit."""
-    for tensor, name in ((query, "query"), (key, "key"), (value, "value")):
-        check_scores(tensor, name)
-        if tensor.ndim < 2:
-            raise ValueError(
-                f"{name} must have at least two dimensions, positions and features, got shape "
-                f"{tuple(tensor.shape)}"
-            )
-    q, k, v = query.shape, key.shape, value.shape
-    if q[-1] != k[-1]:
-        raise ValueError(
-            "query and key must have the same number of features, got shapes "
-            f"{tuple(q)} and {tuple(k)}"
-        )
-    if k[-2] != v[-2]:
-        raise ValueError(
-            "key and value must have the same number of positions, got shapes "
-            f"{tuple(k)} and {tuple(v)}"
-        )
-    return (*batch_shapes(q[:-2], k[:-2], v[:-2])[0], q[-2], k[-2])
+    """The shape of the scores, (…, T, S), or an error for tensors that do not fit."""
+    check_scores(query, "query")
+    check_scores(key, "key")
+    check_scores(value, "value")
+    batch, _ = check_shapes(query.shape, key.shape, value.shape)
+    return (*batch, query.shape[-2], key.shape[-2])

@@ -33,6 +33,11 @@ MASK = RNG.random((2, 1, 5, 7)) < 0.6
         {"mapping": "csparsemax", "upper": np.full(7, 0.4)},
         {"mask": MASK},
         {"mask": MASK[0, 0, 0]},
+        {"cu_seqlens": ([0, 2, 5], [0, 3, 7]), "causal": True, "offset": [0, 1]},
+        {"bias": np.arange(35).reshape(5, 7) / 35},
+        {"bias": pe.DistanceBias(np.arange(44).reshape(4, 11) / 44), "causal": True},
+        {"bias": pe.DistanceBias(slopes=np.arange(4) / 4), "offset": 2},
+        {"bias": pe.DistanceBias(slopes=0.5), "cu_seqlens": ([0, 2, 5], [0, 3, 7])},
     ],
     ids=str,
 )
