@@ -1,8 +1,8 @@
 """Attention tile by tile, forward and backward.
 
-A tile is some queries of one head before all keys that they may see, or several whole heads where
-these are small. Its scores are computed into a buffer that fits the processor's cache, its weights
-are found there, and only those that are not zero are kept. No array of T × S scores ever exists.
+The scores of a tile (`tiling`) are computed into a buffer that fits the processor's cache, its
+weights are found there, and only those that are not zero are kept. No array of T × S scores ever
+exists.
 
 Where most weights are zero, kernels sum over the support alone (`dense` says why that is enough):
 tile by tile d_ij = g_i · v_j, ∂L/∂S = J d and ∂L/∂Q, and then, a block of keys at a time, ∂L/∂K and
@@ -18,132 +18,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import call as run_it
 from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import choice, threads
+from pyentmax.backends import threads
 from pyentmax.calls.devices import array_module, on_device, to_host
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
 from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
 from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
 from pyentmax.sparse_attention.route import is_dense
+from pyentmax.sparse_attention.tiling import KEYS, QUERIES, Heads, Tile, Tiling
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 from pyentmax.sparse_output import pack
 
-TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
-DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
-SIDE = 64  # the number of queries of a tile is a multiple of it
-QUERIES = 256  # queries in a tile of the backward pass over the support
-KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 WORK = 1 << 18  # scores from which a further thread pays
 TRUE = np.ones(1, bool)  # the mask of a tile without a mask, with strides of 0
 
 
-@dataclass(frozen=True)
-class Tile:
-    """The queries `top` to `bottom` of the heads `start` to `stop`, and the first `keys` keys."""
-
-    start: int
-    stop: int
-    top: int
-    bottom: int
-    keys: int
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Heads, queries and keys."""
-        return self.stop - self.start, self.bottom - self.top, self.keys
-
-
-@dataclass(frozen=True)
-class Heads:
-    """Matrices, one for each head, where several heads may share one.
+class Call(Tiling):
+    """What the mapping of a call does to its tiles, and the weights of these.
 
     Attributes
     ----------
-    own : array of the different matrices
-    number : array of int
-        the matrix of each head
-    is_shared : bool
-    """
-
-    own: Any
-    number: Any
-    is_shared: bool
-
-    @classmethod
-    def of(cls, array: Any, batch: tuple[int, ...]) -> Heads:
-        """Those of an array of shape (…, n, features), spread over the heads of a batch."""
-        own = array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
-        number = np.arange(len(own))
-        is_shared = array.shape[:-2] != batch
-        if is_shared:
-            number = np.broadcast_to(number.reshape(array.shape[:-2]), batch).ravel()
-        return cls(own, number, is_shared)
-
-    def some(self, start: int, stop: int) -> Any:
-        """The matrices of the heads from start to stop; a view where they lie side by side."""
-        if not self.is_shared:
-            return self.own[start:stop]
-        numbers = self.number[start:stop].tolist()
-        if len(set(numbers)) == 1:
-            one = self.own[numbers[0] : numbers[0] + 1]
-            return np.broadcast_to(one, (len(numbers), *one.shape[1:]))
-        return np.stack([self.own[n] for n in numbers])
-
-    def queries(self, tile: Tile) -> Any:
-        """The rows of a tile's queries."""
-        return self.some(tile.start, tile.stop)[:, tile.top : tile.bottom]
-
-    def keys(self, tile: Tile) -> Any:
-        """The rows of a tile's keys."""
-        return self.some(tile.start, tile.stop)[:, : tile.keys]
-
-    def scores(self, tile: Tile) -> Any:
-        """A tile of a mask or of bounds, whose axes may have length 1."""
-        some = self.some(tile.start, tile.stop)
-        some = some[:, tile.top : tile.bottom] if some.shape[1] > 1 else some
-        return np.broadcast_to(some[:, :, : tile.keys], tile.shape)
-
-
-class Call:
-    """The arguments of a call, head by head.
-
-    Attributes
-    ----------
-    has_kernels : bool
-        whether compiled kernels take these arrays
-    query, key, value, mask : Heads
+    query, key, value : Heads
         the queries times the scale
     has_sink : bool
     """
 
     def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
-        self.problem = problem
-        self.t, self.s = problem.shape[-2:]
-        self.n_heads: int = math.prod(problem.batch)
-        arrays = problem.query, problem.key, problem.value
-        self.has_kernels: bool = (
-            all(isinstance(x, np.ndarray) and x.size for x in arrays)
-            and problem.dtype in (np.float32, np.float64)
-            and bool(choice.kernels())
-            and (problem.support_alpha is None or bool(np.all(problem.support_alpha >= 1)))
-        )
+        super().__init__(problem)
         self.query: Heads = self.heads(problem.query * problem.scale)
         self.key: Heads = self.heads(problem.key)
         self.value: Heads = self.heads(problem.value)
-        self.mask: Heads | None = None if problem.mask is None else self._per_score(problem.mask)
         self._bias = None if problem.bias is None else self.heads(problem.bias.rows)
         self._parameters = [
             self._parameter(value, is_bound)
             for value, is_bound in zip(problem.mapping.values, problem.mapping.bounds, strict=True)
         ]
-        self._room = DEVICE_TILE if on_device(problem.query) else TILE
         self._workers = min(math.prod(problem.shape) // WORK, problem.workers)
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
         if not self.only_dense:
@@ -163,71 +79,12 @@ class Call:
         if problem.sink is not None:
             self._sinks = np.broadcast_to(problem.sink[..., 0], problem.batch).reshape(self.n_heads)
 
-    def heads(self, array: Any) -> Heads:
-        """An array of shape (…, n, features) as its matrices."""
-        array = np.ascontiguousarray(array) if self.has_kernels else array
-        return Heads.of(array, self.problem.batch)
-
-    def _per_score(self, array: Any) -> Heads:
-        strides = getattr(array, "strides", (1,) * array.ndim)  # 0 where it was broadcast
-        array = array[tuple(slice(0, 1 if step == 0 else None) for step in strides)]
-        return Heads.of(array, self.problem.batch)
-
     def _parameter(self, value: Any, is_bound: bool) -> Any:
         if value.size == 1:
             return value.reshape(()) if on_device(value) else value.item()
         if is_bound:
-            return self._per_score(value)
+            return self.per_score(value)
         return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
-
-    def zeros(self, *shape: int) -> Any:
-        """An array that lies where the queries do."""
-        return np.zeros_like(self.problem.query, shape=shape)
-
-    def at_once(self, each: int = 1) -> int:
-        """How many groups of `each` whole heads a tile has room for, at least one."""
-        return max(1, self._room // max(1, each * self.t * self.s))
-
-    def tiles(self, start: int, stop: int, queries: int | None = None) -> list[Tile]:
-        """The tiles of the heads from start to stop, as high as there is room unless given."""
-        if queries is None:
-            side = SIDE if self.has_kernels else 1
-            queries = max(side, self._room // max(1, self.s) // side * side)
-        heads = self.at_once() if queries >= self.t else 1
-        return [
-            Tile(first, min(first + heads, stop), *place)
-            for first in range(start, stop, heads)
-            for place in self._places(queries)
-        ]
-
-    def _places(self, queries: int) -> Iterator[tuple[int, int, int]]:
-        """Top, bottom and keys of a head's tiles, which are higher while causality hides keys."""
-        top, reach = 0, self.problem.reach
-        while top < self.t:
-            size = queries
-            while reach is not None and 2 * size <= QUERIES:
-                if 2 * size * (top + 2 * size + reach) > self._room:
-                    break
-                size *= 2
-            bottom = min(top + size, self.t)
-            yield top, bottom, self.s if reach is None else min(max(bottom + reach, 0), self.s)
-            top = bottom
-
-    def visible(self, tile: Tile) -> Any:
-        """The number of keys that each query of a tile sees if no mask hides any."""
-        if self.problem.reach is None:
-            return np.full(tile.shape[1], tile.keys)
-        return np.clip(np.arange(tile.top, tile.bottom) + self.problem.reach + 1, 0, tile.keys)
-
-    def seen(self, tile: Tile) -> Any:
-        """Which keys the queries of a tile see; None for all."""
-        mask = None if self.mask is None else self.mask.scores(tile)
-        if self.problem.reach is None:
-            return mask
-        xp = array_module(self.problem.query)
-        last = xp.arange(tile.top, tile.bottom)[:, None] + self.problem.reach
-        causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
-        return causal if mask is None else mask & causal
 
     def bias(self, tile: Tile, bias: Heads | None = None) -> Any:
         """What is added to the scores of a tile, those of another bias if it is passed; or None."""
@@ -321,7 +178,7 @@ class Call:
         `each` heads stay together.
         """
         count = self.at_once(each) * each
-        scores = int(self.visible(Tile(0, 1, 0, self.t, self.s)).sum())
+        scores = int(self.visible(0, self.t, self.s).sum())
         for start in range(0, self.n_heads, count):
             stop = min(start + count, self.n_heads)
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
@@ -414,7 +271,7 @@ class _Kernels:
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
-            operands = scores, mask, call.visible(tile), call.alpha(tile), call.sink(tile)
+            operands = scores, mask, call.visible(*tile[2:5]), call.alpha(tile), call.sink(tile)
             rows.rows_entmax(*operands, out=(values, columns, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,29 +40,29 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
     first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
     if first.is_cpu:
-        lent = {name: _host(value) for name, value in options.items()}
-        return _as_tensors(function(*map(_host, args), **lent), dtype)
+        args = tuple([_host(x) if isinstance(x, Tensor) else x for x in args])
+        for name, value in options.items():
+            if isinstance(value, Tensor):
+                options[name] = _host(value)
+        return _as_tensors(function(*args, **options), dtype)
     with _in_stream(first.device):
         lent = {name: _device(value) for name, value in options.items()}
         return _as_tensors(function(*map(_device, args), **lent), dtype)
 
 
-def _host(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        return value
+def _host(value: Tensor) -> Any:
     if value.dtype in HALF:  # NumPy has no bfloat16
         value = value.float()
     return np.from_dlpack(_Lent(value.detach().resolve_neg()))
 
 
-class _Lent:
+class _Lent(NamedTuple):
     """A tensor on the host lent to NumPy; its own ``numpy()`` would forbid it to be resized."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor
+    tensor: Tensor
 
     def __dlpack__(self, **unused: Any) -> Any:
-        return torch.utils.dlpack.to_dlpack(self._tensor)
+        return torch.utils.dlpack.to_dlpack(self.tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # the host

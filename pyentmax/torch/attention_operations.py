@@ -37,11 +37,7 @@ SETTING = (
     f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, "
     "Tensor? cu_query, Tensor? cu_key, Tensor? offsets, Tensor? bias, bool alibi"
 )
-NAMES = (
-    "name", "parameter", "number", "mask", "causal", "offset", "scale", "sink", "cu_query",
-    "cu_key", "offsets", "bias", "alibi",
-)  # fmt: skip
-TENSORS = ("parameter", "mask", "sink", "cu_query", "cu_key", "offsets", "bias")
+SINK = 7  # its place in a setting
 ARRAYS = "Tensor query, Tensor key, Tensor value"
 WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks"
 
@@ -85,39 +81,55 @@ def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) ->
 
 
 def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
-    setting = dict(zip(NAMES, inputs[3:], strict=True))
+    (
+        *arrays,
+        name,
+        parameter,
+        number,
+        mask,
+        causal,
+        offset,
+        scale,
+        sink,
+        q,
+        k,
+        offsets,
+        bias,
+        alibi,
+    ) = inputs
+    ctx.fixed = name, number, causal, offset, scale, alibi
     weights: Any = ()
     if isinstance(output, tuple):
         weights = output[1:]
         ctx.mark_non_differentiable(*weights[1:])
         ctx.set_materialize_grads(False)  # zeros for the weights
-    ctx.save_for_backward(*inputs[:3], *(setting.pop(name) for name in TENSORS), *weights)
-    ctx.setting = setting
+    ctx.save_for_backward(*arrays, parameter, mask, sink, q, k, offsets, bias, *weights)
 
 
 def _attention_backward(
     ctx: Any, g: Tensor | None, g_data: Tensor | None = None, *_: Any
 ) -> tuple[Any, ...]:
-    saved, needed = ctx.saved_tensors, ctx.needs_input_grad
+    query, key, value, parameter, mask, sink, q, k, offsets, bias, *weights = ctx.saved_tensors
+    name, number, causal, offset, scale, alibi = ctx.fixed
     if g is None and g_data is None:
-        return (None,) * len(needed)
+        return (None,) * 16
     if g is None:
-        g = _attention_fake(*saved[:3]).zero_()
-    setting = {**ctx.setting, **dict(zip(TENSORS, saved[3:10], strict=True))}
-    learned = [needed[3 + NAMES.index(name)] for name in ("parameter", "bias")]
-    if learned[0] and setting["name"] != "entmax":
+        g = _attention_fake(query, key, value).zero_()
+    by_alpha, by_sink, by_bias = (ctx.needs_input_grad[i] for i in (4, 10, 14))
+    if by_alpha and name != "entmax":
         raise NotImplementedError(
-            f"attention by {setting['name']} has no derivative in its parameter: detach() it"
+            f"attention by {name} has no derivative in its parameter: detach() it"
         )
-    weights = saved[10:] or (None,) * 4
-    values = [setting[name] for name in NAMES]
-    *gradients, in_parameter, in_sink, in_bias = attention_gradients(
-        g, *saved[:3], *values, *learned, g_data, *weights
+    setting = name, parameter, number, mask, causal, offset, scale, sink, q, k, offsets, bias, alibi
+    # Weights are kept of tensors that are neither wrapped nor dual: nothing is left to look for.
+    run = torch.ops.pyentmax.attention_gradients.default if weights else attention_gradients
+    *operands, in_alpha, in_sink, in_bias = run(
+        g, query, key, value, *setting, by_alpha, by_bias, g_data, *(weights or (None,) * 4)
     )
-    more = {"parameter": in_parameter, "sink": in_sink, "bias": in_bias}
-    return *gradients, *(
-        more[name] if name in more and needed[3 + i] else None for i, name in enumerate(NAMES)
-    )
+    return (
+        *operands, None, in_alpha if by_alpha else None, *(None,) * 5,
+        in_sink if by_sink else None, *(None,) * 3, in_bias if by_bias else None, None,
+    )  # fmt: skip
 
 
 _attention_operation: Rule = registered(
@@ -151,7 +163,7 @@ def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any)
         query.new_empty(entries, dtype=wide),
         query.new_empty(entries, dtype=torch.int32),
         query.new_empty(math.prod(rows) + 1, dtype=torch.int64),
-        query.new_empty(0 if setting[NAMES.index("sink")] is None else rows, dtype=wide),
+        query.new_empty(0 if setting[SINK] is None else rows, dtype=wide),
     )
 
 
@@ -185,7 +197,7 @@ def _attention_gradients(
 ) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
     *setting, by_alpha, by_bias, g_data, data, indices, indptr, sinks = setting  # type: ignore
-    parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
+    parameter, sink, bias = setting[1], setting[SINK], setting[11]
 
     def gradients(problem: Any, g: Any, g_data: Any, *parts: Any) -> tuple[Any, ...]:
         if parts[0] is None:
@@ -203,16 +215,19 @@ def _attention_gradients(
 
     tensors = query, key, value, g.to(query.dtype), g_data, data, indices, indptr, sinks
     *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, tuple(setting), *tensors)
-    dtypes = (query.dtype if x is None else x.dtype for x in (parameter, sink, bias))
-    more = zip((in_alpha, in_sink, in_bias), dtypes, strict=True)
-    return *operands, *(x.to(dtype) for x, dtype in more)
+    if parameter is not None:
+        in_alpha = in_alpha.to(parameter.dtype)
+    if sink is not None:
+        in_sink = in_sink.to(sink.dtype)
+    if bias is not None:
+        in_bias = in_bias.to(bias.dtype)
+    return *operands, in_alpha, in_sink, in_bias
 
 
 def _attention_gradients_fake(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
 ) -> tuple[Tensor, ...]:
-    by_alpha, by_bias = setting[len(NAMES) : len(NAMES) + 2]
-    parameter, sink, bias = (setting[NAMES.index(x)] for x in ("parameter", "sink", "bias"))
+    parameter, sink, bias, by_alpha, by_bias = (setting[i] for i in (1, SINK, 11, 13, 14))
     pairs = (by_alpha, parameter), (sink is not None, sink), (by_bias, bias)
     return *(x.new_empty(x.shape) for x in (query, key, value)), *(
         (query if x is None else x).new_empty(x.shape if needed else 0) for needed, x in pairs

@@ -12,7 +12,7 @@ import pytest
 from emulation import unavailable
 
 import pyentmax as pe
-from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention import tiling
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
@@ -36,7 +36,7 @@ def gpu() -> Iterator[emulated_cupy.Emulation]:
 def test_output_and_gradients(
     gpu: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiles, "DEVICE_TILE", 20 * 37)
+    monkeypatch.setattr(tiling, "DEVICE_TILE", 20 * 37)
     rng = np.random.default_rng(0)
     query, key, value, g = rng.standard_normal((4, 2, 3, 37, 8)).astype(np.float32)
     key, value = key[:, :1], value[:, :1]

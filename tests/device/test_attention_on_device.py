@@ -15,7 +15,7 @@ import pytest
 from stages import slow
 
 import pyentmax as pe
-from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention import tiling
 
 ROOM = {np.float16: 1e-3, np.float32: 2e-5, np.float64: 1e-12}
 SHAPES = {
@@ -57,7 +57,7 @@ def assert_close(result: Any, expected: Any, room: float) -> None:
 
 @pytest.fixture(params=[100, *slow(1 << 24)], ids=["small tiles", "one tile"])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(tiles, "DEVICE_TILE", request.param)
+    monkeypatch.setattr(tiling, "DEVICE_TILE", request.param)
     size: int = request.param
     return size
 
@@ -172,7 +172,7 @@ def test_masks_and_nan_match_the_host() -> None:
 
 @pytest.mark.slow
 def test_no_array_is_larger_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "DEVICE_TILE", 1024)
+    monkeypatch.setattr(tiling, "DEVICE_TILE", 1024)
     largest, wrapped = [0], fake_cupy.ndarray.__init__
 
     def seen(array: Any, held: np.ndarray) -> None:

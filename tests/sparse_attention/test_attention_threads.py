@@ -13,7 +13,7 @@ import pytest
 from cases import Case, normal
 
 from pyentmax import attention, attention_jvp, attention_vjp, attention_vjp_alpha, set_workers
-from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention import tiles, tiling
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,6 @@ def test_tile_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch, offs
     some.options["offset"] = offset
     expected = everything(some, 1)
     for size in (1 << 12, 1 << 15):  # of one height, and higher ones first
-        monkeypatch.setattr(tiles, "TILE", size)
+        monkeypatch.setattr(tiling, "TILE", size)
         for one, other in zip(everything(some, 1), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,180 @@
+"""How the scores of attention are cut into tiles.
+
+A tile is some queries of one head before all keys that they may see, or several whole heads where
+these are small. Where it lies, which keys its queries see and which matrices its heads share do not
+depend on the mapping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.backends import choice
+from pyentmax.calls.devices import array_module, on_device
+from pyentmax.sparse_attention.arguments import Arguments
+
+TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
+DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
+SIDE = 64  # the number of queries of a tile is a multiple of it
+QUERIES = 256  # queries in a tile of the backward pass over the support
+KEYS = 1024  # keys in a block, whose gradients have to fit the cache
+
+
+class Tile(NamedTuple):
+    """The queries `top` to `bottom` of the heads `start` to `stop`, and the first `keys` keys."""
+
+    start: int
+    stop: int
+    top: int
+    bottom: int
+    keys: int
+    shape: tuple[int, int, int]  # heads, queries and keys
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Matrices, one for each head, where several heads may share one.
+
+    Attributes
+    ----------
+    own : array of the different matrices
+    number : array of int
+        the matrix of each head
+    is_shared : bool
+    """
+
+    own: Any
+    number: Any
+    is_shared: bool
+
+    @classmethod
+    def of(cls, array: Any, batch: tuple[int, ...]) -> Heads:
+        """Those of an array of shape (…, n, features), spread over the heads of a batch."""
+        own = array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
+        number = np.arange(len(own))
+        is_shared = array.shape[:-2] != batch
+        if is_shared:
+            number = np.broadcast_to(number.reshape(array.shape[:-2]), batch).ravel()
+        return cls(own, number, is_shared)
+
+    def some(self, start: int, stop: int) -> Any:
+        """The matrices of the heads from start to stop; a view where they lie side by side."""
+        if not self.is_shared:
+            return self.own[start:stop]
+        numbers = self.number[start:stop].tolist()
+        if len(set(numbers)) == 1:
+            one = self.own[numbers[0] : numbers[0] + 1]
+            return np.broadcast_to(one, (len(numbers), *one.shape[1:]))
+        return np.stack([self.own[n] for n in numbers])
+
+    def queries(self, tile: Tile) -> Any:
+        """The rows of a tile's queries."""
+        return self.some(tile.start, tile.stop)[:, tile.top : tile.bottom]
+
+    def keys(self, tile: Tile) -> Any:
+        """The rows of a tile's keys."""
+        return self.some(tile.start, tile.stop)[:, : tile.keys]
+
+    def scores(self, tile: Tile) -> Any:
+        """A tile of a mask or of bounds, whose axes may have length 1."""
+        some = self.some(tile.start, tile.stop)
+        some = some[:, tile.top : tile.bottom] if some.shape[1] > 1 else some
+        return np.broadcast_to(some[:, :, : tile.keys], tile.shape)
+
+
+class Tiling:
+    """The tiles of a problem.
+
+    Attributes
+    ----------
+    problem : Arguments
+    t, s, n_heads : int
+    has_kernels : bool
+        whether compiled kernels take these arrays
+    """
+
+    def __init__(self, problem: Arguments) -> None:
+        self.problem = problem
+        self.t, self.s = problem.shape[-2:]
+        self.n_heads: int = math.prod(problem.batch)
+        query, key, value = problem.query, problem.key, problem.value
+        self.has_kernels: bool = (
+            isinstance(query, np.ndarray)
+            and isinstance(key, np.ndarray)
+            and isinstance(value, np.ndarray)
+            and min(query.size, key.size, value.size) > 0
+            and problem.dtype in (np.float32, np.float64)
+            and bool(choice.kernels())
+            and (problem.support_alpha is None or bool(np.all(problem.support_alpha >= 1)))
+        )
+        self.mask: Heads | None = None if problem.mask is None else self.per_score(problem.mask)
+        self._room = DEVICE_TILE if on_device(query) else TILE
+
+    def heads(self, array: Any) -> Heads:
+        """An array of shape (…, n, features) as its matrices."""
+        array = np.ascontiguousarray(array) if self.has_kernels else array
+        return Heads.of(array, self.problem.batch)
+
+    def per_score(self, array: Any) -> Heads:
+        """An array of shape (…, 1 or T, 1 or S) as its matrices, not repeated where it was."""
+        strides = getattr(array, "strides", (1,) * array.ndim)  # 0 where it was broadcast
+        array = array[tuple(slice(0, 1 if step == 0 else None) for step in strides)]
+        return Heads.of(array, self.problem.batch)
+
+    def zeros(self, *shape: int) -> Any:
+        """An array that lies where the queries do."""
+        return np.zeros_like(self.problem.query, shape=shape)
+
+    def at_once(self, each: int = 1) -> int:
+        """How many groups of `each` whole heads a tile has room for, at least one."""
+        return max(1, self._room // max(1, each * self.t * self.s))
+
+    def tiles(self, start: int, stop: int, queries: int | None = None) -> list[Tile]:
+        """The tiles of the heads from start to stop, as high as there is room unless given."""
+        if queries is None:
+            side = SIDE if self.has_kernels else 1
+            queries = max(side, self._room // max(1, self.s) // side * side)
+        heads = self.at_once() if queries >= self.t else 1
+        places, found = self._places(queries), []
+        for first in range(start, stop, heads):
+            last = min(first + heads, stop)
+            for top, bottom, keys in places:
+                found.append(
+                    Tile(first, last, top, bottom, keys, (last - first, bottom - top, keys))
+                )
+        return found
+
+    def _places(self, queries: int) -> list[tuple[int, int, int]]:
+        """Top, bottom and keys of a head's tiles, which are higher while causality hides keys."""
+        top, reach, places = 0, self.problem.reach, []
+        while top < self.t:
+            size = queries
+            while reach is not None and 2 * size <= QUERIES:
+                if 2 * size * (top + 2 * size + reach) > self._room:
+                    break
+                size *= 2
+            bottom = min(top + size, self.t)
+            keys = self.s if reach is None else min(max(bottom + reach, 0), self.s)
+            places.append((top, bottom, keys))
+            top = bottom
+        return places
+
+    def visible(self, top: int, bottom: int, keys: int) -> Any:
+        """The number of the keys that each of some queries sees if no mask hides any."""
+        if self.problem.reach is None:
+            return np.full(bottom - top, keys)
+        return np.clip(np.arange(top, bottom) + self.problem.reach + 1, 0, keys)
+
+    def seen(self, tile: Tile) -> Any:
+        """Which keys the queries of a tile see; None for all."""
+        mask = None if self.mask is None else self.mask.scores(tile)
+        if self.problem.reach is None:
+            return mask
+        xp = array_module(self.problem.query)
+        last = xp.arange(tile.top, tile.bottom)[:, None] + self.problem.reach
+        causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
+        return causal if mask is None else mask & causal
