@@ -31,6 +31,7 @@ from pyentmax.torch.arguments import (
     is_overridden,
     scores_of_loss,
 )
+from pyentmax.torch.offsets import loss_of_rows, map_rows, of_jagged
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import in_transform
 
@@ -56,6 +57,7 @@ class LossOptions(ModuleOptions, total=False):
 
     weight: Tensor | None
     mask: Tensor | None
+    offsets: Tensor | None
 
 
 LOSS_OPTIONS = tuple(LossOptions.__annotations__)
@@ -70,18 +72,30 @@ def apply(
     *,
     mask: Tensor | None = None,
     dtype: torch.dtype | None = None,
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """A mapping by its name along a dimension, its parameter a number, a tensor or None.
 
-    With `log`, the logarithm of that.
+    With `log`, the logarithm of that. `offsets` cut the dimension into rows.
     """
+    if is_jagged(z):
+        z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
+        return wrapped(apply(name, z, value, dim, log, mask=mask, dtype=dtype, offsets=offsets))
     if is_overridden(z):
-        return handle_torch_function(apply, (z,), name, z, value, dim, log, mask=mask, dtype=dtype)
+        given = {"mask": mask, "dtype": dtype, "offsets": offsets}
+        return handle_torch_function(apply, (z,), name, z, value, dim, log, **given)
     if dtype is not None:
         check_tensor(z, "z")
         z = z.to(dtype)
     check_scores(z, "z")
     check_mask(mask, z)
+    if offsets is not None:
+        check_dense_for_offsets(z)
+
+        def rows(z: Tensor, value: Any, mask: Tensor) -> Tensor:
+            return apply_to_rows(name, z, value, mask, log)
+
+        return map_rows(rows, offsets, z, value, dim, mask, operations.per_score(name))
     value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask, log)
@@ -89,13 +103,30 @@ def apply(
 
 
 def apply_support(
-    name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None
+    name: str,
+    z: Tensor,
+    value: Any,
+    dim: int,
+    *,
+    mask: Tensor | None = None,
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """Where a mapping gives probability, as for `apply`."""
+    if is_jagged(z):
+        z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
+        return wrapped(apply_support(name, z, value, dim, mask=mask, offsets=offsets))
     if is_overridden(z):
-        return handle_torch_function(apply_support, (z,), name, z, value, dim, mask=mask)
+        given = {"mask": mask, "offsets": offsets}
+        return handle_torch_function(apply_support, (z,), name, z, value, dim, **given)
     check_scores(z, "z")
     check_mask(mask, z)
+    if offsets is not None:
+        check_dense_for_offsets(z)
+
+        def rows(z: Tensor, value: Any, mask: Tensor) -> Tensor:
+            return operations.support(z, name, *split(name, value), mask)
+
+        return map_rows(rows, offsets, z.detach(), value, dim, mask, operations.per_score(name))
     value, mask = _whole(name, z, value, mask, dim)
     z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
@@ -134,13 +165,18 @@ def apply_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     class_weight: Tensor | None = None,
+    offsets: Tensor | None = None,
     **unknown: Any,
 ) -> Tensor:
     """The loss of a mapping by its name, or the one-vs-all loss."""
     check_known(f"{name}_loss()", unknown)
     options = {"reduction": reduction, "weight": weight, "mask": mask}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    options["class_weight"] = class_weight
+    options |= {"class_weight": class_weight, "offsets": offsets}
+    if is_jagged(z):
+        z, dim, offsets, mask, _ = _jagged(z, dim, mask, offsets)
+        y = y.values() if is_jagged(y) else y
+        return apply_loss(name, z, y, value, dim, **{**options, "mask": mask, "offsets": offsets})
     if is_overridden(z, y):
         return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
     check_scores(z, "z")
@@ -148,6 +184,17 @@ def apply_loss(
     check_mask(mask, z)
     check_options(reduction, weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
+    if offsets is not None:
+        if class_weight is not None or name == "one_vs_all":
+            raise TypeError("offsets is not for class_weight or one-vs-all losses")
+        check_dense_for_offsets(z)
+        each = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+
+        def rows(z: Tensor, y: Tensor, value: Any, weight: Any, mask: Tensor) -> Tensor:
+            given = {"weight": weight, "mask": mask, "reduction": "none", **each}
+            return apply_loss(name, z, y, value, -1, **given)
+
+        return loss_of_rows(rows, offsets, z, y, value, dim, weight, mask, reduction, ignore_index)
     smoothing = None
     if label_smoothing:
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
@@ -193,6 +240,23 @@ def apply_loss(
     counts = counts.any(-1) if name == "one_vs_all" else counts
     share = composed.shares(counts, weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)
+
+
+def is_jagged(z: Any) -> bool:
+    """Whether it is a nested tensor of PyTorch's jagged layout."""
+    return isinstance(z, Tensor) and z.is_nested and z.layout is torch.jagged
+
+
+def _jagged(z: Tensor, dim: int, mask: Tensor | None, offsets: Any) -> tuple[Any, ...]:
+    if offsets is not None:
+        raise TypeError("offsets must be left out for a jagged tensor, which has its own")
+    return of_jagged(z, dim, mask)
+
+
+def check_dense_for_offsets(z: Tensor) -> None:
+    """Refuse tensors that are spread over devices, whose rows offsets would cut."""
+    if is_distributed(z):
+        raise TypeError("offsets is not for DTensors: cut the local tensors")
 
 
 def _counted(

@@ -13,7 +13,9 @@ from torch import Tensor
 from pyentmax.torch.calls import apply
 
 
-def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def log_softmax(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
+) -> Tensor:
     """log p of p = softmax(z) along ``dim``, with its derivatives.
 
     Parameters
@@ -22,6 +24,7 @@ def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tens
     dim : int, default -1
     mask : bool Tensor that broadcasts to z, optional
         True where a score may get probability
+    offsets : as in `pyentmax.torch.softmax`
 
     Returns
     -------
@@ -33,15 +36,17 @@ def log_softmax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tens
     >>> log_softmax(torch.tensor([0.0, 0.0, 9.0]), mask=torch.tensor([True, True, False]))
     tensor([-0.6931, -0.6931,    -inf])
     """
-    return apply("softmax", z, None, dim, True, mask=mask)
+    return apply("softmax", z, None, dim, True, mask=mask, offsets=offsets)
 
 
-def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def log_sparsemax(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
+) -> Tensor:
     """log p of p = sparsemax(z) along ``dim``, with its derivatives.
 
     Parameters
     ----------
-    z, dim, mask : as in `log_softmax`
+    z, dim, mask, offsets : as in `log_softmax`
 
     Returns
     -------
@@ -53,15 +58,17 @@ def log_sparsemax(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Te
     >>> log_sparsemax(torch.tensor([1.0, 0.5, -1.0]))
     tensor([-0.2877, -1.3863,    -inf])
     """
-    return apply("sparsemax", z, None, dim, True, mask=mask)
+    return apply("sparsemax", z, None, dim, True, mask=mask, offsets=offsets)
 
 
-def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
+def log_entmax15(
+    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
+) -> Tensor:
     """log p of p = entmax15(z) along ``dim``, with its derivatives.
 
     Parameters
     ----------
-    z, dim, mask : as in `log_softmax`
+    z, dim, mask, offsets : as in `log_softmax`
 
     Returns
     -------
@@ -73,17 +80,22 @@ def log_entmax15(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Ten
     >>> log_entmax15(torch.tensor([2.0, 1.6, -1.0]))
     tensor([-0.4463, -1.0217,    -inf])
     """
-    return apply("entmax15", z, None, dim, True, mask=mask)
+    return apply("entmax15", z, None, dim, True, mask=mask, offsets=offsets)
 
 
 def log_entmax(
-    z: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, *, mask: Tensor | None = None
+    z: Tensor,
+    alpha: float | Tensor = 1.5,
+    dim: int = -1,
+    *,
+    mask: Tensor | None = None,
+    offsets: Tensor | None = None,
 ) -> Tensor:
     """log p of p = entmax(z, alpha) along ``dim``, with its derivatives.
 
     Parameters
     ----------
-    z, dim, mask : as in `log_softmax`
+    z, dim, mask, offsets : as in `log_softmax`
     alpha : float or Tensor that broadcasts to z's shape without ``dim``, default 1.5
         a tensor gets a gradient
 
@@ -97,4 +109,4 @@ def log_entmax(
     >>> log_entmax(torch.tensor([0.0, -900.0, -1100.0]), 1.001)
     tensor([    0.0000, -2302.5852,       -inf])
     """
-    return apply("entmax", z, alpha, dim, True, mask=mask)
+    return apply("entmax", z, alpha, dim, True, mask=mask, offsets=offsets)

@@ -37,6 +37,8 @@ def softmax_loss(z: Tensor, y: Tensor, dim: int = -1, **options: Unpack[LossOpti
         class_weight : Tensor of shape (d,), optional
             the weight of each class: a row counts by that of its label, before smoothing, or by the
             mean of all under its distribution, times its `weight`
+        offsets : as in `pyentmax.torch.softmax`, optional
+            labels, weights and losses are then those of the rows; not with `class_weight`
 
     Returns
     -------

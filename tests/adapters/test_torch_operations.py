@@ -623,7 +623,10 @@ def test_a_symbolic_trace_keeps_calls_whole() -> None:
 def test_nested_tensors_are_told_how_to_pad(layout: Any) -> None:
     rows = [tensor(2, 3, grad=False), tensor(3, 3, grad=False)]
     nested = torch.nested.nested_tensor(rows, layout=layout)
-    for call in (lambda z: pt.sparsemax(z), lambda z: pt.attention(z, z, z)):
+    calls = [lambda z: pt.attention(z, z, z)]
+    if layout is torch.strided:  # jagged ones are rows of different lengths
+        calls.append(pt.sparsemax)
+    for call in calls:
         with pytest.raises(TypeError, match=r"pad it with \w+.to_padded_tensor\(0.0\)"):
             call(nested)
     padded, mask = nested.to_padded_tensor(0.0), torch.tensor([[True, True, False], [True] * 3])

@@ -1,0 +1,147 @@
+"""Rows of different lengths in tensors: by `offsets=` and as jagged tensors, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax
+
+torch = pytest.importorskip("torch")
+pt = pytest.importorskip("pyentmax.torch")
+
+LENGTHS = [3, 0, 1, 7, 3, 20, 0, 2]
+OFFSETS = torch.tensor([0, *np.cumsum(LENGTHS).tolist()])
+LENGTH = sum(LENGTHS)
+RNG = np.random.default_rng(57)
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "entmax": {"alpha": 1.3},
+    "topk_softmax": {"k": 2},
+    "topk_sparsemax": {"k": 2},
+    "fusedmax": {"strength": 0.3},
+    "oscarmax": {"strength": 0.02},
+    "csoftmax": {"upper": 1.0},
+    "csparsemax": {"upper": 1.0},
+    "budget_sparsemax": {"budget": 0.75},
+    "normmax": {"alpha": 2.5},
+}
+
+
+def scores(*shape: int, grad: bool = True) -> Any:
+    return torch.tensor(RNG.normal(size=shape)).requires_grad_(grad)
+
+
+@pytest.mark.parametrize("name", sorted(pyentmax.MAPPINGS))
+def test_mappings_agree_with_those_of_arrays(name: str) -> None:
+    z, g, parameters = scores(LENGTH, 2), scores(LENGTH, 2, grad=False), PARAMETERS.get(name, {})
+    mask = torch.ones(LENGTH, 1, dtype=torch.bool)
+    if name not in ("csoftmax", "csparsemax"):
+        mask[4::5] = False
+    options = {"dim": 0, "mask": mask, "offsets": OFFSETS} | parameters
+    arrays = {"axis": 0, "mask": mask.numpy(), "offsets": OFFSETS.numpy()} | parameters
+    p = getattr(pt, name)(z, **options)
+    expected = getattr(pyentmax, name)(z.detach().numpy(), **arrays)
+    np.testing.assert_allclose(p.detach(), expected, atol=1e-12)
+    p.backward(g)
+    slope = getattr(pyentmax, f"{name}_vjp")(expected, g.numpy(), **arrays)
+    np.testing.assert_allclose(z.grad, slope, atol=1e-12)
+    support = getattr(pt, f"{name}_support")(z, **options)
+    np.testing.assert_array_equal(support, expected > 0)
+    if hasattr(pt, f"log_{name}"):
+        logarithm = getattr(pt, f"log_{name}")(z, **options)
+        np.testing.assert_allclose(logarithm.detach().exp(), expected, atol=1e-12)
+
+
+def test_derivatives_of_both_orders() -> None:
+    z, alpha = scores(LENGTH, 2), torch.tensor(1.2 + RNG.random((len(LENGTHS), 1)))
+
+    def call(z: Any, alpha: Any) -> Any:
+        return pt.entmax(z, alpha, 0, offsets=OFFSETS)
+
+    arguments = (z, alpha.requires_grad_())
+    assert torch.autograd.gradcheck(call, arguments)
+    assert torch.autograd.gradgradcheck(call, arguments)
+    compiled = torch.compile(call, backend="eager")
+    torch.testing.assert_close(compiled(*arguments), call(*arguments))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_agree_with_those_of_arrays(reduction: str) -> None:
+    z, weight = scores(LENGTH, 2), torch.tensor(RNG.random((len(LENGTHS), 2)))
+    y = torch.tensor([[n // 2, n - 1] for n in LENGTHS])
+    for smoothing in (0.0, 0.2):
+        options = {"reduction": reduction, "ignore_index": -1, "label_smoothing": smoothing}
+        y[1] = y[6] = -1
+        loss = pt.entmax15_loss(z, y, 0, offsets=OFFSETS, weight=weight, **options)
+        (slope,) = torch.autograd.grad(loss.sum(), z)
+        arrays = (z.detach().numpy(), y.numpy(), 0)
+        options |= {"weight": weight.numpy(), "offsets": OFFSETS.numpy()}
+        expected, gradient = pyentmax.entmax15_loss_and_grad(*arrays, **options)
+        np.testing.assert_allclose(loss.detach(), expected, rtol=1e-10)
+        np.testing.assert_allclose(slope, gradient, atol=1e-12)
+    q = pt.sparsemax(scores(LENGTH, 2, grad=False), 0, offsets=OFFSETS)
+    loss = pt.entmax15_loss(z, q, 0, offsets=OFFSETS, reduction=reduction)
+    options = {"reduction": reduction, "offsets": OFFSETS.numpy()}
+    expected = pyentmax.entmax15_loss(z.detach().numpy(), q.numpy(), 0, **options)
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-10)
+    assert torch.autograd.gradcheck(lambda z: pt.sparsemax_loss(z, q, 0, offsets=OFFSETS), z)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_jagged_tensors_come_and_go() -> None:
+    rows = [scores(n, 2, grad=False) for n in (3, 1, 5)]
+    z = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+    for dim in (1, 2, -2, -1):
+        p = pt.sparsemax(z, dim)
+        assert p.layout is torch.jagged
+        assert p.shape == z.shape
+        for part, row in zip(p.unbind(), rows, strict=True):
+            torch.testing.assert_close(part, pt.sparsemax(row, dim - 1 if dim > 0 else dim))
+    p = pt.entmax15(z, 1)
+    p.values().square().sum().backward()
+    dense = rows[2].clone().requires_grad_()
+    pt.entmax15(dense, 0).square().sum().backward()
+    torch.testing.assert_close(z.grad.unbind()[2], dense.grad)
+    y = torch.tensor([[0, 1], [0, 0], [4, 2]])
+    loss = pt.sparsemax_loss(z, y, 1, reduction="none")
+    torch.testing.assert_close(loss[2], pt.sparsemax_loss(rows[2], y[2], 0, reduction="none"))
+    assert pt.softmax_support(z, 1).unbind()[0].all()
+    with pytest.raises(ValueError, match="dim must not be 0"):
+        pt.softmax(z, 0)
+    with pytest.raises(TypeError, match="offsets must be left out for a jagged tensor"):
+        pt.softmax(z, 1, offsets=z.offsets())
+    lengths, starts = torch.tensor([2, 1, 3]), torch.tensor([0, 3, 4])
+    holes = torch.nested.narrow(scores(3, 9, grad=False), 1, starts, lengths, layout=torch.jagged)
+    with pytest.raises(ValueError, match=r"holes between its rows: pass z.contiguous\(\)"):
+        pt.softmax(holes, 1)
+    assert pt.softmax(holes.contiguous(), 1).shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("offsets", "error", "message"),
+    [
+        (torch.tensor([0.0, 4.0]), TypeError, "offsets must be int32 or int64, got torch.float32"),
+        (torch.tensor([[0, 4]]), ValueError, r"offsets must have the shape \(rows \+ 1,\)"),
+        (torch.tensor([0, 3, 2, 4]), ValueError, "rise from 0 to 4"),
+        (torch.tensor([1, 4]), ValueError, "rise from 0 to 4"),
+        (torch.tensor([0, 3]), ValueError, "rise from 0 to 4"),
+        ([0, 4], TypeError, "offsets must be a Tensor, got list"),
+    ],
+)
+def test_offsets_that_are_none(offsets: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        pt.softmax(torch.zeros(4), offsets=offsets)
+
+
+def test_edges() -> None:
+    z, nothing = torch.zeros(0, 2), torch.zeros(3, dtype=torch.int32)
+    assert pt.entmax15(z, 0, offsets=nothing).shape == (0, 2)
+    assert pt.entmax15(z, 0, offsets=nothing[:1]).shape == (0, 2)
+    y = torch.full((2, 2), -1)
+    assert pt.sparsemax_loss(z, y, 0, offsets=nothing, ignore_index=-1) == 0
+    with pytest.raises(ValueError, match="label of an empty row must be ignore_index"):
+        pt.sparsemax_loss(z, y, 0, offsets=nothing)
+    with pytest.raises(TypeError, match="offsets is not for class_weight"):
+        pt.sparsemax_loss(z, y, 0, offsets=nothing, class_weight=torch.ones(2))
