@@ -1,18 +1,26 @@
 r"""α-entmax attention by PyTorch's FlexAttention, on GPUs without CuPy (experimental).
 
-FlexAttention computes softmax(m(s)) V for any function m of the scores s = scale · q·k, and the
-log-sum-exp of m(s), without an array of all scores. With the normaliser c of α-entmax, β = α − 1,
+FlexAttention computes softmax(m(s)) V for any function m of the scores s = scale · q·k, with the
+log-sum-exp and the maximum of m(s), without an array of all scores. With β = α − 1, the largest
+score h of a row and u = β (s − h) + t,
 
-    p = [1 + β (s − c)]₊^{1/β},    F(c) = Σ p = 1,    D(c) = −F'(c) = Σ [1 + β (s − c)]₊^{1/β − 1},
+    p = [u]₊^{1/β},    F(t) = Σ p = 1,    D(t) = β F'(t) = Σ [u]₊^{1/β − 1},    n^{−β} ≤ t ≤ 1.
 
-m = log p makes the softmax p itself and the log-sum-exp log F, which must be 0. For 1 ≤ α ≤ 2 the
-function (F^β − 1)/β of c is convex and decreasing, so that Newton's steps from c = max s on climb
-to its root; for softmax one step is exact. A step is one pass over the scores: with the weights of
-D and the keys as values, log D and the mean of s come back, and F = D · mean(1 + β (s − c)).
+m = log p makes the softmax p itself and the log-sum-exp log F, which must be 0. For a step towards
+that, one pass over the scores takes the weights of D and the keys as values: log D, the mean of s,
+with which F = D · mean(u), and the largest score come back.
 
-The last two passes are at a c without gradient. One gives M, the mean of the values by D's weights,
-the other, which is differentiated, the output O and L = log F. As ∂O/∂c = (O − M) D/F and a change
-of F moves its root by dF/D,
+**Steps.** t is first solved for a sample of the keys. The first step is Newton's for log F as a
+function of log t; later ones interpolate log t as a cubic of log F through two passes. N = F^β is
+convex in t, with N(0) = 0: its tangent bounds the root from above, chords from 0 and across the
+root from below.
+
+**Precision.** Near α = 2, t falls to 1/n, and one number for the threshold h − t/β would lose it;
+near α = 1, log u = log(1 + β (s − h) − r) needs r = 1 − t. All three are kept.
+
+The last two passes are at a t without gradient. One gives M, the mean of the values by D's weights,
+the other, which is differentiated, the output O and L = log F. As β ∂O/∂t = (O − M) D/F and a
+change of F moves its root by −β dF/D,
 
     O + (O − M) (1 − e^{−βL})/β
 
@@ -32,8 +40,10 @@ from torch.nn.attention import flex_attention as library
 from pyentmax.sparse_attention.route import is_short
 
 ALPHAS = {"entmax15": 1.5, "sparsemax": 2.0}
-MOST_STEPS = 12
-LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1e-6 (s − c)²/2
+MOST_PASSES = 12
+LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1e-6 (s − h)²/2
+FLAT = 1e-12  # at α = 2, D's weights are e^{FLAT u}: from their maximum follows that of u
+ENOUGH, ENOUGH_HALF = 0.03, 0.2  # β |log F| that one more step repairs, for each precision
 
 
 def alpha_for(
@@ -64,7 +74,7 @@ def flex_attention(
     mask: Tensor | None = None,
     causal: bool = False,
     offset: int = 0,
-    steps: int | None = None,
+    passes: int | None = None,
     flex: Callable[..., Any] | None = None,
 ) -> Tensor:
     """The output of α-entmax attention.
@@ -75,78 +85,179 @@ def flex_attention(
     alpha : float or Tensor of shape (), (1,) or (H,), from 1 to 2
         a head whose α in a tensor is outside gives NaN
     scale, mask, causal, offset : as in `pyentmax.torch.attention`
-    steps : int, optional
-        Newton's; the passes over the scores are three more. By default 6, which leave less than
-        1e-6 up to α = 1.5 and 2,048 keys, and 12 for larger or learned α
+    passes : int, optional
+        over the scores, for the threshold; two more give the output. By default until the last
+        one is so close that its step suffices, which is looked up on the device; in a graph that
+        PyTorch compiles, 4 up to α = 1.5 and 6 beyond
     flex : callable, optional
         FlexAttention, or what has its semantics; by default it is compiled with all that is here
     """
-    if steps is None:
-        steps = 6 if not isinstance(alpha, Tensor) and alpha <= 1.5 else MOST_STEPS
+    # To look at values would wait for the device, which a graph cannot.
+    if passes is None and torch.compiler.is_compiling():
+        passes = 4 if not isinstance(alpha, Tensor) and alpha <= 1.5 else 6
     heads, device, dtype = query.size(1), query.device, query.dtype
+    enough = ENOUGH if query.element_size() > 2 else ENOUGH_HALF
     query, key, value = (x.float() if x.element_size() < 4 else x for x in (query, key, value))
     beta = torch.as_tensor(alpha, dtype=query.dtype, device=device) - 1
-    # To look at a tensor's values would wait for the device.
     beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan)
     beta = beta.clamp(min=LEAST_BETA).expand(heads)
     block_mask = _block_mask(query, key, mask, causal, offset)
-    run = _by_newton if flex is not None else _compiled()
-    found = run(query, key, value, beta, block_mask, scale, steps, flex or library.flex_attention)
-    return found.to(dtype)
-
-
-def _by_newton(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    beta: Tensor,
-    block_mask: Any,
-    scale: float,
-    steps: int,
-    flex: Callable[..., Any],
-) -> Tensor:
-    lse, top = library.AuxRequest(lse=True), library.AuxRequest(max_scores=True)
     options = {"block_mask": block_mask, "scale": scale}
     options["enable_gqa"] = query.size(1) != key.size(1)
-    by_head = beta.detach()[:, None]
+    start, step, output = (_start, _step, _output) if flex is not None else _compiled()
+    flex = flex or library.flex_attention
+    with torch.no_grad():
+        h, t, r = start(query, key, beta, causal, options)
+        before = None
+        for done in range(1, MOST_PASSES + 1):
+            (h, t, r), before, far = step(query, key, beta, h, t, r, before, options, flex)
+            if done == passes or (passes is None and far <= enough):
+                break
+    return output(query, key, value, beta, h, t, r, options, flex).to(dtype)
 
-    def over(power: float, c: Tensor, beta: Tensor) -> Callable[..., Tensor]:
-        """log [1 + β (s − c)]₊^{1/β − power}"""
 
-        def log_power(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            t = beta[h] * (s - c[b, h, i])
-            inside = t > -1
-            return torch.where(
-                inside, torch.log1p(torch.where(inside, t, 0)) * (1 / beta[h] - power), -torch.inf
-            )
+def _start(
+    query: Tensor, key: Tensor, beta: Tensor, causal: bool, options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """h, t and r of a sample of the keys, each of which stands for those around it."""
+    heads, keys, device = query.size(1), key.size(2), query.device
+    size = min(keys, max(64, min(256, keys // 16)))
+    edges = torch.arange(size + 1, device=device, dtype=torch.float64) / size
+    # Of a causal sequence the first keys are all that early queries see.
+    edges = (edges**2 * keys).maximum(size * edges) if causal else edges * keys
+    edges = edges.round().long()
+    j, weight = (edges[:-1] + edges[1:]) // 2, edges.diff().to(query.dtype)
+    some = key[:, :, j].repeat_interleave(heads // key.size(1), 1)
+    s = options["scale"] * query @ some.mT
+    if options["block_mask"] is not None:
+        places = (torch.arange(n, device=device) for n in s.shape[:3])
+        b, head, i = (x.view(-1, *[1] * (3 - n)) for n, x in enumerate(places))
+        s = torch.where(options["block_mask"].mask_mod(b, head, i, j), s, -torch.inf)
+    top = s.amax(-1)
+    # A row of which the sample has no key starts below all its scores.
+    longest = key.norm(dim=-1).amax(-1).repeat_interleave(heads // key.size(1), 1)
+    least = abs(options["scale"]) * query.norm(dim=-1) * longest[..., None]
+    h = torch.where(top > -torch.inf, top, -least)
+    t, r = torch.ones_like(h), torch.zeros_like(h)
+    b = beta[:, None]
+    for _ in range(8):
+        log = _log_u(s, h[..., None], t[..., None], r[..., None], beta[:, None, None])
+        curvature = weight * torch.exp((1 / b - 1)[..., None] * log)
+        d, f = curvature.sum(-1), (curvature * log.exp()).sum(-1)
+        move = torch.where(d > 0, torch.expm1(-b * f.log()) * f / d, 0)
+        t, r = t + move, r - move
+    return h, t, r
+
+
+def _log_u(s: Tensor, h: Tensor, t: Tensor, r: Tensor, beta: Tensor) -> Tensor:
+    """log u of u = β (s − h) + t; −∞ where u is not positive."""
+    x = beta * (s - h)
+    u, near = x + t, x - r > -0.5
+    precise = torch.log1p(torch.where(near, x - r, 0))
+    log = torch.where(near, precise, torch.log(torch.where(u > 0, u, 1)))
+    return torch.where((u > 0) | u.isnan(), log, -torch.inf)
+
+
+def _step(
+    query: Tensor, key: Tensor, beta: Tensor, h: Tensor, t: Tensor, r: Tensor,
+    before: tuple[Tensor, ...] | None, options: dict[str, Any], flex: Callable[..., Any],
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor]:  # fmt: skip
+    """A pass and a step: the next h, t, r; this pass' t, r, log F, slope; the largest |log F|."""
+    power = 1 / beta - 1
+
+    def log_d(s: Tensor, b: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        place = b, head, i
+        log = _log_u(s, h[place], t[place], r[place], beta[head])
+        flat = torch.where(log > -torch.inf, FLAT * log.exp(), log)
+        return torch.where(power[head] > 0, power[head] * log, flat)
+
+    mean_key, aux = flex(
+        query, key, key, log_d, **options,
+        return_aux=library.AuxRequest(lse=True, max_scores=True),
+    )  # fmt: skip
+    b, one = beta[:, None], torch.ones_like(t)
+    some = aux.lse > -torch.inf
+    # The largest u, from that of D's weights; h becomes the row's largest score.
+    log_top = torch.where(b < 1, aux.max_scores / power[:, None], torch.log(aux.max_scores / FLAT))
+    rise = torch.where(some, torch.expm1(log_top) + r, 0)
+    above = options["scale"] * (query * mean_key).sum(-1) - h
+    h_next = h + rise / b
+    rise = b * (h_next - h)  # by which h, a rounded number, has risen
+    t, r = t + rise, r - rise
+    below = (b * above - rise).clamp(max=0)  # the mean of u less the largest one
+    mean = torch.maximum(below + t, 1e-6 * t)
+    log_mean = torch.where(below - r > -0.5, torch.log1p((below - r).clamp(min=-0.5)), mean.log())
+    log_f = torch.where(some, aux.lse + log_mean, 0)
+    slope = b * mean / t  # of log t by log F
+    log_move = -slope * log_f
+    back = torch.expm1(-b * log_f)  # 1/N − 1
+    low, high = torch.where(log_f > 0, t * back, 0), mean * back
+    least, most = torch.zeros_like(t), one
+    if before is not None:
+        t0, r0, log_f0, slope0, least, most = before
+        apart, gap = torch.where(r < 0.5, r - r0, t0 - t), log_f0 - log_f
+        c = -log_f / torch.where(gap == 0, one, gap)
+        cubic = (
+            slope * gap * c * (1 - c) ** 2
+            + torch.log1p(torch.maximum(apart / t, -0.999999 * one)) * c * c * (3 - 2 * c)
+            + slope0 * gap * c * c * (c - 1)
+        )
+        log_move = torch.where((gap != 0) & (c > -3) & (c < 4), cubic, log_move)
+        span = torch.exp(b * log_f) - torch.exp(b * log_f0)
+        across = (log_f * log_f0 < 0) & (span != 0)
+        chord = torch.expm1(b * log_f) * apart / torch.where(across, span, one)
+        low = torch.where(across, torch.maximum(low, chord), low)
+    # The bounds of all passes, with room for what rounds t.
+    low = torch.maximum(low, least * (1 - 1e-6) - t)
+    high = torch.minimum(high, most * (1 + 1e-6) - t)
+    move = t * torch.expm1(log_move)
+    if before is not None:  # in clusters, where log F has kinks
+        slow = (log_f.abs() > log_f0.abs() / 2) | (across & ((move < low) | (move > high)))
+        move = torch.where(slow, high, move)
+    move = torch.where(some, torch.minimum(torch.maximum(move, low), high), 0)
+    least, most = torch.maximum(least, t + low), torch.minimum(most, t + high)
+    far = torch.where(some, b.clamp(min=0.1) * log_f.abs(), 0).nan_to_num(0).amax()
+    # From far below, only the largest score was to be learnt: start there, with no pass before.
+    blind = t > 2
+    least, most = torch.where(blind, 0, least), torch.where(blind, 1, most)
+    log_f = torch.where(blind, torch.nan, log_f)
+    t_next, r_next = torch.where(blind, 1, t + move), torch.where(blind, 0, r - move)
+    return (h_next, t_next, r_next), (t, r, log_f, slope, least, most), far
+
+
+def _output(
+    query: Tensor, key: Tensor, value: Tensor, beta: Tensor, h: Tensor, t: Tensor, r: Tensor,
+    options: dict[str, Any], flex: Callable[..., Any],
+) -> Tensor:  # fmt: skip
+    """The output at a threshold, corrected for what F is."""
+
+    def over(power: float, beta: Tensor) -> Callable[..., Tensor]:
+        """log [u]₊^{1/β − power}"""
+
+        def log_power(s: Tensor, b: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            place = b, head, i
+            log = _log_u(s, h[place], t[place], r[place], beta[head])
+            inside = log != -torch.inf
+            scaled = torch.where(inside, log, 0) * (1 / beta[head] - power)
+            return torch.where(inside, scaled, -torch.inf)
 
         return log_power
 
     with torch.no_grad():
-        _, aux = flex(query, key, key, **options, return_aux=top)
-        alive = aux.max_scores > -torch.inf
-        c = torch.where(alive, aux.max_scores, 0)
-        for _ in range(steps):
-            mean_key, aux = flex(
-                query, key, key, over(1, c, by_head[:, 0]), **options, return_aux=lse
-            )
-            mean = scale * (query * mean_key).sum(-1)
-            log_f = aux.lse + torch.log1p((by_head * (mean - c)).clamp(min=-1 + 1e-6))
-            step = torch.expm1(by_head * log_f) / by_head
-            step = step * torch.exp((1 - by_head) * log_f - aux.lse)
-            c = torch.where(alive, c + step, c)
-        mean_value = flex(query, key, value, over(1, c, by_head[:, 0]), **options)
-    output, aux = flex(query, key, value, over(0, c, beta), **options, return_aux=lse)
-    excess = torch.where(alive, aux.lse, 0)
-    moved = -torch.expm1(-by_head * excess) / by_head
+        mean_value = flex(query, key, value, over(1, beta), **options)
+    lse = library.AuxRequest(lse=True)
+    output, aux = flex(query, key, value, over(0, beta), **options, return_aux=lse)
+    alive = aux.lse != -torch.inf
+    b = beta.detach()[:, None]
+    moved = -torch.expm1(-b * torch.where(alive, aux.lse, 0)) / b
     output = output + (output.detach() - mean_value) * moved[..., None]
     return torch.where(alive[..., None], output, 0)
 
 
 @functools.cache
-def _compiled() -> Callable[..., Tensor]:
+def _compiled() -> tuple[Callable[..., Any], ...]:
     # As a whole: a score_mod compiled alone would be a new function, and compiled anew, each time.
-    return torch.compile(_by_newton)
+    return tuple(torch.compile(x) for x in (_start, _step, _output))
 
 
 def _block_mask(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, offset: int) -> Any:

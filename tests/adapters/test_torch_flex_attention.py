@@ -80,7 +80,7 @@ def test_outputs_and_gradients_equal_dense_entmax(case: str, key_heads: int) -> 
         arrays.append(alpha.requires_grad_())
     expected = pt.attention(*arrays[:3], alpha, scale=0.7, **options)
     found = flex_attention.flex_attention(
-        *arrays[:3], alpha, scale=0.7, steps=12, flex=StandIn(), **options
+        *arrays[:3], alpha, scale=0.7, passes=9, flex=StandIn(), **options
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
     g = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -88,12 +88,51 @@ def test_outputs_and_gradients_equal_dense_entmax(case: str, key_heads: int) -> 
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-11)
 
 
-def test_a_call_passes_over_the_scores_nine_times() -> None:
-    stand_in, arrays = StandIn(), inputs(torch.float32)
-    found = flex_attention.flex_attention(*arrays, 1.5, scale=0.7, flex=stand_in)
-    assert stand_in.passes == 9
-    # Scores up to 10, rounded, and a mean of them subtracted from a threshold.
-    torch.testing.assert_close(found, pt.attention(*arrays, scale=0.7), rtol=0, atol=1e-5)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("alpha", [1.01, 1.25, 1.5, 1.75, 2.0])
+@pytest.mark.parametrize("kind", ["normal", "steep", "flat", "spike", "causal", "windows"])
+def test_few_passes_over_the_scores(kind: str, alpha: float, dtype: Any) -> None:
+    generator = torch.Generator().manual_seed(7)
+    query, key, value = torch.randn(3, 1, 2, 512, 16, dtype=torch.float64, generator=generator)
+    query *= {"steep": 3, "flat": 1e-3}.get(kind, 1)
+    if kind == "spike":
+        key[:, :, 301] *= 5
+    options: dict[str, Any] = {"causal": kind == "causal", "scale": 0.4}
+    if kind == "windows":
+        apart = torch.arange(512)[:, None] - torch.arange(512)
+        options["mask"] = apart.abs() < 3  # of many rows, the sample has no key
+    tensors, stand_in = [x.to(dtype) for x in (query, key, value)], StandIn()
+    found = flex_attention.flex_attention(*tensors, alpha, flex=stand_in, **options)
+    print(kind, alpha, dtype, "passes in all", stand_in.passes)
+    half = dtype == torch.float16
+    assert stand_in.passes <= (5 + (not half) if alpha <= 1.5 else 7)
+    expected = pt.attention(*(x.double() for x in tensors), alpha, **options)
+    tolerance = 2e-3 if half else 2e-5  # scores up to 30, rounded by 2e-6
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+def test_clusters_of_scores_converge(alpha: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    query, value = torch.ones(1, 1, 64, 16), torch.randn(1, 1, 2048, 16, generator=generator)
+    high = torch.rand(1, 1, 2048, 1, generator=generator) < 0.02
+    key = (high + 1e-4 * torch.randn(1, 1, 2048, 16, generator=generator)) / 16
+    query *= torch.linspace(0.1, 2, 64)[:, None]
+    stand_in = StandIn()
+    found = flex_attention.flex_attention(query, key, value, alpha, scale=1.0, flex=stand_in)
+    assert stand_in.passes <= 10
+    expected = pt.attention(query.double(), key.double(), value.double(), alpha, scale=1.0)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=5e-6)
+
+
+def test_thresholds_of_long_flat_rows_are_precise() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 1, 1, 4096, 16, generator=generator)
+    query = torch.cat([1e-3 * query[:, :, :32, :15], torch.ones(1, 1, 32, 1)], -1)
+    key[..., 15] = 3  # scores of 3 and a little, whose thresholds one float32 cannot tell apart
+    found = flex_attention.flex_attention(query, key, value, 2.0, scale=1.0, flex=StandIn())
+    expected = pt.attention(query.double(), key.double(), value.double(), 2.0, scale=1.0)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-5)
 
 
 def test_alpha_that_it_does_not_serve_gives_nan() -> None:
@@ -105,9 +144,13 @@ def test_alpha_that_it_does_not_serve_gives_nan() -> None:
 
 def on_the_host(*arrays: Any, return_aux: Any = None, **options: Any) -> Any:
     """FlexAttention itself, but for the largest scores, which it does not return there."""
-    is_top = return_aux is not None and return_aux.max_scores
-    return (StandIn() if is_top else library.flex_attention)(
-        *arrays, return_aux=return_aux, **options
+    if return_aux is None or not return_aux.max_scores:
+        return library.flex_attention(*arrays, return_aux=return_aux, **options)
+    output, aux = library.flex_attention(
+        *arrays, return_aux=library.AuxRequest(lse=True), **options
+    )
+    return output, aux._replace(
+        max_scores=StandIn()(*arrays, return_aux=return_aux, **options)[1].max_scores
     )
 
 
@@ -124,10 +167,10 @@ def test_flex_attention_itself_and_its_graph_give_the_same_output() -> None:
         graphs.append(graph)
         return graph
 
-    run = torch.compile(flex_attention._by_newton, backend=backend, fullgraph=True)
+    # In a graph that PyTorch compiles, too, and not anew for each number.
+    run = torch.compile(flex_attention.flex_attention, backend=backend, fullgraph=True)
     for alpha in (1.5, 1.6, 1.7):
-        beta = torch.full((H,), alpha - 1)
-        found = run(*arrays, beta, None, 0.7, 6, on_the_host)
+        found = run(*arrays, torch.tensor(alpha), scale=0.7, flex=on_the_host)
         torch.testing.assert_close(
             found, pt.attention(*arrays, alpha, scale=0.7), rtol=0, atol=1e-5
         )
