@@ -60,6 +60,7 @@ def top_k(xp: Any, z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
         axis, or axes, that a row of scores lies along; None takes all
     mask : bool array that broadcasts to z, optional
         True where a score may be kept
+    offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -105,7 +106,7 @@ def top_p(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> An
 
     Parameters
     ----------
-    z, axis, mask : as in `top_k`
+    z, axis, mask, offsets : as in `top_k`
     mass : number or array that broadcasts against the batch shape
         above 0 and at most 1, which keeps all
 
@@ -151,7 +152,7 @@ def min_p(xp: Any, z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> A
 
     Parameters
     ----------
-    z, axis, mask : as in `top_k`
+    z, axis, mask, offsets : as in `top_k`
     ratio : number or array that broadcasts against the batch shape
         from 0, which keeps all, to 1
 
@@ -190,7 +191,7 @@ def top_n_sigma(xp: Any, z: Any, n: Any, axis: Any = -1, *, mask: Any = None) ->
 
     Parameters
     ----------
-    z, axis, mask : as in `top_k`
+    z, axis, mask, offsets : as in `top_k`
     n : number or array that broadcasts against the batch shape
         at least 0
 
@@ -238,7 +239,7 @@ def epsilon(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) 
 
     Parameters
     ----------
-    z, axis, mask : as in `top_k`
+    z, axis, mask, offsets : as in `top_k`
     epsilon : number or array that broadcasts against the batch shape
         from 0, which keeps all, to 1
 
@@ -278,7 +279,7 @@ def eta(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> A
 
     Parameters
     ----------
-    z, axis, mask : as in `top_k`
+    z, axis, mask, offsets : as in `top_k`
     epsilon : as in `epsilon`
 
     Returns

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact_rows import error_in_contracts, exact_row
 
 import pyentmax as pe
 from pyentmax import keep
@@ -88,6 +89,16 @@ def test_mappings_products_and_supports(name: str, axis: int, kernels: bool) -> 
         log = run(record.log)
         found = log(z, **options, mask=mask, offsets=OFFSETS)
         each_row(axis, found, lambda r: log(row(z, r, axis), **options, mask=masked(r)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.0, 1.25, 1.5, 2.0])
+def test_rows_in_many_digits(alpha: float, dtype: Any) -> None:
+    z = scores(-1, dtype)[0]
+    p = pe.entmax(z, alpha, offsets=OFFSETS)
+    for r in np.flatnonzero(LENGTHS):
+        own = row(z, r, -1)
+        assert error_in_contracts(row(p, r, -1), exact_row(own, alpha), own, alpha) <= 1
 
 
 @pytest.mark.parametrize("axis", SHAPES)
