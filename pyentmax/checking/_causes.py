@@ -46,51 +46,47 @@ def _power(claim: Claim) -> float:
     return _alpha(claim) - 1
 
 
-def _scaled(claim: Claim, z: Array, p: Array) -> Array:
-    return claim.exact(z / (_alpha(claim) - 1))
+def _sum(x: Array) -> Array:
+    return np.asarray(np.sum(x, axis=-1, keepdims=True))
 
 
-def _clipped(claim: Claim, z: Array, p: Array) -> Array:
-    positive = np.maximum(z, 0)
-    return positive / np.sum(positive, axis=-1, keepdims=True)
+def _powers(z: Array) -> Array:
+    return np.asarray(np.exp(z - np.max(z, axis=-1, keepdims=True)))
 
 
 def _named(name: str, scale: Callable[[float], float] = lambda _: 1.0) -> Any:
     return lambda claim, z, p: MAPPINGS[name].forward(scale(_alpha(claim)) * z)
 
 
-def _one_not_shifted(claim: Claim, z: Array, p: Array) -> Array:
-    e = np.exp(z - np.max(z, axis=-1, keepdims=True))
-    return e / (1 + np.sum(e, axis=-1, keepdims=True))
-
-
 def _threshold(claim: Claim, z: Array, p: Array) -> Array:
     """The mapping with the threshold, and the sum, that fit p best."""
-    power, rows = _power(claim), np.zeros_like(p)
+    power, rows = _power(claim), p.copy()  # any two fit
     for index in np.ndindex(p.shape[:-1]):
         on = p[index] > 0
         if np.sum(on) > 2 and np.ptp(z[index][on]):
             slope, offset = np.polyfit(z[index][on], p[index][on] ** power, 1)
             rows[index] = np.maximum(slope * z[index] + offset, 0) ** (1 / power)
-        else:
-            rows[index] = p[index]  # any two fit
     return rows
+
+
+def _at(claim: Claim, z: Array, thresholds: Sequence[Array]) -> list[Array]:
+    """The mapping with other thresholds, and divided by its sum then."""
+    power = _power(claim)
+    x = power * (z - np.max(z, axis=-1, keepdims=True))
+    powers = [np.maximum(x - tau, 0) ** (1 / power) for tau in thresholds]
+    return [*powers, *(q / np.where(_sum(q) > 0, _sum(q), 1) for q in powers)]
 
 
 def _stopped_early(claim: Claim, z: Array, p: Array) -> Array:
     """As `_threshold`, if the threshold is a point that bisection visits in its first 30 steps."""
-    power = _power(claim)
-    variants = []
-    for bracket in (lambda d: d**-power, lambda d: 1 / d, lambda d: 0.0):
-        x = power * (z - np.max(z, axis=-1, keepdims=True))
-        low, high = -np.ones_like(x[..., :1]), -np.full_like(x[..., :1], bracket(z.shape[-1]))
+    power, d, visited = _power(claim), z.shape[-1], []
+    for end in (d**-power, 1 / d, 0.0):
+        low, high = np.full_like(z[..., :1], -1.0), np.full_like(z[..., :1], -end)
         for _ in range(30):
-            middle = (low + high) / 2
-            q = np.maximum(x - middle, 0) ** (1 / power)
-            total = np.sum(q, axis=-1, keepdims=True)
-            variants += [q, q / np.where(total > 0, total, 1)]
-            low, high = np.where(total >= 1, middle, low), np.where(total >= 1, high, middle)
-    return _closest(variants, p)
+            visited.append((low + high) / 2)
+            more = _sum(_at(claim, z, visited[-1:])[0]) >= 1
+            low, high = np.where(more, visited[-1], low), np.where(more, high, visited[-1])
+    return _closest(_at(claim, z, visited), p)
 
 
 def _closest(variants: Sequence[Array], p: Array) -> Array:
@@ -100,25 +96,14 @@ def _closest(variants: Sequence[Array], p: Array) -> Array:
 def _narrow(claim: Claim, z: Array, p: Array) -> Array:
     """The mapping with τ held within a bracket that ends too early at one side."""
     power, d = _power(claim), z.shape[-1]
-    x = power * (z - np.max(z, axis=-1, keepdims=True))
     tau = -(np.max(claim.exact(z), axis=-1, keepdims=True) ** power)
     ends = [-1 / d, -(d**-power), *-np.arange(1, 10) / 10, -0.25, -0.75]
-    thresholds = [clip(tau, end) for end in ends for clip in (np.maximum, np.minimum)]
-    powers = [np.maximum(x - one, 0) ** (1 / power) for one in thresholds]
-    return _closest([*powers, *(q / np.sum(q, axis=-1, keepdims=True) for q in powers)], p)
-
-
-def _batch_sum(claim: Claim, z: Array, p: Array) -> Array:
-    e = np.exp(z - np.max(z, axis=-1, keepdims=True))
-    return e / np.sum(e)
+    clipped = [clip(tau, end) for end in ends for clip in (np.maximum, np.minimum)]
+    return _closest(_at(claim, z, clipped), p)
 
 
 def _other_axis(claim: Claim, z: Array, p: Array) -> Array:
     return _closest([claim.exact(z, axis=axis) for axis in range(z.ndim)], p)
-
-
-def _whole_array(claim: Claim, z: Array, p: Array) -> Array:
-    return claim.exact(z.reshape(-1)).reshape(z.shape) if z.ndim > 1 else claim.exact(z)
 
 
 def _other_k(change: int) -> Any:
@@ -133,20 +118,21 @@ def _other_k(change: int) -> Any:
 VALUE_CAUSES = (
     Cause("another axis", _other_axis,
           "fn maps along an axis that is not always the last; make it with axis=-1 (dim=-1)"),
-    Cause("the whole array as one row", _whole_array,
+    Cause("the whole array as one row",
+          lambda claim, z, p: claim.exact(z.reshape(-1)).reshape(z.shape),
           "fn takes the maximum or sum over all entries; keep the last axis (axis=-1, keepdims)"),
-    Cause("scores not multiplied by α − 1", _scaled,
+    Cause("scores not multiplied by α − 1", lambda claim, z, p: claim.exact(z / _power(claim)),
           "the threshold is that of (α − 1)z: halve the scores at α = 1.5"),
     Cause("softmax(αz)", _named("softmax", float),
           "α is no temperature; p = [(α−1)z − τ]₊^{1/(α−1)}"),
     Cause("another mapping, softmax", _named("softmax"), "fn gives softmax(z)"),
     Cause("another mapping, sparsemax", _named("sparsemax"), "fn gives sparsemax(z)"),
     Cause("another mapping, entmax15", _named("entmax15"), "fn gives entmax15(z)"),
-    Cause("the 1 is not shifted", _one_not_shifted,
+    Cause("the 1 is not shifted", lambda claim, z, p: _powers(z) / (1 + _sum(_powers(z))),
           "with the maximum m subtracted, the 1 of the denominator is e^{-m}"),
-    Cause("the sum over the batch", _batch_sum,
+    Cause("the sum over the batch", lambda claim, z, p: _powers(z) / np.sum(_powers(z)),
           "the sum goes along the row: axis=-1, keepdims=True"),
-    Cause("clip and renormalise", _clipped,
+    Cause("clip and renormalise", lambda claim, z, p: np.maximum(z, 0) / _sum(np.maximum(z, 0)),
           "max(z, 0) / Σ is no projection; subtract the threshold"),
     Cause("sorted order returned", lambda claim, z, p: claim.exact(-np.sort(-z, axis=-1)),
           "undo the sort, or use it for the threshold alone"),
