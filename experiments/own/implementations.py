@@ -96,6 +96,8 @@ def fn(query, key, value, mask=None, bias=None, scale=None, is_causal=False):
 KERAS = """
 import keras
 def fn(query, key, value, mask=None, bias=None, scale=None, is_causal=False):
+    if mask is not None and "bool" not in str(mask.dtype):
+        raise TypeError("its masks are boolean")
     swapped = (keras.ops.swapaxes(x, 1, 2) for x in (query, key, value))
     out = keras.ops.dot_product_attention(
         *swapped, bias=bias, mask=mask, scale=scale, is_causal=is_causal)
