@@ -208,8 +208,9 @@ class CutAxis:
         return ("entries" if each_entry else "numbers"), value
 
     def _room(self, part: Any, first: Any) -> Any:
-        shape = self.shape if part.ndim > len(self.shape) else self.batch
-        return np.zeros_like(first, dtype=part.dtype, shape=shape, order="C")
+        if part.ndim > len(self.shape):  # every entry is written
+            return np.empty_like(first, dtype=part.dtype, shape=self.shape, order="C")
+        return np.zeros_like(first, dtype=part.dtype, shape=self.batch, order="C")
 
 
 def call_by_offsets(
