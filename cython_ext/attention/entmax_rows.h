@@ -62,32 +62,29 @@ static ptrdiff_t TYPED(search_with_indices)(const REAL *restrict z, ptrdiff_t n,
  * probabilities in room->p, and their columns. */
 static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, double alpha,
                                    TYPED(EntmaxKept) *kept, const TYPED(RowRoom) *room) {
-    const TYPED(Choice) run = TYPED(choice_for)(alpha);
+    const TYPED(Mapping) *mapping = TYPED(mapping_for)(alpha);
     TYPED(Search) found;
     ptrdiff_t size;
-    if (run.own == &TYPED(sparsemax)) {
+    if (mapping == &TYPED(sparsemax)) {
         size = TYPED(search_with_indices)(z, n, largest, 1, TYPED(michelot), NULL, room, &found);
         const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
         for (ptrdiff_t i = 0; i < size; i++)
             room->p[i] = TYPED(sparsemax_entry)(room->x[i], found.t, rest);
-    } else if (run.own == &TYPED(entmax15)) {
+    } else if (mapping == &TYPED(entmax15)) {
         size = TYPED(search_with_indices)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve), NULL,
                                           room, &found);
         const REAL twice = (REAL)(2 * quadratic_step(found.at_t));
         for (ptrdiff_t i = 0; i < size; i++)
             room->p[i] = TYPED(entmax15_entry)(room->x[i], found.t, twice);
-    } else if (run.block) {
+    } else if (mapping == &TYPED(general_entmax)) {
         REAL start = 0;
         const TYPED(EntmaxRow) wanted = {alpha, kept, room->p, &start, &(Ahead){0}};
         size = TYPED(search_with_indices)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve),
                                           &wanted, room, &found);
     } else { /* the whole row */
         size = whole_lanes(n);
-        if (run.own)
-            run.own->row(z, room->p, n,
-                         &(TYPED(RowContext)){.ahead = &(Ahead){0}, .scratch = room->scratch});
-        else
-            run.row(z, room->p, n, alpha, kept, &(Ahead){0}, room->scratch);
+        mapping->row(z, room->p, n,
+                     &(TYPED(RowContext)){.ahead = &(Ahead){0}, .scratch = room->scratch});
         for (ptrdiff_t i = n; i < size; i++) room->p[i] = 0;
         memcpy(room->columns, room->every, (size_t)n * sizeof *room->columns);
     }

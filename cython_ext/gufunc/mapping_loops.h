@@ -58,6 +58,7 @@ typedef struct {
     const REAL *upper;    /* bounds of a row */
     Ahead *ahead;         /* the next rows */
     void *scratch;
+    void *kept, *use; /* mappings/entmax.h: from row to row, and by a loss */
 } TYPED(RowContext);
 
 /* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
@@ -82,9 +83,8 @@ static ptrdiff_t TYPED(mapping_scratch)(const TYPED(Mapping) *mapping, ptrdiff_t
     return (scratch_size(n) + more) * (ptrdiff_t)sizeof(REAL);
 }
 
-static void TYPED(run_mapping)(TYPED(Rows) *rows, void *context) {
-    const TYPED(Mapping) *mapping = context;
-    TYPED(RowContext) with = {rows->number[0], NULL, &rows->ahead, rows->scratch};
+static void TYPED(run_keeping)(TYPED(Rows) *rows, const TYPED(Mapping) *mapping, void *kept) {
+    TYPED(RowContext) with = {rows->number[0], NULL, &rows->ahead, rows->scratch, kept, NULL};
     if (rows->by_block) {
         mapping->block(rows->in[0], rows->out, rows->count, rows->n, &with);
         return;
@@ -97,6 +97,10 @@ static void TYPED(run_mapping)(TYPED(Rows) *rows, void *context) {
         with.ahead = &ahead;
         mapping->row(rows->in[0][j], rows->out[j], rows->n, &with);
     }
+}
+
+static void TYPED(run_mapping)(TYPED(Rows) *rows, void *context) {
+    TYPED(run_keeping)(rows, context, NULL);
 }
 
 /* Has it a block for such rows? */

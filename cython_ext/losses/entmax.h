@@ -247,19 +247,21 @@ static bool TYPED(argmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
 
 /* The losses with code of their own, for some α. */
 static const TYPED(Loss) *TYPED(own_loss)(double alpha) {
-    return alpha == 1   ? &TYPED(softmax_loss)
-           : alpha == 2 ? &TYPED(sparsemax_loss)
-                        : &TYPED(entmax15_loss);
+    return alpha == 1     ? &TYPED(softmax_loss)
+           : alpha == 1.5 ? &TYPED(entmax15_loss)
+           : alpha == 2   ? &TYPED(sparsemax_loss)
+                          : NULL;
 }
 
 /* The loss of one row with its α. */
 static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, double alpha,
-                                    const TYPED(Choice) *run, TYPED(EntmaxKept) *kept, Ahead *ahead,
-                                    REAL *restrict scratch, double *loss) {
-    if (run->block)
+                                    TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch,
+                                    double *loss) {
+    const TYPED(Mapping) *mapping = TYPED(mapping_for)(alpha);
+    if (mapping == &TYPED(general_entmax))
         return TYPED(entmax_loss_row)(z, p, n, label, weight, alpha, kept, ahead, scratch, loss);
-    run->row(z, p, n, alpha, kept, ahead, scratch);
+    mapping->row(z, p, n, &(TYPED(RowContext)){.scratch = scratch});
     if (alpha > 2) return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
     return TYPED(degenerate_loss)(p, loss); /* no α */
 }
@@ -268,23 +270,22 @@ static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, pt
 static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
     const ptrdiff_t n = rows->n;
     const double *alpha = rows->number[2];
-    const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
-    if (run.own) {
-        const TYPED(Loss) *own = TYPED(own_loss)(alpha[0]);
+    const TYPED(Loss) *own = TYPED(own_loss)(alpha[0]);
+    if (own) {
         rows->by_block = n <= own->longest;
         TYPED(run_loss)(rows, (void *)own);
         return;
     }
     TYPED(Labels) at;
-    const bool by_block = run.block && rows->by_block;
+    const bool by_block = TYPED(goes_by_block)(TYPED(mapping_for)(alpha[0]), n);
     TYPED(read_labels)(rows, &at);
     if (by_block) {
         TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
                               .alpha = alpha,
                               .label = at.label,
                               .weight = at.weight};
-        run.block(rows->in[0], rows->out, rows->count, n, alpha, context, &rows->ahead,
-                  rows->scratch, &use);
+        const TYPED(RowContext) with = {alpha, NULL, &rows->ahead, rows->scratch, context, &use};
+        TYPED(entmax_block)(rows->in[0], rows->out, rows->count, n, &with);
         for (int j = 0; j < rows->count; j++) {
             at.loss[j] = use.loss[j];
             at.counts[j] = !use.degenerate[j] || TYPED(degenerate_loss)(rows->out[j], at.loss + j);
@@ -294,7 +295,7 @@ static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
         Ahead ahead = TYPED(ahead_of_row)(rows, j);
         if (TYPED(is_wanted)(&at, j))
             at.counts[j] = TYPED(general_loss_row)(rows->in[0][j], rows->out[j], n, at.label[j],
-                                                   at.weight[j], alpha[j], &run, context, &ahead,
+                                                   at.weight[j], alpha[j], context, &ahead,
                                                    rows->scratch, at.loss + j);
     }
     TYPED(give_losses)(rows, &at);

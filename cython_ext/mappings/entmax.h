@@ -113,7 +113,7 @@ static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *contex
             TYPED(prepare_starts)(alpha, wanted->kept);
             TYPED(start_of_row)(&row, TYPED(start_of)(wanted->kept, 0), &at, wanted->p);
         }
-        TYPED(finish_search)(&row, &at, wanted->p);
+        TYPED(finish_searches)(&row, &at, wanted->p, 1);
     }
     *wanted->start = t;
     return t;
@@ -131,14 +131,15 @@ static void TYPED(find_entmax)(const REAL *restrict z, ptrdiff_t n, REAL largest
     found->t = start;
 }
 
-/* scratch holds scratch_size(n) values and room for a row; kept is kept from row to row. */
-static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                              TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
+/* scratch holds scratch_size(n) values and room for a row. */
+static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                              const TYPED(RowContext) *with) {
     TYPED(Search) found;
-    REAL *kept_p = scratch + scratch_size(n);
+    const double alpha = *with->number;
+    REAL *restrict scratch = with->scratch, *kept_p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return;
-    TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, kept_p, &found);
+    TYPED(find_entmax)(z, n, largest, alpha, with->kept, with->ahead, scratch, kept_p, &found);
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
@@ -240,10 +241,13 @@ static void TYPED(start_tile)(TYPED(Tile) *tile, const REAL *x, ptrdiff_t n,
 
 /* Rows that each have their own α, all on one side of 2; for a loss if there is a use. */
 static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                ptrdiff_t n, const double alpha[BLOCK], TYPED(EntmaxKept) *kept,
-                                Ahead *ahead, REAL *restrict scratch, TYPED(TileUse) *use) {
+                                ptrdiff_t n, const TYPED(RowContext) *with) {
     TYPED(Tile) tile;
-    TYPED(begin_tile)(&tile, n, alpha, scratch);
+    const double *alpha = with->number;
+    TYPED(EntmaxKept) *kept = with->kept;
+    TYPED(TileUse) *use = with->use;
+    Ahead *ahead = with->ahead;
+    TYPED(begin_tile)(&tile, n, alpha, with->scratch);
     if (!tile.at->above_2) TYPED(prepare_starts)(alpha, kept);
     if (n < WORTH_GROUPS || tile.at->whole) { /* whose exact sums cost as little as any */
         TYPED(interleave_scaled)(z, n, tile.beta, tile.x, tile.largest);
@@ -258,11 +262,10 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
         if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2);
     }
     const ptrdiff_t size = tile.few ? tile.few : n;
-    for (int g = 0; g < TYPED(GROUPS); g++) {
-        const int first = g * TYPED(WIDTH);
-        const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(tile.x, size, first, ahead);
-        TYPED(finish_search)(&gaps, tile.at + g, tile.p + first);
-    }
+    TYPED(Gaps) gaps[TYPED(GROUPS)];
+    for (int g = 0; g < TYPED(GROUPS); g++)
+        gaps[g] = TYPED(gaps_of_columns)(tile.x, size, g * TYPED(WIDTH), ahead);
+    TYPED(finish_searches)(gaps, tile.at, tile.p, TYPED(GROUPS));
     if (use)
         TYPED(use_rows)(use, z, tile.largest, tile.beta, tile.few ? tile.floor : NULL, tile.x, size,
                         tile.p);
@@ -274,10 +277,9 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
 }
 
 /* α = ∞: the largest share alike. */
-static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                              TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
-    (void)alpha, (void)kept, (void)ahead;
-    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                              const TYPED(RowContext) *with) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, with->scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return;
     ptrdiff_t ties = 0;
     for (ptrdiff_t i = 0; i < n; i++) ties += z[i] == largest;
@@ -286,41 +288,25 @@ static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
 }
 
 /* No α at all. */
-static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                           TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
-    (void)z, (void)alpha, (void)kept, (void)ahead, (void)scratch;
+static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                           const TYPED(RowContext) *with) {
+    (void)z, (void)with;
     TYPED(fill)(p, n, (REAL)NAN);
 }
 
-/* What to run for an α: one of the mappings that have code of their own, or rows with their α,
- * which may go by the block. */
-typedef struct {
-    const TYPED(Mapping) *own;
-    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch);
-    void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
-                  const double alpha[BLOCK], TYPED(EntmaxKept) *kept, Ahead *ahead,
-                  REAL *restrict scratch, TYPED(TileUse) *use);
-    bool above_2;
-    int whole; /* its whole_power(), on which the code depends, too */
-} TYPED(Choice);
+static const TYPED(Mapping)
+    TYPED(general_entmax) = {A_PARAMETER, TYPED(entmax_row), TYPED(entmax_block), SHORT_OF_POWERS},
+    TYPED(argmax) = {A_PARAMETER, TYPED(argmax_row), NULL, 0},
+    TYPED(no_mapping) = {A_PARAMETER, TYPED(nan_row), NULL, 0};
 
-/* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
-static TYPED(Choice) TYPED(choice_for)(double alpha) {
-    if (alpha == 1) return (TYPED(Choice)){.own = &TYPED(softmax)};
-    if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
-    if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
-    if (alpha > 1 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
-        return (TYPED(Choice)){.row = TYPED(entmax_row),
-                               .block = TYPED(entmax_block),
-                               .above_2 = TYPED(is_above_2)(alpha),
-                               .whole = TYPED(whole_power)(alpha)};
-    return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
-}
-
-/* Do they run the same code, so that neighbours can go together? */
-static inline bool TYPED(same_choice)(TYPED(Choice) a, TYPED(Choice) b) {
-    return a.own == b.own && a.row == b.row && a.above_2 == b.above_2 && a.whole == b.whole;
+/* What to run for an α. Scores within 1/β of the largest matter. Beyond β = 2/ε, below their
+ * rounding, only ties do. */
+static const TYPED(Mapping) *TYPED(mapping_for)(double alpha) {
+    if (alpha == 1) return &TYPED(softmax);
+    if (alpha == 1.5) return &TYPED(entmax15);
+    if (alpha == 2) return &TYPED(sparsemax);
+    if (alpha > 1 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7)) return &TYPED(general_entmax);
+    return alpha > 2 ? &TYPED(argmax) : &TYPED(no_mapping);
 }
 
 /* Room for a row or block of whatever α. */
@@ -329,32 +315,21 @@ static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
            + (n <= SHORT_OF_POWERS ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
 }
 
-/* Do they run the same code? */
+/* Do they run the same code, so that neighbours can go together? */
 static bool TYPED(same_code)(double alpha, double other) {
-    return TYPED(same_choice)(TYPED(choice_for)(alpha), TYPED(choice_for)(other));
+    return TYPED(mapping_for)(alpha) == TYPED(mapping_for)(other)
+           && TYPED(is_above_2)(alpha) == TYPED(is_above_2)(other)
+           && TYPED(whole_power)(alpha) == TYPED(whole_power)(other);
 }
 
-/* Rows that run the same code, if they are short. */
-static void TYPED(run_choice)(TYPED(Rows) *rows, void *context) {
-    const ptrdiff_t n = rows->n;
-    const double *alpha = rows->number[0];
-    const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
-    if (run.block && rows->by_block) {
-        run.block(rows->in[0], rows->out, rows->count, n, alpha, context, &rows->ahead,
-                  rows->scratch, NULL);
-    } else if (run.own) {
-        rows->by_block = TYPED(goes_by_block)(run.own, n);
-        TYPED(run_mapping)(rows, (void *)run.own);
-    } else {
-        for (int j = 0; j < rows->count; j++) {
-            Ahead ahead = TYPED(ahead_of_row)(rows, j);
-            run.row(rows->in[0][j], rows->out[j], n, alpha[j], context, &ahead, rows->scratch);
-        }
-    }
+static void TYPED(run_same_code)(TYPED(Rows) *rows, void *kept) {
+    const TYPED(Mapping) *mapping = TYPED(mapping_for)(rows->number[0][0]);
+    rows->by_block = TYPED(goes_by_block)(mapping, rows->n);
+    TYPED(run_keeping)(rows, mapping, kept);
 }
 
 static void TYPED(run_entmax)(TYPED(Rows) *rows, void *context) {
-    TYPED(run_alike)(rows, 0, TYPED(same_code), TYPED(run_choice), context);
+    TYPED(run_alike)(rows, 0, TYPED(same_code), TYPED(run_same_code), context);
 }
 
 /* (n),(n),()->(n): scores, mask and α to probabilities. */

@@ -69,11 +69,15 @@ static inline TYPED(Gaps)
 /* What the lanes summed up: for each column, or for the row in every lane. */
 ALWAYS_INLINE TYPED(Register) TYPED(total)(const TYPED(Gaps) *gaps, TYPED(Register) sum) {
     if (!gaps->one_row) return sum;
-    REAL lane[TYPED(WIDTH)];
-    double all = 0;
-    TYPED(store_register)(sum, lane);
-    for (int j = 0; j < TYPED(WIDTH); j++) all += lane[j];
-    return (TYPED(Register)){0} + (REAL)all;
+#if IS_DOUBLE
+    const double all = TYPED(sum_across)(sum);
+#else
+    double lane[2 * WIDTH_f64]; /* for no digit is to be lost here */
+    for (int j = 0; j < 2 * WIDTH_f64; j++) lane[j] = sum[j];
+    const double all = sum_across_f64(load_register_f64(lane)
+                                      + load_register_f64(lane + WIDTH_f64));
+#endif
+    return (REAL)all - (TYPED(Register)){0};
 }
 
 ALWAYS_INLINE TYPED(Register) TYPED(largest_total)(const TYPED(Gaps) *gaps, TYPED(Register) top) {
@@ -483,24 +487,42 @@ static void TYPED(take_off_shift)(const TYPED(Gaps) *gaps, const TYPED(EntmaxNew
         TYPED(store_register)(TYPED(load_register)(p + i) * factor, p + i);
 }
 
-/* From searches that have begun to p, which lies as the gaps do. */
-static void TYPED(finish_search)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at,
-                                 REAL *restrict p) {
+/* From searches that have begun to p, which lies as the gaps do; `count` registers of them take
+ * their steps by turns, so that a processor has more to do at a time than one chain of them. */
+static void TYPED(finish_searches)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at,
+                                   REAL *restrict p, const int count) {
+    enum { MOST = BLOCK / TYPED(WIDTH), WIDTH = TYPED(WIDTH) };
     const TYPED(Register) none = {0};
-    TYPED(LaneMask) moving = TYPED(is_above)(none + 1, none), off = moving;
-    if (!at->above_2) {
-        for (int pass = 0; pass < MAX_PASSES && TYPED(any_lane)(moving); pass++) {
-            const TYPED(EntmaxSums) sums = TYPED(entmax_sums)(gaps, at, p);
-            TYPED(halley_step)(at, &sums, none + PARABOLA_REACHES, pass >= 8, &moving, &off);
+    const TYPED(LaneMask) all = TYPED(is_above)(none + 1, none);
+    TYPED(LaneMask) moving[MOST], off[MOST], any = all;
+    for (int g = 0; g < count; g++) moving[g] = off[g] = all;
+    for (int pass = 0; !at->above_2 && pass < MAX_PASSES && TYPED(any_lane)(any); pass++) {
+        TYPED(EntmaxSums) sums[MOST];
+        any = all & ~all;
+        for (int g = 0; g < count; g++)
+            if (TYPED(any_lane)(moving[g]))
+                sums[g] = TYPED(entmax_sums)(gaps + g, at + g, p + g * WIDTH);
+        for (int g = 0; g < count; g++) {
+            if (!TYPED(any_lane)(moving[g])) continue;
+            TYPED(halley_step)(at + g, sums + g, none + PARABOLA_REACHES, pass >= 8, moving + g,
+                               off + g);
+            any |= moving[g];
         }
-        const TYPED(Register) sum = TYPED(move_along_parabola)(gaps, at, p);
-        /* Nor does it know of entries that the last move brings into the support. */
-        const TYPED(Register) most = TYPED(where_below)(at->b, 2, none + 8, none + 16) * EPSILON;
-        off = (off | TYPED(is_above)(TYPED(size_of)(sum - 1), most)) & TYPED(is_above)(sum, none);
-        if (!TYPED(any_lane)(off)) return;
     }
-    const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, off, 0, p);
-    TYPED(take_off_shift)(gaps, &newton, off, p);
+    for (int g = 0; g < count; g++) {
+        if (!at->above_2) {
+            const TYPED(Register) sum = TYPED(move_along_parabola)(gaps + g, at + g, p + g * WIDTH);
+            /* Nor does it know of entries that the last move brings into the support. */
+            const TYPED(Register) most = TYPED(where_below)(at[g].b, 2, none + 8, none + 16)
+                                         * EPSILON;
+            off[g] = (off[g] | TYPED(is_above)(TYPED(size_of)(sum - 1), most))
+                     & TYPED(is_above)(sum, none);
+            if (!TYPED(any_lane)(off[g])) continue;
+        }
+        const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps + g, at + g, off[g], 0,
+                                                         p + g * WIDTH);
+        TYPED(take_off_shift)(gaps + g, &newton, off[g], p + g * WIDTH);
+    }
 }
 
 #undef LEAST_U
