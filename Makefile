@@ -169,12 +169,14 @@ gpu:
 	$(GPU_PYTHON) -c 'from pyentmax.calls.devices import device_module; device_module("cuda")'
 	$(GPU_PYTHON) -m pytest -n $(GPU_JOBS) -p no:cacheprovider -p no:benchmark tests/cuda/test_kernels_on_a_gpu.py tests/device
 	$(GPU_PYTHON) -m pytest -rs -p no:cacheprovider -p no:benchmark tests/adapters/test_torch_*.py -k 'on_a_gpu'
+	PYENTMAX_TEST_TRITON=cuda $(GPU_PYTHON) -m pytest -s -p no:cacheprovider -p no:benchmark tests/adapters/interpreted_triton.py
 	@if command -v compute-sanitizer >/dev/null; then set -x; \
 		PYENTMAX_TEST_NO_POOL=1 compute-sanitizer --error-exitcode 1 $(GPU_PYTHON) -m pytest \
 			-p no:cacheprovider -p no:benchmark tests/cuda/test_kernels_on_a_gpu.py -k 'strides or shared_memory'; \
 	else echo 'make: no compute-sanitizer here; left out' >&2; fi
 	$(GPU_PYTHON) benchmarks/gpu.py
 	$(GPU_PYTHON) benchmarks/gpu_attention.py
+	$(GPU_PYTHON) benchmarks/gpu_attention_torch.py
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep

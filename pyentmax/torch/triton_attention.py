@@ -8,7 +8,7 @@ With β = α − 1, h the largest score s of a row and u = β (s − h) + t, the
 for n/64 keys. Then each pass over the scores sums F and D in 64 groups of keys, the columns of a
 tile, with the largest score of each group. A group is modelled as that score and one more mass with
 what remains of F and D; Newton's method on the model gives the next t, without another pass. Three
-or four passes leave F within 1e-4 of 1, five near α = 2, six in clusters of equal scores; the step
+or four passes leave F within 1e-4 of 1, five near α = 2, seven in clusters of scores; the step
 after the last is not verified, and the pass over the values divides by F.
 
 **Two words for t.** Near α = 2 a threshold has to be precise compared with t, which falls to 1/n;
@@ -33,7 +33,13 @@ LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1
 MOST_PASSES = tl.constexpr(16)
 TINY = tl.constexpr(0.06)  # below it, series of log(1 + x) and e^x − 1 are exact to float32
 LOG2_E = tl.constexpr(1.4426950408889634)
+TILES: dict[str, int] = {}  # what replaces the choices of `_launch`, for measurements
 HUGE = tl.constexpr(1e18)  # sums beyond it come from a sample that missed the row's largest score
+
+
+# The interpreter multiplies bfloat16 wrongly. Products of half types are exact in float32, in which
+# tensor cores, too, sum them.
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
 
 # ---------------------------------------------------------------- one score
@@ -83,9 +89,16 @@ def _moved(t, r, step, least):
 
 # ---------------------------------------------------------------- one tile
 @triton.jit
+def _dot(a, b, PRECISION: tl.constexpr):
+    if INTERPRETED:
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, input_precision=PRECISION)
+
+
+@triton.jit
 def _load(base, rows, seen, stride, columns, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Rows of a matrix, as a tile; zeros beyond its edges."""
-    at = base + rows[:, None] * stride + columns[None, :]
+    at = base + rows.to(tl.int64)[:, None] * stride + columns[None, :]
     inside = seen[:, None]
     if SIZE != BLOCK:
         inside = inside & (columns[None, :] < SIZE)
@@ -98,7 +111,7 @@ def _scores(
     CAUSAL: tl.constexpr, CAP: tl.constexpr, SLOPE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Scores of a tile, −∞ where a query sees no key; the softcap's derivative; what is seen."""
-    s = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+    s = _dot(q, tl.trans(k), PRECISION) * scale
     bend = s * 0 + 1
     if CAP:
         tanh = 2 * tl.sigmoid(2 * s / cap) - 1
@@ -115,8 +128,10 @@ def _scores(
 def _place(TABLE, block, sequence, BLOCK: tl.constexpr):
     """Where a sequence's queries and keys are, by its row of the table; a block's positions."""
     row = TABLE + sequence * 6
-    batch, first_query, queries = tl.load(row), tl.load(row + 1), tl.load(row + 2)
-    first_key, keys, offset = tl.load(row + 3), tl.load(row + 4), tl.load(row + 5)
+    # 64 bits for what strides multiply: an array may have 2³¹ entries.
+    batch, first_query = tl.load(row).to(tl.int64), tl.load(row + 1).to(tl.int64)
+    queries, first_key = tl.load(row + 2), tl.load(row + 3).to(tl.int64)
+    keys, offset = tl.load(row + 4), tl.load(row + 5)
     return batch, first_query, queries, first_key, keys, offset, block * BLOCK + tl.arange(0, BLOCK)
 
 
@@ -130,7 +145,7 @@ def _forward(
     ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
     TOLERANCE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    block, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    block, head, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
     if block * ROWS < queries:
         beta = tl.load(BETA + head)
@@ -241,7 +256,7 @@ def _forward(
                     v = tl.where(wrong[:, None], 0.0, v)
                     hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
                     sums = tl.where(hurt > 0, float("nan"), sums)
-                output += tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+                output += _dot(p.to(v.dtype), v, PRECISION)
         alive = visible > 0
         output = tl.where(alive[:, None], output / sums[:, None], 0.0)
         at = OUT + batch * ob + head * oh + (first_query + i)[:, None] * ot + dv[None, :]
@@ -275,7 +290,7 @@ def _backward_queries(
     BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """δ of each row, then the gradient of the queries; of rows also those of β, sink and slope."""
-    block, head, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    block, head, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
     if block * ROWS < queries:
         beta = tl.load(BETA + head)
@@ -313,7 +328,7 @@ def _backward_queries(
             positive = curvature > 0
             if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
                 v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
-                a = tl.where(positive, tl.dot(g, tl.trans(v), input_precision=PRECISION), 0.0)
+                a = tl.where(positive, _dot(g, tl.trans(v), PRECISION), 0.0)
                 sum_d += tl.sum(curvature, 1)
                 sum_da += tl.sum(curvature * a, 1)
                 if WITH_BETA:
@@ -343,7 +358,7 @@ def _backward_queries(
             positive = curvature > 0
             if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
                 v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
-                a = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+                a = _dot(g, tl.trans(v), PRECISION)
                 ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
                 if SLOPE:
                     distance = tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
@@ -352,7 +367,7 @@ def _backward_queries(
                     ds = ds * bend
                 if CAUSAL:
                     k = tl.where(k - k == 0, k, 0.0)
-                gradient += tl.dot(ds.to(k.dtype), k, input_precision=PRECISION)
+                gradient += _dot(ds.to(k.dtype), k, PRECISION)
         at = DQ + (row[:, None] * SIZE + d[None, :])
         inside = here[:, None] & (d[None, :] < SIZE)
         tl.store(at, (gradient * scale).to(DQ.dtype.element_ty), mask=inside)
@@ -381,7 +396,7 @@ def _backward_keys(
     KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a block of keys and values, over the heads of queries that share it."""
-    block, kv, sequence = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    block, kv, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     batch, first_query, queries, first_key, keys, offset, j = _place(TABLE, block, sequence, KEYS)
     if block * KEYS < keys:
         d, dv, line = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, ROWS)
@@ -413,13 +428,13 @@ def _backward_keys(
                     base = G + batch * gb + head * gh + first_query * gt
                     g = _load(base, i, there, gt, dv, VALUES, BLOCK_V)
                     weights = tl.where(positive, p * norm[:, None], 0.0).to(g.dtype)
-                    dvalue += tl.dot(tl.trans(weights), g, input_precision=PRECISION)
-                    a = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+                    dvalue += _dot(tl.trans(weights), g, PRECISION)
+                    a = _dot(g, tl.trans(v), PRECISION)
                     delta = tl.load(DELTA + row, mask=there, other=0.0)
                     ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
                     if CAP:
                         ds = ds * bend
-                    dk += tl.dot(tl.trans(ds.to(q.dtype)), q, input_precision=PRECISION)
+                    dk += _dot(tl.trans(ds.to(q.dtype)), q, PRECISION)
         # Contiguous, as the keys of all sequences are.
         row = (batch * tl.num_programs(1) + kv) * total_keys + first_key + j
         inside = here[:, None]
@@ -505,6 +520,7 @@ def _launch(query: Tensor, key: Tensor, value: Tensor, kind: int) -> dict[str, A
         "PRECISION": "tf32x3",
         "num_warps": warps,
         "num_stages": 2,
+        **TILES,
     }
 
 

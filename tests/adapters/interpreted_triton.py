@@ -1,18 +1,21 @@
 """The Triton kernels of attention by Triton's interpreter, without a GPU, against dense α-entmax.
 
 Kernels are interpreted only in a process that sets it from the start: `make test-adapters` runs
-this file by itself.
+this file by itself. With PYENTMAX_TEST_TRITON=cuda they are compiled, and run on the GPU.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-os.environ["TRITON_INTERPRET"] = "1"
+DEVICE = os.environ.get("PYENTMAX_TEST_TRITON", "cpu")
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
 
@@ -22,8 +25,7 @@ from pyentmax.torch import triton_attention  # noqa: E402
 
 # The interpreter computes with NumPy, and −∞ on the way to a weight of 0 makes it warn.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
-# Not bfloat16, whose products the interpreter gets wrong; it is compiled in `test_torch_triton.py`.
-TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3}
+TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[Any]:
@@ -132,10 +134,12 @@ def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) 
     exact_numbers = {n: case[n].clone().requires_grad_() for n in names}
     wanted = dense(*exact, **{**case, **exact_numbers})
     wanted.backward(gradient.to(dtype).double())
-    tensors = [x.to(dtype).requires_grad_() for x in inputs]
+    tensors = [x.to(DEVICE, dtype).requires_grad_() for x in inputs]
+    case = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in case.items()}
     numbers = {n: case[n].float().requires_grad_() for n in names}
     output, passes = triton_attention.attention(*tensors, **{**case, **numbers}, count=True)
-    output.backward(gradient.to(dtype))
+    output.backward(gradient.to(DEVICE, dtype))
+    print("passes of blocks:", passes.float().mean().item(), "at most", passes.max().item())
     assert passes.max() <= 5
     pairs = [(output, wanted), *((a.grad, b.grad) for a, b in zip(tensors, exact, strict=True))]
     pairs += [(numbers[n].grad, exact_numbers[n].grad) for n in names]
@@ -143,16 +147,17 @@ def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) 
         assert got.isfinite().all()
         size = max(1.0, right.abs().max().item())
         np.testing.assert_allclose(
-            got.double().detach().numpy(),
+            got.double().detach().cpu().numpy(),
             right.detach().numpy(),
             rtol=0,
             atol=TOLERANCES[dtype] * size,
         )
 
 
-def test_half_precision() -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype: Any) -> None:
     *inputs, gradient = drawn((1, 2, 40, 32), (1, 2, 130, 32), (1, 2, 130, 32), (1, 2, 40, 32))
-    compare(inputs, gradient, torch.float16, {"alpha": 1.5, "scale": 0.5})
+    compare(inputs, gradient, dtype, {"alpha": 1.5, "scale": 0.5})
 
 
 def rows_of(kind: str, rng: Any) -> tuple[Any, Any]:
@@ -179,22 +184,23 @@ def rows_of(kind: str, rng: Any) -> tuple[Any, Any]:
 def test_hard_rows(kind: str, alpha: float) -> None:
     query, key = (torch.from_numpy(x)[None, None] for x in rows_of(kind, np.random.default_rng(1)))
     (value,) = drawn((1, 1, 300, 16))
-    query, key, value = query.float(), key.float(), value.float()
+    query, key, value = (x.to(DEVICE, torch.float32) for x in (query, key, value))
     output, passes = triton_attention.attention(query, key, value, alpha, scale=1.0, count=True)
-    scores = (query.double() @ key.double().mT).numpy()
-    right = pe.entmax.reference(scores, alpha) @ value.double().numpy()
+    scores = (query.double() @ key.double().mT).cpu().numpy()
+    right = pe.entmax.reference(scores, alpha) @ value.double().cpu().numpy()
     print(kind, alpha, "passes", passes.max().item())
     assert passes.max() <= 6
     room = 2e-5 if kind != "steep" else 2e-4  # scores of 100 are rounded by 1e-5
-    np.testing.assert_allclose(output.double().numpy(), right, rtol=0, atol=room)
+    np.testing.assert_allclose(output.double().cpu().numpy(), right, rtol=0, atol=room)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_packed_is_each_sequence_alone(causal: bool) -> None:
     lengths = [(5, 9), (0, 3), (33, 33), (4, 0)]
-    ends = torch.tensor([(0, 0), *lengths]).cumsum(0).T
+    ends = torch.tensor([(0, 0), *lengths]).cumsum(0).T.to(DEVICE)
     query, key, value, gradient = (
-        x.float() for x in drawn((1, 2, 42, 16), (1, 2, 45, 16), (1, 2, 45, 16), (1, 2, 42, 16))
+        x.to(DEVICE, torch.float32)
+        for x in drawn((1, 2, 42, 16), (1, 2, 45, 16), (1, 2, 45, 16), (1, 2, 42, 16))
     )
     packed = [x.clone().requires_grad_() for x in (query, key, value)]
     options: dict[str, Any] = {"scale": 0.5, "causal": causal}
@@ -211,7 +217,7 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
 
 
 def test_hidden_nan_stays_hidden() -> None:
-    query, key, value = (x.float() for x in drawn(*3 * [(1, 1, 40, 16)]))
+    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
     right = triton_attention.attention(query, key, value, 1.5, scale=0.5, causal=True)
     key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
     tensors = [x.requires_grad_() for x in (query, key, value)]
@@ -223,8 +229,8 @@ def test_hidden_nan_stays_hidden() -> None:
 
 
 def test_alpha_outside_is_nan() -> None:
-    query, key, value = (x.float() for x in drawn(*3 * [(1, 3, 8, 16)]))
-    alpha = torch.tensor([0.5, 1.5, 2.5])
+    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 3, 8, 16)]))
+    alpha = torch.tensor([0.5, 1.5, 2.5], device=DEVICE)
     output = triton_attention.attention(query, key, value, alpha, scale=0.5)
     assert output[:, 1].isfinite().all()
     assert output[:, [0, 2]].isnan().all()
@@ -236,12 +242,16 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: A
     """As on a GPU without CuPy, whose place the interpreter takes."""
     from pyentmax.torch import flex_attention, sparse_attention
 
-    query, key, value = (x.float() for x in drawn(*3 * [(1, 2, 40, 16)]))
-    options: dict[str, Any] = {"causal": True, "sink": torch.zeros(2), "softcap": 5.0}
+    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 2, 40, 16)]))
+    options: dict[str, Any] = {
+        "causal": True,
+        "sink": torch.zeros(2, device=DEVICE),
+        "softcap": 5.0,
+    }
     if packed:
-        options["cu_seqlens"] = torch.tensor([0, 15, 40])
+        options["cu_seqlens"] = torch.tensor([0, 15, 40], device=DEVICE)
     if slopes is not None:
-        options["bias"] = pt.DistanceBias(slopes=slopes)
+        options["bias"] = pt.DistanceBias(slopes=slopes.to(DEVICE))
     right = pt.attention(query, key, value, 1.5, **options)
     calls: list[str] = []
     monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
@@ -251,10 +261,27 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: A
     output = pt.attention(query, key, value, 1.5, **options)
     assert calls == ["triton"]
     torch.testing.assert_close(output, right, rtol=0, atol=1e-5)
-    distances = pt.DistanceBias(torch.zeros(79))
+    distances = pt.DistanceBias(torch.zeros(79, device=DEVICE))
     pt.attention(query, key, value, 1.5, bias=distances)  # which the kernel does not have
     assert calls.pop() == "dense"
-    mask = torch.ones(40, 40, dtype=torch.bool)
+    mask = torch.ones(40, 40, dtype=torch.bool, device=DEVICE)
     monkeypatch.setattr(flex_attention, "flex_attention", lambda *_, **__: query)
     pt.attention(query, key, value, 1.5, causal=True, mask=mask)
     assert calls == ["triton", "flex"]
+
+
+def test_benchmark_prints_a_row_for_each_case(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import gpu_attention_torch
+
+    monkeypatch.setattr(triton_attention, "TILES", {})
+    few = "--tokens 32 --sizes 16 --dtypes float32 --scales 1 --alphas 1.5 --heads 1 --rounds 1"
+    gpu_attention_torch.main(f"--device {DEVICE} {few} --rows 16 --keys 16".split())
+    printed = capsys.readouterr().out
+    table = [line.split(" | ") for line in printed.splitlines() if line.startswith("| 32")]
+    assert [len(cells) for cells in table] == 2 * [len(gpu_attention_torch.COLUMNS)]
+    assert all(float(cells[7]) < 1e-5 for cells in table)
+    if DEVICE == "cpu":
+        assert "SKIPPED: flex" in printed
+        gpu_attention_torch.main([])
+        assert "SKIPPED: no CUDA device" in capsys.readouterr().out
