@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import emulated_cupy
 import fake_cupy
 import numpy as np
 import pytest
@@ -24,12 +22,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"mapping": "topk_softmax", "k": 4},
     {"alpha": 1.4, "sink": np.float32([0.1, 0.2, 0.3]), "scale": np.float32([[0.3], [0.5], [0.7]])},
 ]
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[emulated_cupy.Emulation]:
-    with emulated_cupy.installed() as emulation:
-        yield emulation
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

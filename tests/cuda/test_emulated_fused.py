@@ -10,6 +10,7 @@ import fake_cupy
 import numpy as np
 import pytest
 from emulation import REVERSED, unavailable
+from fake_cupy import moved
 from kernel_calls import call_kernel
 
 import pyentmax
@@ -26,10 +27,6 @@ def gpu() -> Iterator[emulated_cupy.Emulation]:
     with emulated_cupy.installed() as emulation:
         emulation.schedule = REVERSED
         yield emulation
-
-
-def moved(x: Any) -> Any:
-    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
 def scores(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:

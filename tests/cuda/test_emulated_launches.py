@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import emulated_cupy
@@ -13,6 +12,7 @@ import fake_cupy
 import numpy as np
 import pytest
 from emulation import REVERSED, unavailable
+from fake_cupy import moved
 from stages import deep
 
 import pyentmax
@@ -40,20 +40,10 @@ VALUES: dict[str, Any] = {"alpha": 1.3, "k": 3, "upper": 0.75, "budget": 1.5}
 TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
 
 
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[emulated_cupy.Emulation]:
-    with emulated_cupy.installed() as emulation:
-        yield emulation
-
-
 @pytest.fixture(autouse=True)
 def fresh(gpu: emulated_cupy.Emulation) -> None:
     gpu.schedule = REVERSED
     gpu.launches.clear()
-
-
-def moved(x: Any) -> Any:
-    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
 def inputs(

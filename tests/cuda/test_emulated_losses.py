@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import emulated_cupy
@@ -11,6 +10,7 @@ import fake_cupy
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
+from fake_cupy import moved
 from kernel_calls import call_kernel
 
 import pyentmax
@@ -28,20 +28,10 @@ TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 1e-13}
 NOWHERE = -100  # a label to ignore
 
 
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[emulated_cupy.Emulation]:
-    with emulated_cupy.installed() as emulation:
-        yield emulation
-
-
 @pytest.fixture(autouse=True)
 def fresh(gpu: emulated_cupy.Emulation) -> None:
     gpu.schedule = REVERSED
     gpu.launches.clear()
-
-
-def moved(x: Any) -> Any:
-    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
 def inputs(shape: tuple[int, ...], dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:

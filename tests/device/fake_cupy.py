@@ -246,6 +246,11 @@ def asnumpy(a: Any) -> np.ndarray:
     return a.get() if isinstance(a, ndarray) else np.asarray(a)
 
 
+def moved(x: Any) -> Any:
+    """Arrays to the device; what is none stays."""
+    return asarray(x) if isinstance(x, np.ndarray) else x
+
+
 def _wrapped(result: Any) -> Any:
     if isinstance(result, (np.ndarray, np.generic)):
         return ndarray(np.asarray(result))

@@ -12,6 +12,7 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from fake_cupy import moved
 from stages import slow
 
 import pyentmax as pe
@@ -33,10 +34,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"mapping": "softmax", "scale": 2.0},
     "bounds": {"mapping": "csparsemax", "upper": 0.4},
 }
-
-
-def moved(x: Any) -> Any:
-    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
 def arrays(shapes: Any, dtype: Any = np.float64, seed: int = 0) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from fake_cupy import moved
 from stages import slow
 
 import pyentmax
@@ -48,11 +49,6 @@ def values(name: str, per_row: bool) -> list[Any]:
         np.full(SHAPE if parameter == "upper" else SHAPE[:1], value, np.float64)
         for parameter, value in zip(MAPPINGS[name].parameters, wanted, strict=True)
     ]
-
-
-def moved(x: Any) -> Any:
-    """Arrays to the device; what is none stays."""
-    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
 def assert_same(
