@@ -14,5 +14,6 @@ def call_kernel(name: str, *args: Any, **kwargs: Any) -> Any:
     function = getattr(pyentmax, name)
     bound = inspect.signature(function.reference).bind(*args, **kwargs)
     bound.apply_defaults()
+    bound.arguments.pop("offsets", None)  # rows are cut before a kernel is called
     parameters = () if function.parameter is None else (function.parameter,)
     return KERNELS[name](parameters, tuple(bound.arguments.values()))
