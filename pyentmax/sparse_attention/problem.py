@@ -20,7 +20,7 @@ from pyentmax.calls.dtypes import as_floating
 from pyentmax.sparse_attention import tiles
 from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, check_shapes, has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias, array_of, check_distances
-from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
+from pyentmax.sparse_attention.weights import AttentionWeights, check_weights, indptr_of
 
 LEARNED = ("scale", "sink", "bias")  # what has a gradient where it is an array
 Place = tuple[int, int, int, int]  # first and last query, first and last key of a sequence
@@ -218,39 +218,40 @@ class PackedProblem:
 
     def _joined(self, parts: list[AttentionWeights]) -> AttentionWeights:
         """The weights of all rows, head by head, the keys counted from the first of all."""
-        moved = [
-            replace(part, indices=part.indices + np.int32(place[2]), sink=None)
-            for part, place in zip(parts, self._places, strict=True)
-        ]
-        shape = (*self._outer, *self._sizes)
-        weights = AttentionWeights.joined(shape, moved).with_rows(self._order)
-        if parts[0].sink is None:
-            return weights
-        return replace(weights, sink=np.concatenate([part.sink for part in parts], axis=-1))
+        heads, t = math.prod(self._outer), self._sizes[0]
+        counts = np.zeros_like(parts[0].indptr, shape=(heads, t))
+        for part, (top, bottom, _, _) in zip(parts, self._places, strict=True):
+            counts[:, top:bottom] = np.diff(part.indptr).reshape(heads, bottom - top)
+        indptr = indptr_of(counts.ravel())
+        ends, size = to_host(indptr), sum(part.data.size for part in parts)
+        data = np.empty_like(parts[0].data, shape=size)
+        indices = np.empty_like(parts[0].indices, shape=size)
+        for part, (top, bottom, first, _) in zip(parts, self._places, strict=True):
+            own = to_host(part.indptr)[:: max(bottom - top, 1)]
+            for head in range(heads if bottom > top else 0):
+                to = slice(ends[head * t + top], ends[head * t + bottom])
+                of = slice(own[head], own[head + 1])
+                data[to] = part.data[of]
+                indices[to] = part.indices[of] + np.int32(first)
+        sink = None
+        if parts[0].sink is not None:
+            sink = np.concatenate([part.sink for part in parts], axis=-1)
+        return AttentionWeights((*self._outer, *self._sizes), data, indices, indptr, sink)
 
     def _split(self, weights: AttentionWeights) -> Iterator[AttentionWeights]:
         """The weights of each sequence."""
         check_weights(weights, (*self._outer, *self._sizes))
-        rows = weights.with_rows(np.argsort(self._order))
-        heads = math.prod(self._outer)
-        for place in self._places:
-            top, bottom, first, stop = place
-            ends = rows.indptr[heads * top : heads * bottom + 1]
-            entries = slice(int(ends[0]), int(ends[-1]))
+        heads, t, ends = math.prod(self._outer), self._sizes[0], to_host(weights.indptr)
+        counts = np.diff(weights.indptr).reshape(heads, t)
+        for top, bottom, first, stop in self._places:
+            own = [slice(ends[h * t + top], ends[h * t + bottom]) for h in range(heads)]
+            own = own or [slice(0, 0)]
+            data = np.concatenate([weights.data[entries] for entries in own])
+            indices = np.concatenate([weights.indices[entries] for entries in own])
+            indptr = indptr_of(counts[:, top:bottom].ravel())
             shape = (*self._outer, bottom - top, stop - first)
-            indices = rows.indices[entries] - np.int32(first)
             sink = None if weights.sink is None else weights.sink[..., top:bottom]
-            yield AttentionWeights(shape, rows.data[entries], indices, ends - ends[0], sink)
-
-    @property
-    def _order(self) -> Any:
-        """Where the rows of all heads stand if the sequences follow each other, heads inside."""
-        tops = np.array([place[0] for place in self._places])
-        sizes = np.array([place[1] for place in self._places]) - tops
-        heads = np.arange(math.prod(self._outer))[:, None]
-        before, size = np.repeat(tops, sizes), np.repeat(sizes, sizes)
-        at = np.arange(self._sizes[0]) - before
-        return (before * len(heads) + heads * size + at).ravel()
+            yield AttentionWeights(shape, data, indices - np.int32(first), indptr, sink)
 
 
 def _sequences(cu_seqlens: Any, t: int, s: int) -> list[Place]:

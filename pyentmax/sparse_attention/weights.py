@@ -60,7 +60,7 @@ class AttentionWeights:
         """Keep what is not zero of an array of shape batch + (T, S)."""
         rows = dense.reshape(math.prod(dense.shape[:-1]), dense.shape[-1])
         row, column = np.nonzero(rows)
-        indptr = _indptr(np.sum(rows != 0, axis=-1))
+        indptr = indptr_of(np.sum(rows != 0, axis=-1))
         return cls(dense.shape, rows[row, column], column.astype(np.int32), indptr, sink)
 
     @classmethod
@@ -77,15 +77,7 @@ class AttentionWeights:
                 *((part.data, part.indices, np.diff(part.indptr)) for part in parts), strict=True
             )
         )
-        return cls(shape, data, indices, _indptr(counts), sink)
-
-    def with_rows(self, order: Any) -> AttentionWeights:
-        """The same rows in another order, without their sinks."""
-        counts = np.diff(self.indptr)[order]
-        indptr = _indptr(counts)
-        begin = self.indptr[:-1][order] - indptr[:-1]
-        entries = np.arange(int(indptr[-1])) + begin[np.repeat(np.arange(len(counts)), counts)]
-        return AttentionWeights(self.shape, self.data[entries], self.indices[entries], indptr)
+        return cls(shape, data, indices, indptr_of(counts), sink)
 
     def copy(self) -> AttentionWeights:
         """The weights in arrays of their own."""
@@ -245,7 +237,7 @@ def check_places(indptr: Any, indices: Any, columns: int) -> None:
         raise ValueError(OUTSIDE)
 
 
-def _indptr(counts: Any) -> Any:
+def indptr_of(counts: Any) -> Any:
     """Where rows with these numbers of entries begin."""
     indptr = np.zeros_like(counts, shape=(len(counts) + 1,), dtype=np.int64)
     indptr[1:] = np.cumsum(counts)

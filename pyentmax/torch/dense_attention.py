@@ -55,10 +55,11 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     weights = scores
     if scores.size(-1) or problem.sink is not None:  # mappings need an entry
         weights = _weights(scores, problem.mapping, problem.parameter, problem.seen(), problem.sink)
-    weights, sinks = weights[..., : scores.size(-1)], weights[..., scores.size(-1) :]
+    sink = None
+    if problem.sink is not None:
+        weights, sink = weights[..., :-1], weights[..., -1]
     if problem.dropout:
         weights = torch.dropout(weights, problem.dropout, train=True)
-    sink = None if problem.sink is None else sinks[..., 0]
     kept = AttentionWeights(problem.shape, sink=sink, dense=weights)
     return _product(weights, value).to(dtype), kept
 
