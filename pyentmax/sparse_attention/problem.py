@@ -254,19 +254,30 @@ class PackedProblem:
             yield AttentionWeights(shape, data, indices - np.int32(first), indptr, sink)
 
 
-def _sequences(cu_seqlens: Any, t: int, s: int) -> list[Place]:
-    """First and last query, first and last key of each sequence."""
+def pair_of(cu_seqlens: Any) -> tuple[Any, Any]:
+    """Where sequences begin among the queries, and among the keys."""
     both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
     if len(both) != 2:
         raise ValueError(f"cu_seqlens: expected one array or two, got {len(both)}")
+    return both
+
+
+def check_edges(array: Any, is_whole: bool) -> None:
+    """Raise a TypeError unless an array, or a tensor, holds integers and has one axis."""
+    if not is_whole or array.ndim != 1:
+        raise TypeError(
+            f"cu_seqlens must be whole numbers with one axis, got {array.dtype} of shape "
+            f"{tuple(array.shape)}"
+        )
+
+
+def _sequences(cu_seqlens: Any, t: int, s: int) -> list[Place]:
+    """First and last query, first and last key of each sequence."""
     edges = []
+    both = pair_of(cu_seqlens)
     for given, size, of in zip(both, (t, s), ("queries", "keys"), strict=True):
         array = np.asarray(to_host(given))
-        if array.dtype.kind not in "iu" or array.ndim != 1:
-            raise TypeError(
-                f"cu_seqlens must be whole numbers with one axis, got {array.dtype} of shape "
-                f"{array.shape}"
-            )
+        check_edges(array, array.dtype.kind in "iu")
         if not len(array) or array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
             raise ValueError(
                 f"cu_seqlens of the {of} must rise from 0 to their number, {size}, got {array}"

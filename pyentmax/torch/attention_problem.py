@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pyentmax.sparse_attention import DistanceBias
+from pyentmax.sparse_attention.problem import check_edges, pair_of
 
 
 class Packed(NamedTuple):
@@ -20,16 +21,9 @@ class Packed(NamedTuple):
     @classmethod
     def of(cls, cu_seqlens: Any, offset: Any, like: Tensor) -> Packed:
         """Those of the arguments of `pyentmax.torch.attention`."""
-        both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
-        if len(both) != 2:
-            raise ValueError(f"cu_seqlens: expected one tensor or two, got {len(both)}")
-        queries, keys = (torch.as_tensor(x, device=like.device) for x in both)
+        queries, keys = (torch.as_tensor(x, device=like.device) for x in pair_of(cu_seqlens))
         for tensor in (queries, keys):
-            if tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.ndim != 1:
-                raise TypeError(
-                    f"cu_seqlens must be whole numbers with one axis, got {tensor.dtype} of shape "
-                    f"{tuple(tensor.shape)}"
-                )
+            check_edges(tensor, not (tensor.is_floating_point() or tensor.dtype == torch.bool))
         is_one = isinstance(offset, int) or offset is None
         return cls(queries, keys, None if is_one else torch.as_tensor(offset, device=like.device))
 

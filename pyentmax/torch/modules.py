@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from pyentmax.sparse_attention import DistanceBias
 from pyentmax.torch import composed, losses, mappings, one_vs_all
 from pyentmax.torch.arguments import check_known
 from pyentmax.torch.calls import ModuleOptions, apply
@@ -487,7 +488,7 @@ class Attention(Settings):
         key: Tensor,
         value: Tensor,
         mask: Tensor | None = None,
-        bias: Tensor | None = None,
+        bias: Tensor | DistanceBias | None = None,
         *,
         offset: int | Tensor = 0,
         cu_seqlens: Tensor | tuple[Tensor, Tensor] | None = None,
