@@ -138,7 +138,7 @@ class Arguments:
     def _checked_scale(self, scale: Any) -> Any:
         if scale is None:
             return self.dtype.type(1 / math.sqrt(max(self.query.shape[-1], 1)))
-        if has_gradient(scale):
+        if not isinstance(scale, float) and has_gradient(scale):
             return self.per_query(scale, "scale")
         if not hasattr(scale, "__float__"):
             raise TypeError(f"scale must be a number or an array, got {scale!r}")
@@ -233,7 +233,7 @@ class Arguments:
 
     def tangent(self, tangent: Any, which: int) -> Any:
         """A direction for query, key or value (0, 1, 2), of its shape; None stands for zeros."""
-        name, like = ("query", "key", "value")[which], self._arranged()[which]
+        name, like = ("query", "key", "value")[which], (self.query, self.key, self.value)[which]
         if tangent is None:
             return np.zeros_like(like)
         return self._as_computed(tangent, f"d_{name}", self._shapes[which], name).reshape(
@@ -242,7 +242,9 @@ class Arguments:
 
     def gradient(self, gradient: Any, which: int) -> Any:
         """A gradient of query, key or value as the caller's: summed where it was broadcast."""
-        gradient = reduce_to(gradient, self._arranged()[which].shape)
+        shape = (self.query, self.key, self.value)[which].shape
+        if gradient.shape != shape:
+            gradient = reduce_to(gradient, shape)
         return gradient.reshape(self._shapes[which]).astype(self.result_dtype, copy=False)
 
     def parameter_gradient(self, each: Any, like: Any) -> Any:
@@ -260,19 +262,13 @@ class Arguments:
         """The caller's weights, if they belong to these inputs, in the dtypes of the kernels."""
         check_weights(weights, self.outer_shape)
         xp = array_module(weights.data)
-        parts = zip(
-            (weights.data, weights.indices, weights.indptr),
-            (self.dtype, np.int32, np.int64),
-            strict=True,
-        )
-        data, indices, indptr = (xp.asarray(x, dtype, order="C") for x, dtype in parts)
+        data = xp.asarray(weights.data, self.dtype, order="C")
+        indices = xp.asarray(weights.indices, np.int32, order="C")
+        indptr = xp.asarray(weights.indptr, np.int64, order="C")
         sink = weights.sink
         if sink is not None:
             sink = self.per_query(sink, "weights.sink").reshape(self.shape[:-1])
         return AttentionWeights(self.shape, data, indices, indptr, sink)
-
-    def _arranged(self) -> tuple[Any, Any, Any]:
-        return self.query, self.key, self.value
 
     def _as_computed(self, x: Any, name: str, shape: tuple[int, ...], like: str) -> Any:
         array, dtype = as_floating(x, name)

@@ -38,7 +38,7 @@ class AttentionProblem(Arguments):
     def __init__(self, query: Any, key: Any, value: Any, alpha: Any = 1.5, **options: Any) -> None:
         super().__init__(query, key, value, alpha, **options)
         self._alpha = alpha
-        self._learned: list[Any] = [options.get(name) for name in LEARNED]
+        self._learned: Any = options.get("scale"), options.get("sink"), options.get("bias")
 
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""

@@ -246,7 +246,7 @@ class _Kernels:
 
     def __init__(self, call: Call, blocks: Heads, tiles: list[Tile]) -> None:
         self._call, self._blocks = call, blocks
-        size = max((math.prod(tile.shape) for tile in tiles), default=0)
+        size = max([math.prod(tile.shape) for tile in tiles], default=0)
         self._scores = np.empty(size, call.problem.dtype)
         self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
         self._columns = np.empty(size + rows.OVERHANG, np.int32)
@@ -264,14 +264,17 @@ class _Kernels:
         columns = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
         all_weights = sinks = rest = None
-        if (call.problem.is_entmax or call.has_sink) and not (call.alpha(tile) == 1).all():
+        alpha: Any = 1  # softmax, or a mapping without a kernel for rows
+        if call.problem.is_entmax or call.has_sink:
+            alpha = call.alpha(tile)
+        if not np.all(alpha == 1):
             mask = None if call.mask is None else call.mask.scores(tile)
             if not call.problem.is_entmax:
                 mask = call.mapping(tile).chosen(scores, call.seen(tile))
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
-            operands = scores, mask, call.visible(*tile[2:5]), call.alpha(tile), call.sink(tile)
+            operands = scores, mask, call.visible(*tile[2:5]), alpha, call.sink(tile)
             rows.rows_entmax(*operands, out=(values, columns, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
