@@ -43,7 +43,8 @@ ALPHAS = {"entmax15": 1.5, "sparsemax": 2.0}
 MOST_PASSES = 12
 LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1e-6 (s − h)²/2
 FLAT = 1e-12  # at α = 2, D's weights are e^{FLAT u}: from their maximum follows that of u
-ENOUGH, ENOUGH_HALF = 0.03, 0.2  # β |log F| that one more step repairs, for each precision
+# β |log F| that one more step repairs, and for half types up to α = 1.5.
+ENOUGH, ENOUGH_HALF = 0.03, 0.2
 
 
 def alpha_for(
@@ -93,10 +94,11 @@ def flex_attention(
         FlexAttention, or what has its semantics; by default it is compiled with all that is here
     """
     # To look at values would wait for the device, which a graph cannot.
+    smooth = not isinstance(alpha, Tensor) and alpha <= 1.5
     if passes is None and torch.compiler.is_compiling():
-        passes = 4 if not isinstance(alpha, Tensor) and alpha <= 1.5 else 6
+        passes = 4 if smooth else 6
     heads, device, dtype = query.size(1), query.device, query.dtype
-    enough = ENOUGH if query.element_size() > 2 else ENOUGH_HALF
+    enough = ENOUGH_HALF if smooth and query.element_size() == 2 else ENOUGH
     query, key, value = (x.float() if x.element_size() < 4 else x for x in (query, key, value))
     beta = torch.as_tensor(alpha, dtype=query.dtype, device=device) - 1
     beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan)

@@ -111,6 +111,21 @@ def test_few_passes_over_the_scores(kind: str, alpha: float, dtype: Any) -> None
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 1e-2), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 1.75, 2.0])
+def test_gradients_after_few_passes(alpha: float, dtype: Any, tolerance: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    *drawn, g = torch.randn(4, 1, 2, 512, 16, dtype=torch.float64, generator=generator).to(dtype)
+    ours, theirs = [x.clone().requires_grad_() for x in drawn], [x.double() for x in drawn]
+    theirs = [x.requires_grad_() for x in theirs]
+    found = flex_attention.flex_attention(*ours, alpha, scale=0.4, flex=StandIn())
+    gradients = torch.autograd.grad(found, ours, g)
+    expected = torch.autograd.grad(pt.attention(*theirs, alpha, scale=0.4), theirs, g.double())
+    for got, right in zip(gradients, expected, strict=True):
+        room = tolerance * right.abs().max().item()
+        torch.testing.assert_close(got.double(), right, rtol=0, atol=room)
+
+
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
 def test_clusters_of_scores_converge(alpha: float) -> None:
     generator = torch.Generator().manual_seed(3)
