@@ -15,15 +15,22 @@ class AttentionWeights:
     As `pyentmax.AttentionWeights`, with tensors. `data` and what `to_dense` returns have gradients.
     Where attention made all weights, compressed rows are made when they are first asked for.
 
-    Attributes
+    Parameters
     ----------
     shape : tuple of int
         batch + (T, S), the shape of `to_dense`
+    parts : tuple of Tensors, optional
+        data, indices and indptr
+    sink : Tensor of shape batch + (T,), optional
+        the weight of each query's sink
+    dense : Tensor, optional
+        all weights, in place of parts
+
+    Attributes
+    ----------
     data : Tensor of the non-zero weights
     indices : Tensor of int32, the key of each
     indptr : Tensor of int64, of length batch · T + 1, where each row begins
-    sink : Tensor of shape batch + (T,), or None
-        the weight of each query's sink; None without one
 
     Examples
     --------
