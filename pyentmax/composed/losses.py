@@ -6,6 +6,7 @@ The one-vs-all loss of a score is that of the pair (z, 0), for the target (q, 1 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyentmax.composed.mappings import LARGE
@@ -23,7 +24,7 @@ def each(xp: Any, p: Any, q: Any, x: Any, alpha: Any, *, label: bool) -> Any:
         others, ties = xp.row_sums(e - xp.detach(e * top), top)
         loss = xp.log1p(others + (ties - 1))[..., 0] - dot(xp, q, x)
     else:
-        loss = xp.sum(_products(xp, p, x) + _entropies(xp, p, alpha) - _products(xp, q, x), axis=-1)
+        loss = _entropy(xp, p, alpha, _products(xp, p, x) - _products(xp, q, x))
     loss = loss if label else loss + omega(xp, q, alpha)
     # Below 0 is rounding; a derivative must not end there.
     return loss + xp.detach(xp.clip(-loss, min=0))
@@ -31,28 +32,40 @@ def each(xp: Any, p: Any, q: Any, x: Any, alpha: Any, *, label: bool) -> Any:
 
 def omega(xp: Any, p: Any, alpha: Any) -> Any:
     """Minus Tsallis's entropy, Σ (p^α − p) / (α (α − 1)); Shannon's at α = 1."""
-    return -xp.sum(_entropies(xp, p, alpha), axis=-1)
+    return -_entropy(xp, p, alpha, 0)
 
 
-def _entropies(xp: Any, p: Any, alpha: Any) -> Any:
-    """What each entry adds to Tsallis's entropy.
+def _entropy(xp: Any, p: Any, alpha: Any, more: Any) -> Any:
+    """Tsallis's entropy of each row plus the sum of more: all sums in one pass.
 
     What a large p lacks to 1, and its logarithm, come from the others of its row: p may round to 1.
     """
-    on, large = p > 0, p > LARGE
+    large = p > LARGE
+    on = (p > 0) & ~large
     inside, safe = xp.where(on, p, 0), xp.where(on, p, 1)
-    others = xp.clip(xp.sum(xp.where(large, 0, p), axis=-1, keepdims=True), max=1 - LARGE)
-    known = isinstance(alpha, float)
-    if known and alpha in (1.5, 2):
-        rest = 1 - inside
-        rest = rest + xp.detach(xp.where(large, others - rest, 0))
-        rest = rest if alpha == 2 else rest / (1 + xp.sqrt(safe))
-        return inside * rest / (alpha * (alpha - 1))
-    ell = -xp.log(safe)
-    ell = ell + xp.detach(xp.where(large, -xp.log1p(-others) - ell, 0))
-    if known and alpha == 1:
-        return inside * ell
-    return inside * ell * decrease(xp, (alpha - 1) * ell) / alpha
+    entries = inside * _share(xp, 1 - safe, safe, alpha, lambda: -xp.log(safe)) + more
+    top, others, total = xp.row_sums(xp.where(large, p, 0), inside, entries)
+    safe, others = xp.where(top > 0, top, 1), xp.clip(others, max=1 - LARGE)
+
+    def surprise() -> Any:
+        ell = -xp.log(safe)
+        return ell + xp.detach(-xp.log1p(-others) - ell)
+
+    rest = 1 - safe
+    of_top = _share(xp, rest + xp.detach(others - rest), safe, alpha, surprise)
+    return (total + top * of_top)[..., 0]
+
+
+def _share(xp: Any, rest: Any, p: Any, alpha: Any, surprise: Callable[[], Any]) -> Any:
+    """(1 − p^{α−1}) / (α (α − 1)), by 1 − p or by −log p."""
+    if isinstance(alpha, float) and alpha == 2:
+        return rest / 2
+    if isinstance(alpha, float) and alpha == 1.5:
+        return rest / (1 + xp.sqrt(p)) / 0.75
+    ell = surprise()
+    if isinstance(alpha, float) and alpha == 1:
+        return ell
+    return ell * decrease(xp, (alpha - 1) * ell) / alpha
 
 
 def dot(xp: Any, p: Any, x: Any) -> Any:
@@ -61,8 +74,7 @@ def dot(xp: Any, p: Any, x: Any) -> Any:
 
 
 def _products(xp: Any, p: Any, x: Any) -> Any:
-    on = p != 0
-    return xp.where(on, p, 0) * xp.where(on, x, 0)
+    return p * xp.where(p != 0, x, 0)
 
 
 def target_slope(xp: Any, x: Any, q: Any, alpha: Any) -> Any:

@@ -51,6 +51,7 @@ def largest(x: jax.Array) -> jax.Array:
     return detach(jnp.max(x, initial=0))
 
 
+@jax.custom_jvp
 def row_sums(*terms: jax.Array) -> list[jax.Array]:
     """Sums over the rows of several arrays, in one pass over what they are computed from."""
     zeros = tuple(jnp.zeros((), x.dtype) for x in terms)
@@ -59,6 +60,11 @@ def row_sums(*terms: jax.Array) -> list[jax.Array]:
         return tuple(a + b for a, b in zip(these, those, strict=True))
 
     return [x[..., None] for x in jax.lax.reduce(terms, zeros, add, (terms[0].ndim - 1,))]
+
+
+@row_sums.defjvp
+def _row_sums_jvp(terms: Any, tangents: Any) -> Any:
+    return row_sums(*terms), [sum(x, axis=-1, keepdims=True) for x in tangents]
 
 
 def newton(step: Callable[..., tuple[jax.Array, ...]], x: jax.Array, start: Any) -> jax.Array:
