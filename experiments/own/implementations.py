@@ -411,6 +411,7 @@ def kinds(lines: list[Line]) -> dict[str, dict[str, int]]:
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw of how many functions each property does not hold."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     counts = kinds(lines)
     figure = Figure(figsize=(7.4, 0.6 + 0.23 * len(counts)), layout="constrained")
@@ -422,7 +423,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         left += sizes
     ax.invert_yaxis()
     ax.margins(y=0.01)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("functions of which it does not hold")
     ax.legend(frameon=False, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
