@@ -83,13 +83,13 @@ static TYPED(JvpRows) TYPED(jvp_rows)(const TYPED(Rows) *rows, int j, int count)
 
 static void TYPED(run_jvp)(TYPED(Rows) *rows, void *context) {
     const TYPED(Jvp) *jvp = context;
-    if (rows->n <= KEPT_ROW) {
+    if (rows->n <= KEPT_ROW && !rows->anywhere) {
         const TYPED(JvpRows) all = TYPED(jvp_rows)(rows, 0, rows->count);
         jvp->short_rows(&all);
         return;
     }
     for (int j = 0; j < rows->count; j++)
-        jvp->row(rows->in[0][j], rows->in[1][j], rows->out[j], rows->n);
+        TYPED(jvp_of_row)(jvp, rows->in[0][j], rows->in[1][j], rows->out[j], rows->n);
 }
 
 /* (n),(n)->(n): probabilities and a direction v to the product J v; data is the Jvp. */

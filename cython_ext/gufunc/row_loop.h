@@ -26,11 +26,18 @@ enum {
     PER_LINE = 16, /* rows whose entries a line of memory holds, of float */
 };
 
-/* Where the operand of each row is, so many bytes apart, and for a row its entries. */
+/* Where the operand of each row is, so many bytes apart, and for a row its entries. Rows that lie
+ * anywhere are `at` so many bytes from the first place each. */
 typedef struct {
     char type, *first;
     ptrdiff_t row, entry;
+    const ptrdiff_t *at;
 } RowOperand;
+
+/* The operand of the j-th row. */
+static inline char *of_row(RowOperand x, ptrdiff_t j) {
+    return x.first + (x.at != NULL ? x.at[j] : j * x.row);
+}
 
 /* Do rows lie across the memory? */
 static inline bool lies_across(RowOperand x, ptrdiff_t size) {
@@ -39,12 +46,16 @@ static inline bool lies_across(RowOperand x, ptrdiff_t size) {
 
 /* May the mask be false anywhere? */
 static inline bool may_hide(RowOperand mask) {
-    return mask.first != NULL && (mask.row != 0 || mask.entry != 0 || !*mask.first);
+    return mask.first != NULL
+           && (mask.at != NULL || mask.row != 0 || mask.entry != 0 || !*mask.first);
 }
 
 /* The operand from some row on. */
 static inline RowOperand row_at(RowOperand x, ptrdiff_t row) {
-    x.first += row * x.row;
+    if (x.at != NULL)
+        x.at += row;
+    else
+        x.first += row * x.row;
     return x;
 }
 
@@ -55,10 +66,12 @@ typedef struct {
     RowOperand in[MOST_ROWS], mask, out, number[MOST_NUMBERS], result[MOST_RESULTS];
 } Call;
 
-/* NumPy's arguments of an inner loop for operands with these letters. */
+/* NumPy's arguments of an inner loop for operands with these letters. Rows that are fewer than 0
+ * are gufunc/cut_rows.h's: each step that is not 0 is then the address of the rows' places. */
 static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
                     const ptrdiff_t *steps) {
-    Call call = {.rows = dims[0], .n = dims[1]};
+    const bool anywhere = dims[0] < 0;
+    Call call = {.rows = anywhere ? -dims[0] : dims[0], .n = dims[1]};
     const ptrdiff_t *strides = steps;
     for (const char *letter = letters; *letter; letter++)
         strides += *letter != '>' && *letter != 't';
@@ -71,7 +84,10 @@ static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
         }
         if (*letters != 't') {
             operand.first = *args++;
-            operand.row = *steps++;
+            if (anywhere)
+                operand.at = (const ptrdiff_t *)*steps++;
+            else
+                operand.row = *steps++;
         }
         if (*letters == 'r' || *letters == 'm') operand.entry = *strides++;
         if (*letters == 'm')
@@ -108,6 +124,7 @@ typedef struct {
     ptrdiff_t n;
     int count;
     bool by_block; /* filled up with the first of them to BLOCK rows */
+    bool anywhere; /* not so many bytes apart */
     const REAL *in[MOST_ROWS][BLOCK];
     REAL *out[BLOCK]; /* may be where a row of `in` with its number is */
     double number[MOST_NUMBERS][BLOCK], result[MOST_RESULTS][BLOCK];
@@ -126,10 +143,9 @@ static void TYPED(copy_rows)(RowOperand from, RowOperand to, int rows, ptrdiff_t
     for (int start = 0; start < rows; start += together) {
         const int end = rows - start < together ? rows : start + together;
         for (ptrdiff_t i = 0; i < n; i++) {
-            const char *read = from.first + i * from.entry;
-            char *write = to.first + i * to.entry;
             for (int j = start; j < end; j++)
-                memcpy(write + j * to.row, read + j * from.row, sizeof(REAL));
+                memcpy(of_row(to, j) + i * to.entry, of_row(from, j) + i * from.entry,
+                       sizeof(REAL));
         }
     }
 }
@@ -139,10 +155,10 @@ static void TYPED(take_rows)(RowOperand from, int count, ptrdiff_t n, REAL *room
                              const REAL *in[BLOCK]) {
     const ptrdiff_t size = sizeof(REAL);
     const bool copied = from.entry != size && n > 1;
-    const RowOperand taken = {'r', (char *)room, pitch * size, size};
+    const RowOperand taken = {'r', (char *)room, pitch * size, size, NULL};
     if (copied) TYPED(copy_rows)(from, taken, count, n);
     for (int j = 0; j < count; j++)
-        in[j] = copied ? room + j * pitch : (const REAL *)(from.first + j * from.row);
+        in[j] = copied ? room + j * pitch : (const REAL *)of_row(from, j);
 }
 
 /* Copied to room with -inf where they are masked, but for a row for which one true mask holds. */
@@ -150,7 +166,7 @@ static void TYPED(mask_rows)(RowOperand mask, int count, ptrdiff_t n, REAL *room
                              const REAL *in[BLOCK]) {
     const bool across = lies_across(mask, 1);
     for (int j = 0; j < count; j++) {
-        const char *own = mask.first + j * mask.row;
+        const char *own = of_row(mask, j);
         const REAL *z = in[j];
         REAL *masked = room + j * pitch;
         if (mask.entry == 0 && *own) continue;
@@ -173,18 +189,20 @@ static void TYPED(mask_rows)(RowOperand mask, int count, ptrdiff_t n, REAL *room
 }
 
 static void TYPED(take_numbers)(RowOperand from, int count, double number[BLOCK]) {
-    for (int j = 0; j < count; j++, from.first += from.row)
-        number[j] = from.type == 'i'   ? (double)*(const int64_t *)from.first
-                    : from.type == 'd' ? *(const double *)from.first
-                                       : (double)*(const REAL *)from.first;
+    for (int j = 0; j < count; j++) {
+        const char *place = of_row(from, j);
+        number[j] = from.type == 'i'   ? (double)*(const int64_t *)place
+                    : from.type == 'd' ? *(const double *)place
+                                       : (double)*(const REAL *)place;
+    }
 }
 
 static void TYPED(give_results)(RowOperand to, int count, const double result[BLOCK]) {
-    for (int j = 0; j < count; j++, to.first += to.row)
+    for (int j = 0; j < count; j++)
         if (to.type == 'b')
-            *(bool *)to.first = result[j] != 0;
+            *(bool *)of_row(to, j) = result[j] != 0;
         else
-            *(REAL *)to.first = (REAL)result[j];
+            *(REAL *)of_row(to, j) = (REAL)result[j];
 }
 
 /* What lies behind the j-th of some rows. */
@@ -222,6 +240,7 @@ static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double
         some.n = rows->n;
         some.count = 0;
         some.by_block = rows->by_block;
+        some.anywhere = true;
         some.scratch = rows->scratch;
         some.spare = rows->spare;
         some.ahead = first == 0 ? rows->ahead : (Ahead){0};
@@ -285,17 +304,21 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
         const RowOperand out = row_at(call.out, start);
         const bool own = copied[call.inputs];
         for (int j = 0; j < count; j++)
-            rows.out[j] = own ? room + j * pitch : (REAL *)(out.first + j * out.row);
+            rows.out[j] = own ? room + j * pitch : (REAL *)of_row(out, j);
         if (by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
         const RowOperand read = row_at(call.in[0], start + count);
         const RowOperand write = own ? read : row_at(call.out, start + count);
-        rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
-                              left - count < behind ? left - count : behind);
+        rows.anywhere = dims[0] < 0;
+        rows.ahead = (Ahead){0};
+        if (!rows.anywhere)
+            rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
+                                  left - count < behind ? left - count : behind);
 
         run(&rows, context);
 
         if (own && out.type == 'r')
-            TYPED(copy_rows)((RowOperand){'r', (char *)room, pitch * size, size}, out, count, n);
+            TYPED(copy_rows)((RowOperand){'r', (char *)room, pitch * size, size, NULL}, out, count,
+                             n);
         for (int k = 0; k < call.results; k++)
             TYPED(give_results)(row_at(call.result[k], start), count, rows.result[k]);
     }

@@ -205,7 +205,7 @@ static void TYPED(product_of_other)(const REAL *p, const REAL *v, REAL *of_z, pt
 /* Neighbours of one α together, as many as share a leaf. */
 static void TYPED(entmax_products)(TYPED(Rows) *rows, const bool with_alpha) {
     const ptrdiff_t n = rows->n;
-    const int most = rows_of_a_leaf(n);
+    const int most = rows->anywhere ? 1 : rows_of_a_leaf(n);
     REAL *copies = rows->scratch, *room = copies + most * n;
     for (int j = 0, count; j < rows->count; j += count) {
         const int left = rows->count - j < most ? rows->count - j : most;

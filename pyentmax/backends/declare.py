@@ -26,7 +26,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, c
 
 import numpy as np
 
-from pyentmax.backends import choice, threads
+from pyentmax.backends import choice, cut_rows, threads
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.documentation import (
@@ -162,6 +162,7 @@ def accelerated(
     skip: int = 0,
     results: Sequence[str] = (),
     by_offsets: Callable[..., Any] = call_by_offsets,
+    by_kernel: Callable[..., Any] | None = None,
 ) -> Accelerated[P, R]:
     """A function of users' arrays that runs kernels, with its `reference`, which does not.
 
@@ -183,16 +184,27 @@ def accelerated(
         what it gives for each row, of a function that takes ``offsets=``
     by_offsets : callable, optional
         what takes such a call, as `pyentmax.calls.offsets.call_by_offsets` does
+    by_kernel : callable, optional
+        what takes it first, of the offsets and arguments by name (`pyentmax.backends.cut_rows`)
     """
 
-    def function(call: Callable[..., Any], keywords: dict[str, Any]) -> Any:
-        cut = partial(by_offsets, call, roles, parameter, results) if results else None
-        return with_signature(body, call, roles, keywords, skip, cut)
+    def function(use_kernels: bool, keywords: dict[str, Any]) -> Any:
+        call = arrange(use_kernels)
+
+        def cut(offsets: Any, *values: Any) -> Any:
+            found: Any = NotImplemented
+            if use_kernels and by_kernel is not None:
+                found = by_kernel(offsets, dict(zip(roles, values, strict=True)))
+            if found is not NotImplemented:
+                return found
+            return by_offsets(call, roles, parameter, results, offsets, *values)
+
+        return with_signature(body, call, roles, keywords, skip, cut if results else None)
 
     keywords = keywords or {}
-    reference = public = function(arrange(False), keywords)
+    reference = public = function(False, keywords)
     if kernels:
-        public = function(arrange(True), {**keywords, "workers": None})
+        public = function(True, {**keywords, "workers": None})
     public.reference = reference
     for each in (reference, public):
         each.body, each.parameter, each.results = body, parameter, results
@@ -252,7 +264,9 @@ def _score_function(
         return call
 
     roles = ("z", named, "axis", "mask", "out", "workers")
+    by_kernel = partial(cut_rows.run_on_scores, name, parameter)
     form: dict[str, Any] = {"kernels": kernels, "skip": skip, "results": ("entries",)}
+    form["by_kernel"] = by_kernel
     public: Any = accelerated(body, parameter, arrange, roles, **form)
     return cast("Accelerated[P, R]", public)
 
@@ -322,6 +336,8 @@ def _derivative(
     roles = ("p", form.direction, named, "z", "axis", "mask", "workers")
     by_rows = () if {"matrix", "number"} & {*form.results} else form.results
     how: dict[str, Any] = {"kernels": form.kernels, "results": by_rows}
+    arguments = (name, parameter, form.results, form.direction)
+    how["by_kernel"] = partial(cut_rows.run_on_probabilities, *arguments)
     public: Any = accelerated(body, parameter, arrange, roles, **how)
     return cast("Accelerated[P, R]", public)
 

@@ -198,14 +198,14 @@ class CutAxis:
                     f"distributions of shape {self.shape}, got {value.dtype} of {value.shape}"
                 )
         shape = self.shape if each_entry else self.batch
-        if not broadcasts(value.shape, shape):
-            raise ValueError(
-                f"{name} of shape {value.shape} does not broadcast to {shape}, the shape of what "
-                f"is per {'entry' if each_entry else 'row'}"
-            )
+        _check_broadcasts(value.shape, name, shape, "entry" if each_entry else "row")
         if name == named and "gradient" in results:  # which comes in the shape of the parameter
             value = np.broadcast_to(on_device_of(value, first, name), shape)
         return ("entries" if each_entry else "numbers"), value
+
+    def check_per_row(self, value: Any, name: str) -> None:
+        """Raise a ValueError unless a parameter broadcasts to the rows."""
+        _check_broadcasts(np.shape(value), name, self.batch, "row")
 
     def _room(self, part: Any, first: Any) -> Any:
         if part.ndim > len(self.shape):  # every entry is written
@@ -262,6 +262,13 @@ def array_to_cut(name: str, array: Any) -> Any:
 def on_device_like(index: Any, other: Any) -> Any:
     """Indices on the host where the other array lies."""
     return index if isinstance(other, np.ndarray) else array_module(other).asarray(index)
+
+
+def _check_broadcasts(shape: tuple[int, ...], name: str, to: tuple[int, ...], each: str) -> None:
+    if not broadcasts(shape, to):
+        raise ValueError(
+            f"{name} of shape {shape} does not broadcast to {to}, the shape of what is per {each}"
+        )
 
 
 def _smallest(lengths: Any) -> Any:
