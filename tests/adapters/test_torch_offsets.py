@@ -43,15 +43,15 @@ def test_mappings_agree_with_those_of_arrays(name: str) -> None:
     arrays = {"axis": 0, "mask": mask.numpy(), "offsets": OFFSETS.numpy()} | parameters
     p = getattr(pt, name)(z, **options)
     expected = getattr(pyentmax, name)(z.detach().numpy(), **arrays)
-    np.testing.assert_allclose(p.detach(), expected, atol=1e-12)
+    np.testing.assert_allclose(p.detach(), expected, rtol=1e-12, atol=1e-12)
     p.backward(g)
     slope = getattr(pyentmax, f"{name}_vjp")(expected, g.numpy(), **arrays)
-    np.testing.assert_allclose(z.grad, slope, atol=1e-12)
+    np.testing.assert_allclose(z.grad, slope, rtol=1e-12, atol=1e-12)
     support = getattr(pt, f"{name}_support")(z, **options)
     np.testing.assert_array_equal(support, expected > 0)
     if hasattr(pt, f"log_{name}"):
         logarithm = getattr(pt, f"log_{name}")(z, **options)
-        np.testing.assert_allclose(logarithm.detach().exp(), expected, atol=1e-12)
+        np.testing.assert_allclose(logarithm.detach().exp(), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_derivatives_of_both_orders() -> None:
@@ -80,7 +80,7 @@ def test_losses_agree_with_those_of_arrays(reduction: str) -> None:
         options |= {"weight": weight.numpy(), "offsets": OFFSETS.numpy()}
         expected, gradient = pyentmax.entmax15_loss_and_grad(*arrays, **options)
         np.testing.assert_allclose(loss.detach(), expected, rtol=1e-10)
-        np.testing.assert_allclose(slope, gradient, atol=1e-12)
+        np.testing.assert_allclose(slope, gradient, rtol=1e-12, atol=1e-12)
     q = pt.sparsemax(scores(LENGTH, 2, grad=False), 0, offsets=OFFSETS)
     loss = pt.entmax15_loss(z, q, 0, offsets=OFFSETS, reduction=reduction)
     options = {"reduction": reduction, "offsets": OFFSETS.numpy()}
