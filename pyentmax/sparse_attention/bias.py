@@ -61,6 +61,9 @@ class DistanceBias:
         self.is_alibi: bool = numbers is None
         self.array: Any = slopes if self.is_alibi else numbers
 
+    def __repr__(self) -> str:
+        return f"DistanceBias({'slopes=' if self.is_alibi else ''}{self.array!r})"
+
     def with_array(self, array: Any) -> DistanceBias:
         """The same kind of bias with other numbers, or slopes."""
         return DistanceBias(slopes=array) if self.is_alibi else DistanceBias(array)
