@@ -7,6 +7,7 @@
 #include "elementary/exp.h"
 #include "elementary/log.h"
 #include "elementary/powers.h"
+#include "rows/lanes.h"
 #include "rows/vectors.h"
 
 #define TEMPLATE "mappings/_inverse_curvature.h"

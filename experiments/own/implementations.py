@@ -414,7 +414,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     from matplotlib.ticker import MaxNLocator
 
     counts = kinds(lines)
-    figure = Figure(figsize=(7.4, 0.6 + 0.23 * len(counts)), layout="constrained")
+    figure = Figure(figsize=(7.4, max(1.5, 0.6 + 0.23 * len(counts))), layout="constrained")
     ax, left = figure.subplots(), np.zeros(len(counts))
     for kind, colour, hatch in zip(CHECKS, COLOURS[:3], ("", "///", "..."), strict=True):
         sizes = np.array([of_kind[kind] for of_kind in counts.values()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -59,7 +60,13 @@ class Rows:
             scores = jnp.where(self.mask, scores, -jnp.inf)
         self.unshifted = scores
 
-        self.scores, self.empty, self.invalid = shifted(xp, scores)
+    @cached_property
+    def _shifted(self) -> Any:
+        return shifted(xp, self.unshifted)
+
+    scores = property(lambda self: self._shifted[0])
+    empty = property(lambda self: self._shifted[1])
+    invalid = property(lambda self: self._shifted[2])
 
     def arranged(self, x: jax.Array) -> jax.Array:
         """An array of z's shape as rows."""
