@@ -27,7 +27,7 @@ import numpy as np
 from experiments.correia2019 import heads as measured
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
-from experiments.translation import read_data
+from experiments.translation import paired_bootstrap, read_data
 from pyentmax import log_softmax
 from pyentmax.analysis import PerSentence, bootstrap_difference
 from pyentmax.data import Pair, bucketed_batches, make_batch
@@ -35,7 +35,7 @@ from pyentmax.models.transformer import KINDS
 from pyentmax.models.transformer_layers import LayerPass
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.plotting import plot_choice_of_k, save_figure
-from pyentmax.tasks.translation import Translator, heads
+from pyentmax.tasks.translation import SentencePair, Translator, heads
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +62,31 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     for path in measured.trained(settings, folder):
         translator = Translator.load(path)
         encoded = translator.pairs(pairs)
-        result[heads.attention_label(translator.model.config)] = {
+        name = heads.attention_label(translator.model.config)
+        result[name] = {
             k: heads.use_with_k(translator, k, pairs, encoded, settings["translate"])
             for k in settings["k"]
         }
-        if settings.get("by_layer") and translator.model.config.attention != "1":
-            name = heads.attention_label(translator.model.config)
+        attention = translator.model.config.attention
+        if settings.get("by_layer") and attention != "1":
             result[name]["dense"] = dense_by_layer(translator, encoded)
+        if settings["translate"] and attention.startswith("topk_softmax:"):
+            trained_k = attention.removeprefix("topk_softmax:")
+            some = pairs[: settings["translate"]]
+            result[name]["T&P minus T"] = bleu_difference(translator, trained_k, some)
     return result
+
+
+def bleu_difference(
+    translator: Translator, k: str, pairs: Sequence[SentencePair]
+) -> dict[str, float]:
+    """BLEU by greedy search with k weights in use minus that with all, and its 95% interval."""
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    kept, dense = (
+        list(heads.keeping(translator, each).translate_all(sources, beam=1)) for each in (k, "all")
+    )
+    difference, low, high = paired_bootstrap(kept, dense, references)
+    return {"difference": round(difference, 2), "low": round(low, 2), "high": round(high, 2)}
 
 
 def dense_by_layer(translator: Translator, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
@@ -151,6 +168,12 @@ def report(lines: list[Line]) -> str:
         ks = line["settings"]["k"]
         rows = [[name, *(_right_and_bleu(x[k]) for k in ks)] for name, x in line["result"].items()]
         parts.append(markdown(["trained with", *(f"k = {k}" for k in ks)], rows))
+        for name, x in line["result"].items():
+            if gap := x.get("T&P minus T"):
+                parts.append(
+                    f"{name}, BLEU of T&P minus T: {gap['difference']:+.1f} "
+                    f"({gap['low']:+.1f} to {gap['high']:+.1f}; 95%, sentences)"
+                )
         if dense := {name: x["dense"] for name, x in line["result"].items() if "dense" in x}:
             rows = [
                 [

@@ -137,6 +137,14 @@ def measure(
     ]
 
 
+def keeping(translator: Translator, k: str) -> Translator:
+    """The same model, each head of which keeps its k largest weights, or "all", in use."""
+    model = translator.model
+    choice = "softmax" if k == "all" else f"topk_softmax:{k}"
+    config = replace(model.config, inference_attention=choice)
+    return translator.with_model(type(model)(config, model.params, model.bos, model.eos))
+
+
 def use_with_k(
     translator: Translator,
     k: str,
@@ -154,11 +162,7 @@ def use_with_k(
     dict
         ``loss``, ``accuracy`` and, if sentences are to be translated, ``bleu``.
     """
-    model = translator.model
-    choice = "softmax" if k == "all" else f"topk_softmax:{k}"
-    config = replace(model.config, inference_attention=choice)
-    other = type(model)(config, model.params, model.bos, model.eos)
-    used = translator.with_model(other)
+    used = keeping(translator, k)
     validation = used.validate(encoded)
     figures = {"loss": validation.loss, "accuracy": validation.accuracy}
     if translated:
