@@ -120,7 +120,8 @@ def routes(alpha: float, causal: bool, scale: float) -> dict[str, Function]:
 
     def by_triton(query: Any, key: Any, value: Any) -> Any:
         module = importlib.import_module("pyentmax.torch.triton_attention")
-        return module.attention(query, key, value, alpha, scale=scale, causal=causal, count=True)
+        triton_attention = module.triton_attention
+        return triton_attention(query, key, value, alpha, scale=scale, causal=causal, count=True)
 
     def by_flex(query: Any, key: Any, value: Any) -> Any:
         if not query.is_cuda:

@@ -256,7 +256,7 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             queries, keys, offsets = problem.packed
             where["cu_seqlens"] = queries, keys
             where["offset"] = problem.offset if offsets is None else offsets
-        return triton_attention.attention(*problem.arrays, alpha, **where), None
+        return triton_attention.triton_attention(*problem.arrays, alpha, **where), None
     if way in ("dense", "sdpa"):
         kernels = has_kernels(problem.query)
         if not kernels:

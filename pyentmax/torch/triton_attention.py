@@ -528,7 +528,7 @@ def _strides(*tensors: Tensor) -> list[int]:
     return [stride for x in tensors for stride in x.stride()[:3]]
 
 
-def attention(
+def triton_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -137,7 +137,7 @@ def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) 
     tensors = [x.to(DEVICE, dtype).requires_grad_() for x in inputs]
     case = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in case.items()}
     numbers = {n: case[n].float().requires_grad_() for n in names}
-    output, passes = triton_attention.attention(*tensors, **{**case, **numbers}, count=True)
+    output, passes = triton_attention.triton_attention(*tensors, **{**case, **numbers}, count=True)
     output.backward(gradient.to(DEVICE, dtype))
     print("passes of blocks:", passes.float().mean().item(), "at most", passes.max().item())
     assert passes.max() <= 5
@@ -185,7 +185,7 @@ def test_hard_rows(kind: str, alpha: float) -> None:
     query, key = (torch.from_numpy(x)[None, None] for x in rows_of(kind, np.random.default_rng(1)))
     (value,) = drawn((1, 1, 300, 16))
     query, key, value = (x.to(DEVICE, torch.float32) for x in (query, key, value))
-    output, passes = triton_attention.attention(query, key, value, alpha, scale=1.0, count=True)
+    output, passes = triton_attention.triton_attention(query, key, value, alpha, scale=1.0, count=True)
     scores = (query.double() @ key.double().mT).cpu().numpy()
     right = pe.entmax.reference(scores, alpha) @ value.double().cpu().numpy()
     print(kind, alpha, "passes", passes.max().item())
@@ -204,12 +204,12 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
     )
     packed = [x.clone().requires_grad_() for x in (query, key, value)]
     options: dict[str, Any] = {"scale": 0.5, "causal": causal}
-    output = triton_attention.attention(*packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options)
+    output = triton_attention.triton_attention(*packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options)
     output.backward(gradient)
     for n, (queries, keys) in enumerate(lengths):
         q, k = slice(ends[0][n], ends[0][n] + queries), slice(ends[1][n], ends[1][n] + keys)
         alone = [x[:, :, s].clone().requires_grad_() for x, s in ((query, q), (key, k), (value, k))]
-        right = triton_attention.attention(*alone, 1.5, **options)
+        right = triton_attention.triton_attention(*alone, 1.5, **options)
         right.backward(gradient[:, :, q])
         torch.testing.assert_close(output[:, :, q], right, rtol=0, atol=1e-6)
         for whole, part, s in zip(packed, alone, (q, k, k), strict=True):
@@ -218,10 +218,10 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
 
 def test_hidden_nan_stays_hidden() -> None:
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
-    right = triton_attention.attention(query, key, value, 1.5, scale=0.5, causal=True)
+    right = triton_attention.triton_attention(query, key, value, 1.5, scale=0.5, causal=True)
     key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
     tensors = [x.requires_grad_() for x in (query, key, value)]
-    output = triton_attention.attention(*tensors, 1.5, scale=0.5, causal=True)
+    output = triton_attention.triton_attention(*tensors, 1.5, scale=0.5, causal=True)
     torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
     assert output[:, :, 39].isnan().all()
     output[:, :, :39].sum().backward()
@@ -231,7 +231,7 @@ def test_hidden_nan_stays_hidden() -> None:
 def test_alpha_outside_is_nan() -> None:
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 3, 8, 16)]))
     alpha = torch.tensor([0.5, 1.5, 2.5], device=DEVICE)
-    output = triton_attention.attention(query, key, value, alpha, scale=0.5)
+    output = triton_attention.triton_attention(query, key, value, alpha, scale=0.5)
     assert output[:, 1].isfinite().all()
     assert output[:, [0, 2]].isnan().all()
 
