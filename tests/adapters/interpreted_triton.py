@@ -185,7 +185,9 @@ def test_hard_rows(kind: str, alpha: float) -> None:
     query, key = (torch.from_numpy(x)[None, None] for x in rows_of(kind, np.random.default_rng(1)))
     (value,) = drawn((1, 1, 300, 16))
     query, key, value = (x.to(DEVICE, torch.float32) for x in (query, key, value))
-    output, passes = triton_attention.triton_attention(query, key, value, alpha, scale=1.0, count=True)
+    output, passes = triton_attention.triton_attention(
+        query, key, value, alpha, scale=1.0, count=True
+    )
     scores = (query.double() @ key.double().mT).cpu().numpy()
     right = pe.entmax.reference(scores, alpha) @ value.double().cpu().numpy()
     print(kind, alpha, "passes", passes.max().item())
@@ -204,7 +206,9 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
     )
     packed = [x.clone().requires_grad_() for x in (query, key, value)]
     options: dict[str, Any] = {"scale": 0.5, "causal": causal}
-    output = triton_attention.triton_attention(*packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options)
+    output = triton_attention.triton_attention(
+        *packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options
+    )
     output.backward(gradient)
     for n, (queries, keys) in enumerate(lengths):
         q, k = slice(ends[0][n], ends[0][n] + queries), slice(ends[1][n], ends[1][n] + keys)
