@@ -6,6 +6,7 @@ this file by itself. With PYENTMAX_TEST_TRITON=cuda they are compiled, and run o
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,94 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
         torch.testing.assert_close(output[:, :, q], right, rtol=0, atol=1e-6)
         for whole, part, s in zip(packed, alone, (q, k, k), strict=True):
             torch.testing.assert_close(whole.grad[:, :, s], part.grad, rtol=0, atol=1e-6)
+
+
+TILE = 16
+# The numbers of queries and keys of each sequence; more than one are packed.
+LAYOUTS: dict[str, tuple[list[tuple[int, int]], dict[str, Any]]] = {
+    "all": ([(40, 75)], {}),
+    "causal": ([(75, 75)], {"causal": True}),
+    "causal behind a cache": ([(40, 75)], {"causal": True, "offset": 35}),
+    "packed": ([(20, 40), (33, 33)], {}),
+    "packed, causal": ([(20, 20), (60, 60)], {"causal": True}),
+}
+
+
+class Reads:
+    """The tiles that kernels read: (kernel, tensor) → its own tile and the one read, by rows."""
+
+    def __init__(self, monkeypatch: Any, tensors: dict[str, Any], starts: dict[str, Any]) -> None:
+        from triton.runtime.interpreter import interpreter_builder
+
+        self.tiles: dict[tuple[str, str], set[tuple[int, int]]] = {}
+        load = triton_attention._load
+        kernel = ""
+
+        def entered(name: str) -> Any:
+            def hook(*_: Any, **__: Any) -> None:
+                nonlocal kernel
+                kernel = name
+
+            return hook
+
+        def counting(base: Any, rows: Any, seen: Any, stride: Any, *rest: Any) -> Any:
+            first, *others = rows.handle.data.tolist()
+            at = int(base.handle.data.item()) + 4 * first * int(stride.handle.data.item())
+            for name, x in tensors.items():
+                row, inside = divmod(at - x.data_ptr(), 4 * x.size(-1))
+                if inside == 0 and 0 <= row < x.size(2) and others[0] == first + 1:
+                    block, _, sequence = interpreter_builder.grid_idx
+                    own = starts["keys" if kernel == "_backward_keys" else "queries"][sequence]
+                    tile = int(own) + block * TILE, row
+                    self.tiles.setdefault((kernel, name), set()).add(tile)
+            return load(base, rows, seen, stride, *rest)
+
+        monkeypatch.setattr(triton_attention, "TILES", {"ROWS": TILE, "KEYS": TILE})
+        monkeypatch.setattr(triton_attention, "_load", counting)
+        for name in ("_forward", "_backward_queries", "_backward_keys"):
+            hooks = [entered(name)]
+            monkeypatch.setattr(getattr(triton_attention, name), "pre_run_hooks", hooks)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the interpreter's reads are counted")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tiles_without_weight_are_not_read(layout: str, monkeypatch: Any) -> None:
+    sequences, options = LAYOUTS[layout]
+    ends = torch.tensor([(0, 0), *sequences]).cumsum(0).T
+    starts = {"queries": ends[0].tolist(), "keys": ends[1].tolist()}
+    rng = np.random.default_rng(5)
+    query, key = (0.01 * rng.normal(size=(int(n[-1]), 16)) for n in ends)
+    within, live = set(), set()
+    for first, first_key, (queries, keys) in zip(*starts.values(), sequences, strict=False):
+        q, k = query[first : first + queries], key[first_key : first_key + keys]
+        i, j = np.arange(queries), np.arange(keys)
+        q[:, :5] += 20 * (rng.random((5, 5)) < 0.4)[i // TILE]  # a tile of scores is high or not
+        k[j, j // TILE] += 1
+        seen = j <= i[:, None] + (options.get("offset", 0) if options else keys)
+        p = pe.entmax.reference(q @ k.T, 1.5, mask=seen)
+        for a, b in itertools.product(range(0, queries, TILE), range(0, keys, TILE)):
+            tile = slice(a, a + TILE), slice(b, b + TILE)
+            within |= {(first + a, first_key + b)} if seen[tile].any() else set()
+            live |= {(first + a, first_key + b)} if p[tile].any() else set()
+    assert 0 < len(live) < len(within)
+    value, gradient = rng.normal(size=key.shape), rng.normal(size=query.shape)
+    tensors = [torch.tensor(x[None, None], dtype=torch.float32) for x in (query, key, value)]
+    g = torch.tensor(gradient[None, None], dtype=torch.float32)
+    if len(sequences) > 1:
+        options = {**options, "cu_seqlens": (ends[0], ends[1])}
+    reads = Reads(monkeypatch, dict(zip("QKVG", [*tensors, g], strict=True)), starts)
+    leaves = [x.requires_grad_() for x in tensors]
+    triton_attention.triton_attention(*leaves, 1.5, scale=1.0, **options).backward(g)
+    transposed = {(b, a) for a, b in within}, {(b, a) for a, b in live}
+    for kernel, name, expected in (
+        ("_forward", "K", within),
+        ("_forward", "V", live),
+        ("_backward_queries", "K", within),
+        ("_backward_queries", "V", live),
+        ("_backward_keys", "Q", transposed[0]),
+        ("_backward_keys", "G", transposed[1]),
+    ):
+        assert reads.tiles[kernel, name] == expected, (kernel, name)
 
 
 def test_hidden_nan_stays_hidden() -> None:
