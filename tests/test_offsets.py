@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,21 @@ def test_distributions_as_targets() -> None:
     )
     mean = pe.entmax15_loss(z, q, offsets=OFFSETS)
     np.testing.assert_allclose(mean, loss.sum() / (3 * np.count_nonzero(LENGTHS)), rtol=1e-12)
+
+
+def test_one_vs_all_losses() -> None:
+    z = scores(-1)
+    z[:, 2], y, alpha = -np.inf, RNG.integers(-1, 2, z.shape), 1 + RNG.random(z.shape)
+    y[:, 2] = 0
+    call: Any = partial(pe.one_vs_all_loss_and_grad, ignore_index=-1)
+    loss, gradient = call(z, y, alpha, offsets=OFFSETS, reduction="none")
+    of_row = lambda r: call(*(row(x, r, -1) for x in (z, y, alpha)), reduction="none")  # noqa: E731
+    each_row(-1, loss, lambda r: of_row(r)[0], per_row=True)
+    each_row(-1, gradient, lambda r: of_row(r)[1])
+    starts = OFFSETS[:-1][np.diff(OFFSETS) > 0]
+    counts = np.add.reduceat(y != -1, starts, axis=-1) > 0
+    mean = pe.one_vs_all_loss(z, y, alpha, offsets=OFFSETS, ignore_index=-1)
+    np.testing.assert_allclose(mean, loss.sum() / counts.sum(), rtol=1e-12)
 
 
 def test_gradients_by_differences() -> None:

@@ -7,16 +7,13 @@
 The function is called with arrays of any shape. Its body gets them in the dtype to compute in, and
 β = α − 1 in the place of α: subtracted before α is rounded to that dtype, and ∞ beyond it. The
 compiled kernel of a mapping's name takes the same; `reference` is the body.
-
-A loss arranges its call itself (`entrywise`), and runs kernels by its first argument, which its
-callers do not see: ``run(name, body, z, *operands)``.
+Losses of entries are declared by `pyentmax.losses.declare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -24,24 +21,15 @@ from pyentmax.backends import choice, threads
 from pyentmax.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.entries import (
-    arrange_entries,
-    entry_values,
-    finish_entries,
-    in_one_dtype,
-)
-from pyentmax.calls.parameters import Parameter, PerRow
+from pyentmax.calls.entries import arrange_entries, finish_entries, in_one_dtype
+from pyentmax.calls.parameters import PerEntry
 from pyentmax.calls.rows import reduce_to
-from pyentmax.calls.signatures import parameter_names
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-Run = Callable[..., Any]
-"""``run(name, body, z, *operands)``: the results for arrays that broadcast to z, β last."""
 
-
-def mapping(parameter: PerRow) -> Declare:
+def mapping(parameter: PerEntry) -> Declare:
     """Probabilities of scores: ``f(z, alpha, *, mask=None, out=None)``."""
 
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
@@ -52,8 +40,8 @@ def mapping(parameter: PerRow) -> Declare:
                     this = public if use_kernels else public.reference
                     return plan_rows(this, parameter, given, ("number",))
                 z, mask, dtype = arrange_entries(z, mask, out)
-                beta = beta_like(entry_values(parameter, value, z), z)
-                p = _run(use_kernels, workers, body.__name__, body, z, beta)
+                beta = beta_like(parameter.checked(value, z, z.shape), z)
+                p = run(use_kernels, workers, body.__name__, body, z, beta)
                 return finish_entries(p, mask, dtype, out)
 
             return call
@@ -65,7 +53,7 @@ def mapping(parameter: PerRow) -> Declare:
     return cast("Declare", decorate)
 
 
-def derivative(parameter: PerRow, direction: str = "", *, gradient: bool = False) -> Declare:
+def derivative(parameter: PerEntry, direction: str = "", *, gradient: bool = False) -> Declare:
     """A derivative at p: ``f(p[, v], alpha, *, mask=None)``, the name of v being `direction`.
 
     With `gradient` the body returns what each entry gives, and the caller gets their sums in the
@@ -82,7 +70,7 @@ def derivative(parameter: PerRow, direction: str = "", *, gradient: bool = False
             if direction:
                 p, v, dtype = in_one_dtype(p, v, direction, dtype)
                 directions = (v,)
-            beta = beta_like(entry_values(parameter, value, p, "p"), p)
+            beta = beta_like(parameter.checked(value, p, p.shape), p)
             each: Any = cast("Any", body)(p, *directions, beta)
             if not gradient:
                 return finish_entries(each, mask, dtype)
@@ -102,50 +90,10 @@ def beta_like(alpha: Any, z: Any) -> Any:
         return (alpha - 1).astype(z.dtype)
 
 
-def entrywise(
-    parameter: Parameter | None,
-    *,
-    results: Sequence[str] = ("number",),
-    keywords: dict[str, Any] | None = None,
-    plan: Callable[..., Any] = plan_rows,
-) -> Callable[[Callable[Concatenate[Run, P], R]], Accelerated[P, R]]:
-    """A function with kernels, which has the one without as its `reference`.
-
-    Parameters
-    ----------
-    parameter : Parameter
-    results : sequence of str
-        what it gives for each entry, as of `plan_rows`
-    keywords : dict, optional
-        keywords that stand for its ``**options``, with their defaults
-    plan : callable, optional
-        of the function, the parameter, arguments by name, and results: plans calls of Dask arrays
-    """
-
-    def decorate(function: Callable[..., R]) -> Accelerated[P, R]:
-        names = (*parameter_names(function)[1:], *(keywords or {}))
-
-        def arrange(use_kernels: bool) -> Callable[..., R]:
-            def call(*values: Any) -> Any:
-                *arguments, workers = values
-                given = dict(zip(names, arguments, strict=True))
-                if is_dask(given["z"]):
-                    this = public if use_kernels else public.reference
-                    return plan(this, parameter, given, results)
-                return function(partial(_run, use_kernels, workers), **given)
-
-            return call
-
-        roles = (*names, "workers")
-        public: Any = accelerated(function, parameter, arrange, roles, keywords, skip=1)
-        return cast("Accelerated[P, R]", public)
-
-    return decorate
-
-
-def _run(
+def run(
     use_kernels: bool, workers: Any, name: str, body: Callable[..., Any], z: Any, *operands: Any
 ) -> Any:
+    """What the kernel of that name or the body gives for arrays that broadcast to z, β last."""
     if workers is not None:
         workers = threads.counted(workers)
     kernel = choice.kernels().get(name) if use_kernels else None

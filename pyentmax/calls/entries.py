@@ -11,8 +11,7 @@ import numpy as np
 
 from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.parameters import PerRow
-from pyentmax.calls.rows import broadcasts, check_mask, check_out
+from pyentmax.calls.rows import check_mask, check_out
 
 
 def arrange_entries(z: Any, mask: Any, out: Any = None, name: str = "z") -> tuple[Any, Any, Any]:
@@ -42,18 +41,3 @@ def finish_entries(result: Any, mask: Any, dtype: Any, out: Any = None) -> Any:
         return result[()]
     out[...] = result
     return out
-
-
-def entry_values(parameter: PerRow, value: Any, z: Any, name: str = "z") -> Any:
-    """A parameter's values in float64, checked, of a shape that broadcasts to the array z."""
-    check_broadcasts(parameter.name, value, z, name)
-    return parameter.checked(value, z, z.shape)
-
-
-def check_broadcasts(name: str, value: Any, z: Any, like: str = "z") -> None:
-    """Raise a ValueError unless the value is a single one or broadcasts to the array z."""
-    shape = np.shape(value)
-    if shape and not broadcasts(shape, z.shape):
-        raise ValueError(
-            f"{name} of shape {shape} does not broadcast to {like}, of shape {z.shape}"
-        )

@@ -17,7 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pyentmax.calls.devices import array_module, is_dask, on_device_of, to_host
 from pyentmax.calls.dtypes import as_array, as_floating
-from pyentmax.calls.parameters import Parameter, UpperBounds
+from pyentmax.calls.parameters import Parameter, PerEntry, UpperBounds
 from pyentmax.calls.rows import broadcasts, check_out, check_same_shape, reduce_to
 
 SAME_SHAPE = ("z", "p", "v", "g")
@@ -180,7 +180,7 @@ class CutAxis:
         """How each group gets its part of an argument, and the argument; "" if all get it whole."""
         if name == "axis":
             return "", self.axis + 1
-        bounds = isinstance(parameter, UpperBounds)
+        per_entry = isinstance(parameter, UpperBounds | PerEntry)
         named = "" if parameter is None else parameter.name
         if value is None or name not in (*SAME_SHAPE, *LIKE_ENTRIES, "y", "weight", named):
             return "", value
@@ -189,7 +189,7 @@ class CutAxis:
         value = as_array(value, name)
         if name in SAME_SHAPE:
             check_same_shape(value.shape, name, self.shape)
-        each_entry = name in SAME_SHAPE or name in LIKE_ENTRIES or (bounds and name == named)
+        each_entry = name in SAME_SHAPE or name in LIKE_ENTRIES or (per_entry and name == named)
         if name == "y":
             each_entry = not (value.dtype.kind in "iu" and value.shape == self.batch)
             if each_entry and value.shape != self.shape:

@@ -6,6 +6,8 @@ weighted and reduced here. A compiled kernel does the same for integer labels: i
 mask, label and weight of each row, and gives its loss and gradient, both times that weight, and
 whether the row counts. For the mean it gets each weight's share in the sum of all weights, so that
 nothing has to be scaled afterwards.
+
+A loss of entries, one of each score, is summed over its row: see `loss_of_entries`.
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ import numpy as np
 
 from pyentmax.backends import choice, threads
 from pyentmax.backends.declare import Accelerated, Declare, accelerated
+from pyentmax.backends.entries import beta_like, run
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask, on_device_of
 from pyentmax.calls.documentation import LOSS, with_sections
 from pyentmax.calls.dtypes import as_array, as_floating
 from pyentmax.calls.offsets import CutAxis, array_to_cut
 from pyentmax.calls.options import Options, checked_options
-from pyentmax.calls.parameters import Parameter, parts_of_largest
+from pyentmax.calls.parameters import Parameter, PerEntry, parts_of_largest
 from pyentmax.calls.rows import Rows, arrange_scores, check_mask, live_entries, masked_scores
 from pyentmax.calls.signatures import parameter_names
 from pyentmax.losses.targets import (
     checked_labels,
     checked_weight,
     labels_like,
+    prepare_entries,
     prepare_target,
     row_weights,
     shares,
@@ -103,6 +107,69 @@ def loss(parameter: Parameter | None = None) -> Declare:
     return decorate
 
 
+def loss_of_entries(parameter: PerEntry, kernel: str) -> Declare:
+    """A sum of losses of entries: ``f(z, y, parameter[, axis=-1], **options)``.
+
+    The body, and the kernel of that name, see β = α − 1 as in `pyentmax.backends.entries`, and give
+    the loss and the slope of each entry. Without an axis every entry is a row of its own.
+    """
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        has_axis = "axis" in parameter_names(body)
+        forms: tuple[str, ...] = ("number",)
+        if body.__name__.endswith("_and_grad"):
+            forms += ("entries" if has_axis else "number",)
+
+        def arrange(use_kernels: bool) -> Callable[..., Any]:
+            def call(z: Any, y: Any, value: Any, axis: Any, *values: Any) -> Any:
+                *chosen, workers = values
+                options = checked_options(*chosen)
+                if is_dask(z):
+                    given = {"z": z, "y": y, parameter.name: value, **options._asdict()}
+                    given |= {"axis": axis} if has_axis else {}
+                    this = public if use_kernels else public.reference
+                    return plan_loss(this, None, given, forms)
+                if not has_axis:
+                    axis, (z, y, value, options) = -1, _each_a_row(parameter, z, y, value, options)
+                if options.class_weight is not None:
+                    options = with_class_weight(options, z, y, axis, soft=False)
+                rows = arrange_scores(z, axis, options.mask)
+                beta = beta_like(parameter.for_scores(value, rows), rows.array)
+                q, live, weights = prepare_entries(y, rows, options)
+                each, slope = run(use_kernels, workers, kernel, body, rows.array, q, beta)
+                each = np.sum(np.where(live, each, 0), axis=-1)
+                slope = slope if len(forms) > 1 else None
+                result = _weighted(each, slope, live, weights, rows, options)
+                return result if has_axis or slope is None else (result[0], result[1][..., 0][()])
+
+            return call
+
+        roles = ("z", "y", parameter.name, "axis", *Options._fields, "workers")
+        public: Any = accelerated(
+            body, parameter, arrange, roles, Options._field_defaults,
+            results=forms if has_axis else (), by_offsets=loss_by_offsets,
+        )  # fmt: skip
+        return cast("Accelerated[P, R]", public)
+
+    return decorate
+
+
+def _each_a_row(
+    parameter: PerEntry, z: Any, y: Any, value: Any, options: Options
+) -> tuple[Any, Any, Any, Options]:
+    """The arguments of a call for which each entry is a row of one class."""
+    z, y, mask = as_array(z, "z"), as_array(y, "y"), options.mask
+    if y.shape != z.shape:  # or y could be taken for labels, which is another loss
+        raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
+    if options.class_weight is not None:
+        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
+    value = parameter.checked(value, z, z.shape)
+    if mask is not None:
+        mask = np.broadcast_to(check_mask(mask, z, "z"), z.shape)[..., None]
+    value = value[..., None] if value.ndim else value
+    return z[..., None], y[..., None], value, options._replace(mask=mask)
+
+
 def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     """What the kernel weighs each row by, or None where rounding would lose a weight."""
     weight = row_weights(z, labels, options)
@@ -168,19 +235,27 @@ def loss_by_body(
     target, weights = prepare_target(scores, top, y, rows, options)
     result = body(scores, target, *values)
     each, *parts = result if isinstance(result, tuple) else (result,)
+    broken = ~np.isfinite(top)
+    each = np.where(broken[..., 0], np.nan, each)
+    gradient = np.where(broken, np.nan, parts[0]) if parts else None
+    return _weighted(each, gradient, (weights != 0)[..., None], weights, rows, options)
+
+
+def _weighted(
+    each: Any, gradient: Any, counts: Any, weights: Any, rows: Rows, options: Options
+) -> Any:
+    """The reduced loss of rows and their gradient, if any, which is 0 where `counts` is False."""
     # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
-    broken, counts = ~np.isfinite(top)[..., 0], weights != 0
+    each = np.where(weights != 0, each, 0)
     if options.reduction == "mean":
         total = np.sum(weights)
         weights = weights / np.where(total == 0, 1, total)
-    each = np.where(counts, np.where(broken, np.nan, each), 0) * weights
+    each = each * weights
     reduced = each if options.reduction == "none" else np.sum(each)
-    reduced = reduced.astype(rows.dtype, copy=False)
-    if not parts:
+    reduced = reduced.astype(rows.dtype, copy=False)[()]
+    if gradient is None:
         return reduced
-    broken, counts, weights = broken[..., None], counts[..., None], weights[..., None]
-    gradient = np.where(counts, np.where(broken, np.nan, parts[0]) * weights, 0)
-    return reduced, rows.finish(gradient)
+    return reduced, rows.finish(np.where(counts, gradient * weights[..., None], 0))
 
 
 def loss_by_offsets(
@@ -208,13 +283,18 @@ def loss_by_offsets(
     if options.weight is not None:
         one_of_each = np.zeros_like(z, shape=(*cut.batch, 1))
         weight = weight * checked_weight(options.weight, one_of_each, options.reduction)
+    mask = None if options.mask is None else check_mask(options.mask, z, "z")
+    live = live_entries(z, mask)
+    if isinstance(parameter, PerEntry):  # −∞ is a score as any other
+        live = np.broadcast_to(True if mask is None else mask, z.shape)
     if y.dtype.kind in "iu" and y.shape == cut.batch:
         if options.ignore_index is not None:
             weight = np.where(y == options.ignore_index, 0, weight)
         cut.refuse_labels_of_empty_rows(y, weight)
+    elif options.ignore_index is not None:
+        live = live & (y != options.ignore_index)
     if options.reduction == "mean":
-        mask = None if options.mask is None else check_mask(options.mask, z, "z")
-        weight = parts_of_largest(np.where(cut.any(live_entries(z, mask)), weight, 0))
+        weight = parts_of_largest(np.where(cut.any(live), weight, 0))
         total = np.sum(weight)
         weight = weight / (total + (total == 0))
     given |= {"z": z, "y": y, "reduction": "none", "weight": weight}

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.entries import Run, beta_like, entrywise
-from pyentmax.calls.devices import on_device_of
-from pyentmax.calls.dtypes import as_array, as_floating
-from pyentmax.calls.entries import check_broadcasts, entry_values
-from pyentmax.calls.options import LossOptions, Options, checked_options
-from pyentmax.calls.parameters import PerRow, parts_of_largest
-from pyentmax.calls.rows import arrange_scores, check_mask, from_rows, to_rows
-from pyentmax.losses.declare import plan_loss
-from pyentmax.losses.targets import checked_labels, checked_weight, places, with_class_weight
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.parameters import PerEntry
+from pyentmax.losses.declare import loss_of_entries
 from pyentmax.thresholds.binary import finite_beta, smaller
 
 if TYPE_CHECKING:
@@ -33,14 +27,12 @@ __all__ = [
     "one_vs_all_loss_and_grad",
 ]
 
-ALPHA = PerRow("alpha", least=0, strict=True)
-OPTIONS = Options._field_defaults
+ALPHA = PerEntry("alpha", least=0, strict=True)
+KERNEL = "entmax_sigmoid_loss_and_grad"
 
 
-@entrywise(ALPHA, keywords=OPTIONS, plan=plan_loss)
-def entmax_sigmoid_loss(
-    run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
-) -> Any:
+@loss_of_entries(ALPHA, KERNEL)
+def entmax_sigmoid_loss(z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]) -> Any:
     """The Fenchel-Young loss of `entmax_sigmoid`, for a score and a binary target.
 
         L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
@@ -83,12 +75,12 @@ def entmax_sigmoid_loss(
     >>> print(entmax_sigmoid_loss([3.0, 0.0, -1.0], [1, 1, 0], reduction="none").round(6))
     [0.       0.390524 0.061656]
     """
-    return _per_entry(run, z, y, alpha, options)[0]
+    return _loss_and_slope(z, y, alpha)
 
 
-@entrywise(ALPHA, results=("number", "number"), keywords=OPTIONS, plan=plan_loss)
+@loss_of_entries(ALPHA, KERNEL)
 def entmax_sigmoid_loss_and_grad(
-    run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+    z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`entmax_sigmoid_loss` and its gradient p − y in z, with one forward pass.
 
@@ -114,13 +106,12 @@ def entmax_sigmoid_loss_and_grad(
     >>> print(loss, grad)
     0.125 [-0.25  0.  ]
     """
-    loss, grad = _per_entry(run, z, y, alpha, options, gradient=True)
-    return loss, grad[..., 0][()]
+    return _loss_and_slope(z, y, alpha)
 
 
-@entrywise(None, keywords=OPTIONS, plan=plan_loss)
+@loss_of_entries(ALPHA, KERNEL)
 def one_vs_all_loss(
-    run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
     """Σ over the classes of `entmax_sigmoid_loss`: a binary decision for every class.
 
@@ -149,6 +140,8 @@ def one_vs_all_loss(
     class_weight : array of shape (d,), optional
         a row of an integer label counts by the weight of that class
     workers : as in `entmax_sigmoid`
+    offsets : as in `softmax`, optional
+        rows of different lengths, each with its classes; not with `class_weight`
 
     Returns
     -------
@@ -170,19 +163,19 @@ def one_vs_all_loss(
     >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
     [0.  0.5]
     """
-    return _one_vs_all(run, z, y, alpha, axis, checked_options(**options))[0]
+    return _loss_and_slope(z, y, alpha)
 
 
-@entrywise(None, results=("number", "entries"), keywords=OPTIONS, plan=plan_loss)
+@loss_of_entries(ALPHA, KERNEL)
 def one_vs_all_loss_and_grad(
-    run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`one_vs_all_loss` and its gradient p − y in z, with one forward pass.
 
     Parameters
     ----------
     z, y, alpha, axis : as in `one_vs_all_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers : as in
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers, offsets : as in
         `one_vs_all_loss`
 
     Returns
@@ -201,104 +194,7 @@ def one_vs_all_loss_and_grad(
     >>> print(loss, grad)
     0.5 [[ 0.5 -0.5  0. ]]
     """
-    return _one_vs_all(run, z, y, alpha, axis, checked_options(**options), gradient=True)
-
-
-def _per_entry(
-    run: Run, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
-) -> tuple[Any, Any]:
-    """Each entry as a row of one class."""
-    z, y = as_array(z, "z"), as_array(y, "y")
-    if y.shape != z.shape:  # or y could be taken for labels, which is another loss
-        raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
-    if options.get("class_weight") is not None:
-        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
-    for name, value in (("alpha", alpha), ("weight", options.get("weight"))):
-        check_broadcasts(name, value, z)
-    if options.get("mask") is not None:
-        mask = np.broadcast_to(check_mask(options["mask"], z, "z"), z.shape)
-        options = {**options, "mask": mask[..., None]}
-    alpha = as_array(alpha, "alpha")[..., None] if np.shape(alpha) else alpha
-    checked = checked_options(**options)
-    return _one_vs_all(run, z[..., None], y[..., None], alpha, -1, checked, gradient)
-
-
-def _one_vs_all(
-    run: Run, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
-) -> tuple[Any, Any]:
-    if options.class_weight is not None:
-        options = with_class_weight(options, z, y, axis, soft=False)
-    rows = arrange_scores(z, axis, options.mask)
-    z, mask, shape, axes, dtype = rows
-    alpha = entry_values(ALPHA, alpha, from_rows(z, shape, axes))
-    beta = beta_like(alpha, z)
-    if beta.ndim:
-        beta = to_rows(np.broadcast_to(beta, shape), axes)
-    weight: Any = 1.0
-    if options.weight is not None:
-        weight = checked_weight(options.weight, z, options.reduction)
-    y, live, valid = _targets(z, y, mask, shape, axes, weight, options)
-    weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
-    if not isinstance(z, np.ndarray):
-        weight = np.where(valid, weight, np.nan)
-    each, slope = run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta)
-    each = np.sum(np.where(live, each, 0), axis=-1)
-    each = np.where(weight == 0, 0, each * weight)
-    each = each if options.reduction == "none" else np.sum(each)
-    loss = each.astype(dtype, copy=False)[()]
-    if not gradient:
-        return loss, None
-    weight = weight[..., None]
-    slope = np.where(live & (weight != 0), slope * weight, 0)
-    return loss, rows.finish(slope)
-
-
-def _targets(
-    z: Any,
-    y: Any,
-    mask: Any,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
-    weight: Any,
-    options: Options,
-) -> tuple[Any, Any, Any]:
-    """The targets in z's shape, which of them count, and which rows have valid targets."""
-    y = on_device_of(as_array(y, "y"), z, "y")
-    live = np.ones_like(z, dtype=bool) if mask is None else np.broadcast_to(mask, z.shape)
-    batch = z.shape[:-1]
-    if options.weight is not None:
-        live = live & np.broadcast_to(weight != 0, batch)[..., None]
-    ignored = options.ignore_index
-    if y.dtype.kind in "iu" and y.shape == batch:
-        if ignored is not None:
-            live = live & (y != ignored)[..., None]
-        label, valid = checked_labels(y, np.any(live, axis=-1), z.shape[-1])
-        y = (places(z) == label[..., None]).astype(z.dtype)
-    elif y.shape == shape:
-        if ignored is not None:
-            live = live & to_rows(y != ignored, axes)
-        y = to_rows(as_floating(y, "y")[0], axes)
-        within = ~live | ((y >= 0) & (y <= 1))
-        valid = np.all(within, axis=-1)
-        if isinstance(y, np.ndarray) and not valid.all():
-            raise ValueError(f"targets y must be in [0, 1], got {y[~within].flat[0]:g}")
-        y = np.where(live & within, y, 0).astype(z.dtype)
-    else:
-        raise ValueError(
-            f"y must be integer labels of shape {batch} or targets of shape {shape}, got dtype "
-            f"{y.dtype} and shape {y.shape}"
-        )
-    smoothing = options.label_smoothing
-    return ((1 - smoothing) * y + smoothing / 2 if smoothing else y), live, valid
-
-
-def _shares(weight: Any, z: Any, options: Options) -> Any:
-    """The weight of each row; for the mean, its share of the total."""
-    if options.reduction != "mean":
-        return weight.astype(z.dtype)
-    weight = parts_of_largest(weight).astype(z.dtype)
-    total = np.sum(weight)
-    return weight / np.where(total == 0, 1, total)
+    return _loss_and_slope(z, y, alpha)
 
 
 # --- the loss, from q -----------------------------------------------------------------------------

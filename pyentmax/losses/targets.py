@@ -121,18 +121,11 @@ def prepare_target(
     `scores` and `top` are as `masked_scores` returns them. On a GPU, where looking would wait for
     it, a row whose target is wrong weighs NaN.
     """
-    y = on_device_of(as_array(y, "y"), scores, "y")
-    batch, shape = rows.batch, rows.shape
-    is_label = y.dtype.kind in "iu" and y.shape == batch
-    if options.ignore_index is not None and not is_label and y.shape == shape:
+    y, is_label = _labels_or(y, "distributions", rows)
+    if options.ignore_index is not None and not is_label:
         raise ValueError(
             "ignore_index is for integer labels, and y holds distributions; leave rows out with "
             "weight=0"
-        )
-    if not is_label and y.shape != shape:
-        raise ValueError(
-            f"y must be integer labels of shape {batch} or distributions of shape {shape}, got "
-            f"dtype {y.dtype} and shape {y.shape}"
         )
     weight = row_weights(scores, y, options)
     counts = (top != -np.inf)[..., 0] & (weight != 0)
@@ -153,6 +146,45 @@ def prepare_target(
     if not isinstance(scores, np.ndarray):
         weights = np.where(right, weights, np.nan)
     return Target(label if dense is None else None, dense), weights
+
+
+def prepare_entries(y: Any, rows: Rows, options: Options) -> tuple[Any, Any, Any]:
+    """The targets of entries, each from 0 to 1, which entries count, and each row's weight."""
+    z, ignored = rows.array, options.ignore_index
+    y, is_label = _labels_or(y, "targets", rows)
+    live = np.ones_like(z, bool) if rows.mask is None else np.broadcast_to(rows.mask, z.shape)
+    if not is_label and ignored is not None:
+        live, options = live & to_rows(y != ignored, rows.axes), options._replace(ignore_index=None)
+    weight = row_weights(z, y, options)
+    counts = np.any(live, axis=-1) & (weight != 0)
+    if type(weight) is not float:  # rows may weigh nothing
+        live = live & counts[..., None]
+    if is_label:
+        label, right = checked_labels(y, counts, z.shape[-1])
+        q = (places(z) == label[..., None]).astype(z.dtype)
+    else:
+        q = to_rows(as_floating(y, "y")[0], rows.axes)
+        within = ~live | ((q >= 0) & (q <= 1))
+        right = np.all(within, axis=-1)
+        if isinstance(q, np.ndarray) and not right.all():
+            raise ValueError(f"targets y must be in [0, 1], got {q[~within].flat[0]:g}")
+        q = np.where(live & within, q, 0).astype(z.dtype)
+    if options.label_smoothing:
+        q = (1 - options.label_smoothing) * q + options.label_smoothing / 2
+    weights = shares(np.where(counts, weight, 0), z.dtype, options)
+    return q, live, weights if isinstance(z, np.ndarray) else np.where(right, weights, np.nan)
+
+
+def _labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
+    """y as an array, and whether it holds labels, not targets of entries."""
+    y = on_device_of(as_array(y, "y"), rows.array, "y")
+    is_label = y.dtype.kind in "iu" and y.shape == rows.batch
+    if not is_label and y.shape != rows.shape:
+        raise ValueError(
+            f"y must be integer labels of shape {rows.batch} or {targets} of shape {rows.shape}, "
+            f"got dtype {y.dtype} and shape {y.shape}"
+        )
+    return y, is_label
 
 
 def places(like: Any) -> Any:

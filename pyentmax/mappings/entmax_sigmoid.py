@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import entries
-from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.parameters import PerEntry
 from pyentmax.calls.signatures import renamed
 from pyentmax.thresholds.binary import finite_beta, smaller
 
@@ -68,7 +68,7 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 # What follows is right for every input, from q, the smaller of p and 1 − p. Bodies get β = α − 1 in
 # the place of alpha.
 
-ALPHA = PerRow("alpha", least=0, strict=True)
+ALPHA = PerEntry("alpha", least=0, strict=True)
 
 
 @entries.mapping(ALPHA)

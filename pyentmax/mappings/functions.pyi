@@ -324,6 +324,7 @@ def one_vs_all_loss(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Any: ...
 @_declared
 def one_vs_all_loss_and_grad(
@@ -331,6 +332,7 @@ def one_vs_all_loss_and_grad(
     reduction: Reduction = "mean", weight: ArrayLike | None = None, mask: ArrayLike | None = None,
     ignore_index: int | None = None, label_smoothing: float = 0.0,
     class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
 ) -> tuple[Any, Array]: ...
 @_declared
 def normmax(
