@@ -131,6 +131,12 @@ ROWS: dict[str, Row] = {
     "transformer-learned-late": transformer(
         "softmax for 1,200 updates, then α per head learned", "learned", LATE
     ),
+    "transformer-learned-late-even": transformer(
+        "softmax for 1,200 updates, then α learned from 1.5 in each head",
+        "learned",
+        LATE,
+        alpha_std=0.0,
+    ),
     "transformer-learned-slow": transformer("α learned, 0.1 of the rate", "learned", SLOW),
     "transformer-2": transformer("sparsemax from the start", "2"),
     "transformer-2-late": transformer("softmax for 1,200 updates, then sparsemax", "2", LATE),

@@ -63,7 +63,7 @@ class LanguageModelConfig(LayersConfig):
     size : int
         Of the vocabulary.
     width, layers, heads, inner, dropout, attention_dropout, inner_dropout, attention, \
-inference_attention, alpha_per, output, label_smoothing, score, attention_bias, \
+inference_attention, alpha_per, alpha_std, output, label_smoothing, score, attention_bias, \
 norm, scale_embeddings
         As for `TransformerConfig`.
     tied : bool

@@ -76,6 +76,9 @@ class TransformerConfig(LayersConfig):
         What has an α of its own, if it is learned: each head of each layer of each kind, each layer
         of each kind, each kind, or only the whole. (``rate_factors={"alpha_logit": 0.0}`` of a
         `TrainingConfig` leaves each as it was drawn.)
+    alpha_std : float
+        Standard deviation of the logits a of α = 1 + σ(a) as they are drawn, around 0. With 0 each
+        α starts at 1.5.
     output : str
         The mapping of the output, trained with its own Fenchel-Young loss.
     label_smoothing : float

@@ -37,7 +37,7 @@ from pyentmax.nn.layer_norm import init_norm, norm
 from pyentmax.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.nn.positions import sinusoidal_positions
-from pyentmax.system.config import require
+from pyentmax.system.config import is_positive, require
 
 ALPHA_PER = ("head", "layer", "kind", "model")
 NORMS = ("post", "pre")
@@ -57,6 +57,7 @@ class LayersConfig:
     attention: str = "1.5"
     inference_attention: str | None = None
     alpha_per: str = "head"
+    alpha_std: float = 1.0
     output: str = "1.5"
     label_smoothing: float = 0.0
     score: str = "scaled"
@@ -73,6 +74,7 @@ class LayersConfig:
         require(self, "heads", lambda n: self.width % n == 0, divisor)
         for name, known in (("alpha_per", ALPHA_PER), ("score", HEAD_SCORES), ("norm", NORMS)):
             require(self, name, known.__contains__, f"one of {', '.join(known)}")
+        require(self, "alpha_std", lambda x: is_positive(x) or x == 0, "a number from 0 up")
         for choice in (self.attention, self.inference_attention):
             if choice not in (LEARNED, None):
                 choose_mapping(choice)
@@ -169,7 +171,8 @@ def init_alpha(
     if config.attention != LEARNED or f"{alpha}.alpha_logit" in params:
         return {}
     shape = (config.heads if config.alpha_per == "head" else 1, 1)
-    return init_learned_alpha(alpha, shape, rng, dtype)
+    drawn = init_learned_alpha(alpha, shape, rng, dtype)
+    return {name: a * float(config.alpha_std) for name, a in drawn.items()}
 
 
 def init_network(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:

@@ -240,6 +240,10 @@ def test_every_head_has_its_alpha():
         assert ((together > 1) & (together < 2)).all()
         assert len(set(together.tolist())) == counts[per]
     assert small().alphas() == {}
+    one = small(attention="learned", alpha_std=0.0).params
+    drawn = small(attention="learned").params
+    for name, x in one.items():
+        assert np.array_equal(x, 0 * x if name.endswith("alpha_logit") else drawn[name])
     model = small(attention="learned")
     assert model.diagnostics() == {kind: x.tolist() for kind, x in model.alphas().items()}
     assert small().diagnostics() == {}
@@ -287,6 +291,7 @@ def test_training_and_inference_mappings_may_differ():
         ({"norm": "both"}, "norm: expected one of post, pre, got 'both'"),
         ({"tied": "all"}, "tied: 'all' needs one vocabulary"),
         ({"alpha_per": "token"}, "alpha_per: expected one of head, layer, kind, model"),
+        ({"alpha_std": -1.0}, "alpha_std: expected a number from 0 up"),
         ({"attention": "hardmax"}, "mapping: expected"),
         ({"inference_attention": "topk_softmax"}, "mapping: expected topk_softmax:K"),
         ({"inference_attention": "learned"}, "needs the attention to be 'learned' too"),
