@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from kernel_rows import FLOATS
+from on_gpu import MARKS, on_gpu
 from stages import slow
 
 import pyentmax as pe
@@ -118,10 +119,13 @@ def test_a_label_out_of_reach_or_ruled_out(name: str, params: dict[str, Any], n:
 
 
 @every_dtype
-@every_loss
+@pytest.mark.parametrize(("name", "params"), [*LOSSES, *slow(("normmax", {"alpha": 1.7}))], ids=str)
 @pytest.mark.parametrize(("axis", "reduction"), [(-1, "mean"), (0, "none"), *slow((1, "sum"))])
+@pytest.mark.parametrize(
+    "run", [lambda f: f, pytest.param(on_gpu, marks=MARKS)], ids=["cpu", "gpu"]
+)
 def test_options_are_those_of_the_body(
-    name: str, params: dict[str, Any], axis: int, reduction: Any, dtype: type
+    name: str, params: dict[str, Any], axis: int, reduction: Any, dtype: type, run: Any
 ) -> None:
     rng, function = np.random.default_rng(3), loss_and_grad(name)
     z = rng.standard_normal((4, 5, 6)).astype(dtype)
@@ -139,13 +143,13 @@ def test_options_are_those_of_the_body(
     ]  # fmt: skip
     atol = 20 * np.finfo(dtype).eps
     for labels, options in cases:
-        found = function(z, labels, **given, **options)
+        found = run(function)(z, labels, **given, **options)
         for one, other in zip(
             found, function.reference(z, labels, **given, **options), strict=True
         ):
             assert (np.shape(one), one.dtype) == (np.shape(other), other.dtype)
             np.testing.assert_allclose(one, other, rtol=atol, atol=atol)
-        only = getattr(pe, f"{name}_loss")(z, labels, **given, **options)
+        only = run(getattr(pe, f"{name}_loss"))(z, labels, **given, **options)
         np.testing.assert_array_equal(only, found[0])
 
 

@@ -8,6 +8,7 @@ type are errors, as are accesses outside the arrays that are alive.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import types
 import weakref
@@ -63,6 +64,9 @@ class Emulation:
     allocations: int = 0
 
 
+_compiled = functools.cache(compiled)
+
+
 class _Device:
     id = 0
     attributes = LIMITS
@@ -106,7 +110,7 @@ def _raw_module(emulation: Emulation) -> type:
         def __init__(self, *, code: str, options: tuple[str, ...] = (),
                      name_expressions: Sequence[str] = ()) -> None:  # fmt: skip
             assert "-std=c++17" in options, "the kernels are written in C++17"
-            self._library = compiled(code, name_expressions, checked=emulation.checked)
+            self._library = _compiled(code, tuple(name_expressions), checked=emulation.checked)
 
         def get_function(self, name: str) -> _Function:
             return _Function(self._library, name, emulation)

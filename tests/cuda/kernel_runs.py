@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from emulation import IN_ORDER, Library, compiled
 from kernel_arguments import SOURCES, Arguments
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, TYPES, NumberType
-from stages import deep
+
+from pyentmax.backends.cuda import functions
 
 LANES_THREADS = 128  # of a block of the kernels …_lanes
 
@@ -77,27 +77,6 @@ SHORT_CHECKED = [
     *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
     *((form, FLOAT16) for form in (STREAM, BOUNDED_LANES)),
 ]
-
-
-def one_of(names: Iterable[str], chosen: str) -> list[Any]:
-    """All of a family of kernels, whose code is common, those not chosen being marked as deep."""
-    return [chosen, *deep(*(name for name in names if name != chosen))]
-
-
-def form_and_type(forms: Sequence[Form], *, checked: bool = False) -> pytest.MarkDecorator:
-    """Parametrise a test by all pairs, those that are not short being marked as deep."""
-    short = SHORT_CHECKED if checked else SHORT
-    return pytest.mark.parametrize(
-        ("form", "number"),
-        [
-            pytest.param(
-                form, number, marks=[] if (form, number) in short else pytest.mark.deep,
-                id=f"{form}-{number}",
-            )
-            for form in forms
-            for number in TYPES
-        ],
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -205,33 +184,19 @@ def _library(kernel: Kernel, short: bool, checked: bool, sources: Path) -> Libra
     )  # fmt: skip
 
 
-FORWARD = {
-    "softmax": Kernel("softmax.cu", "forward", "Softmax"),
-    "sparsemax": Kernel("sparsemax.cu", "forward", "Sparsemax"),
-    "entmax15": Kernel("entmax15.cu", "forward", "Entmax15"),
-    "entmax": Kernel("entmax.cu", "forward", "Entmax", gathers=True),
-    "topk_softmax": Kernel("topk_softmax.cu", "forward", "TopkSoftmax"),
-    "topk_sparsemax": Kernel("topk_sparsemax.cu", "forward", "TopkSparsemax"),
-    "normmax": Kernel("normmax.cu", "forward", "Normmax", gathers=True),
-}
-DERIVATIVES = {
-    "softmax_jvp": Kernel("softmax.cu", "derivative", "SoftmaxJvp"),
-    "sparsemax_jvp": Kernel("sparsemax.cu", "derivative", "SparsemaxJvp"),
-    "entmax15_jvp": Kernel("entmax15.cu", "derivative", "Entmax15Jvp"),
-    "entmax_jvp": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
-    "entmax_grad_alpha": Kernel("grad_alpha.cu", "derivative", "EntmaxGradAlpha"),
-    "normmax_jvp": Kernel("normmax.cu", "derivative", "NormmaxJvp"),
-}
-BOUNDED = {
-    "csoftmax": Kernel("bounded.cu", "bounded", "Csoftmax"),
-    "csparsemax": Kernel("bounded.cu", "bounded", "Csparsemax"),
-    "budget_sparsemax": Kernel("bounded.cu", "bounded", "BudgetSparsemax"),
-}
-LOSSES = {
-    "softmax": Kernel("losses.cu", "loss", "SoftmaxLoss"),
-    "sparsemax": Kernel("losses.cu", "loss", "SparsemaxLoss"),
-    "entmax15": Kernel("losses.cu", "loss", "Entmax15Loss"),
-    "entmax": Kernel("losses.cu", "loss", "EntmaxLoss", gathers=True),
-    "normmax": Kernel("losses.cu", "loss", "NormmaxLoss", gathers=True),
-    "topk_sparsemax": Kernel("losses.cu", "loss", "TopkSparsemaxLoss"),
+# The Jacobians of bounded mappings are softmax's and sparsemax's, of what is free.
+SHARED = {"csoftmax_jvp": "softmax_jvp", "csparsemax_jvp": "sparsemax_jvp"}
+SHARED["budget_sparsemax_jvp"] = "sparsemax_jvp"
+
+
+def twin(name: str) -> Kernel:
+    """The kernel that the library launches for a function, by that name or for its derivative."""
+    launched = getattr(functions, SHARED.get(name, name).removesuffix("_and_grad").upper())
+    return Kernel(launched.file, launched.family, launched.member, launched.gathers)
+
+
+KERNELS = {
+    name: twin(name)
+    for name in functions.KERNELS
+    if not name.startswith(("fusedmax", "oscarmax")) and not name.endswith("_loss")
 }

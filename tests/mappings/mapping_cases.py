@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from on_gpu import MARKS, on_gpu
 from scipy.special import xlogy
 from stages import slow
 
@@ -44,7 +45,7 @@ OWN = {r.name: r for r in (SHANNON, GINI, TSALLIS, COSH, CUBIC, TINY, HUGE, FERM
 
 
 class Case(NamedTuple):
-    """A mapping at values of its parameters; `form` is "reference" for its NumPy body."""
+    """A mapping at values of its parameters; `form` is "reference" for its body, or "gpu"."""
 
     name: str
     params: tuple[Any, ...] = ()
@@ -56,6 +57,8 @@ class Case(NamedTuple):
 
     def function(self, part: str) -> Any:
         function: Any = getattr(self.record, part)
+        if self.form == "gpu":
+            return on_gpu(function)
         return function.reference if self.form else function
 
     def forward(self, z: Any, axis: Any = -1, **options: Any) -> Any:
@@ -71,7 +74,8 @@ class Case(NamedTuple):
         return self.function("vjp")(p, v, *self.params, axis=axis, **options)
 
     def jacobian(self, p: Any, axis: Any = -1) -> Any:
-        return self.record.jacobian(p, *self.params, axis=axis)
+        jacobian = on_gpu(self.record.jacobian) if self.form == "gpu" else self.record.jacobian
+        return jacobian(p, *self.params, axis=axis)
 
     def __str__(self) -> str:
         return f"{self.name}{self.params or ''}{self.form and '.' + self.form}"
@@ -97,3 +101,9 @@ CASES += [Case("entmax", (alpha,)) for alpha in (0.5, 1, 1.001, 1.33, 2, 4, np.i
 CASES += [Case("fusedmax", (0,)), Case("oscarmax", (0,)), Case("normmax", (np.inf,))]
 CASES += [Case("entmax", (1.33,), "reference"), Case("shannon")]
 every_case = parametrized([*CASES, *slow((Case("gini"),), (Case("tsallis"),))])
+# And with the kernels of a GPU, which raise less.
+GPU_CASES = [
+    pytest.param(case._replace(form="gpu"), marks=MARKS)
+    for case in (*CASES, Case("entmax", (1.3,)))
+    if case.form == "" and case.name in MAPPINGS
+]

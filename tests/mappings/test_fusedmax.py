@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fused_oracles import error_in_epsilons, exact_fusedmax
+from on_gpu import MARKS, on_gpu
 from stages import slow
 
 import pyentmax
@@ -16,7 +17,9 @@ from pyentmax.mappings.fusedmax import _smoothed
 
 EPS = float(np.finfo(np.float64).eps)
 BOTH = pytest.mark.parametrize(
-    "function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"]
+    "function",
+    [fusedmax, fusedmax.reference, pytest.param(on_gpu(fusedmax), marks=MARKS)],
+    ids=["kernel", "reference", "gpu"],
 )
 
 

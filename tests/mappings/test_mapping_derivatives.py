@@ -10,6 +10,7 @@ import pytest
 from exact_rows import DIGITS, exact_row
 from finite_differences import central_difference
 from mapping_cases import Case, parametrized
+from on_gpu import MARKS
 from stages import slow
 
 import pyentmax
@@ -26,7 +27,8 @@ CASES += [Case("csoftmax", (0.6,)), Case("csparsemax", (0.6,)), Case("budget_spa
 BOUNDS = np.array([0.1, 0.9, 0.3, 0.2, 1.5])
 CASES += [Case("csoftmax", (BOUNDS,)), Case("csparsemax", (BOUNDS,))]
 OWN_CASES = [Case("tsallis"), Case("cosh"), Case("cubic")]
-every_case = parametrized(CASES + OWN_CASES)
+GPU_CASES = [pytest.param(case._replace(form="gpu"), marks=MARKS) for case in CASES]
+every_case = parametrized([*CASES, *OWN_CASES, *GPU_CASES])
 # A user's own Ω takes a bisection for each value.
 against_differences = parametrized([*CASES, *slow(*((case,) for case in OWN_CASES))])
 half_of_them = parametrized([*CASES[::2], *slow(*((case,) for case in [*CASES[1::2], *OWN_CASES]))])

@@ -5,7 +5,6 @@ Libraries lie under ``build/emulation``, named by a digest of all that went into
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import os
@@ -150,6 +149,8 @@ def _made_once(name: str, make: Callable[[Path], None]) -> Path:
 
     Of several processes that want it at once, one makes it.
     """
+    import fcntl  # which Windows lacks
+
     CACHE.mkdir(parents=True, exist_ok=True)
     target = CACHE / name
     with open(target.with_suffix(".lock"), "w") as lock:
