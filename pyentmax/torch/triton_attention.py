@@ -33,7 +33,7 @@ LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1
 MOST_PASSES = tl.constexpr(16)
 TINY = tl.constexpr(0.06)  # below it, series of log(1 + x) and e^x − 1 are exact to float32
 LOG2_E = tl.constexpr(1.4426950408889634)
-TILES: dict[str, int] = {}  # what replaces the choices of `_launch`, for measurements
+TILES: dict[str, int] = {}  # what replaces the choices of `_constants`, for measurements
 HUGE = tl.constexpr(1e18)  # sums beyond it come from a sample that missed the row's largest score
 
 
@@ -89,185 +89,209 @@ def _moved(t, r, step, least):
 
 # ---------------------------------------------------------------- one tile
 @triton.jit
-def _dot(a, b, PRECISION: tl.constexpr):
+def _dot(a, b):
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
-    return tl.dot(a, b, input_precision=PRECISION)
+    return tl.dot(a, b, input_precision="tf32x3")
 
 
 @triton.jit
-def _load(base, rows, seen, stride, columns, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows of a matrix, as a tile; zeros beyond its edges."""
-    at = base + rows.to(tl.int64)[:, None] * stride + columns[None, :]
+def _inside(rows, seen, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """Where rows of a matrix are, as a tile, and what is within its edges."""
+    columns = tl.arange(0, BLOCK)
     inside = seen[:, None]
     if SIZE != BLOCK:
         inside = inside & (columns[None, :] < SIZE)
-    return tl.load(at, mask=inside, other=0.0)
+    # 64 bits for what strides multiply: an array may have 2³¹ entries.
+    return rows.to(tl.int64)[:, None] * stride + columns[None, :], inside
 
 
 @triton.jit
-def _scores(
-    q, k, i, j, queries, keys, offset, scale, cap, slope,
-    CAUSAL: tl.constexpr, CAP: tl.constexpr, SLOPE: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Scores of a tile, −∞ where a query sees no key; the softcap's derivative; what is seen."""
-    s = _dot(q, tl.trans(k), PRECISION) * scale
-    bend = s * 0 + 1
-    if CAP:
+def _load(base, rows, seen, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    at, inside = _inside(rows, seen, stride, SIZE, BLOCK)
+    return tl.load(base + at, mask=inside, other=0.0)
+
+
+@triton.jit
+def _store(base, rows, seen, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    at, inside = _inside(rows, seen, SIZE, SIZE, BLOCK)
+    tl.store(base + at, tile.to(base.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL: tl.constexpr):
+    """Scores of a tile, −∞ where a query sees no key; the softcap's derivative."""
+    queries, keys, offset, scale, head = setting
+    s, bend = _dot(q, tl.trans(k)) * scale, 1.0
+    if cap is not None:
         tanh = 2 * tl.sigmoid(2 * s / cap) - 1
         s, bend = cap * tanh, 1 - tanh * tanh
-    if SLOPE:
-        s -= slope * tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
+    if SLOPES is not None:
+        s -= tl.load(SLOPES + head) * tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
     seen = (i[:, None] < queries) & (j[None, :] < keys)
     if CAUSAL:
         seen = seen & (j[None, :] <= i[:, None] + offset)
-    return tl.where(seen, s, float("-inf")), bend, seen
+    return tl.where(seen, s, float("-inf")), bend
 
 
+@triton.jit
+def _weights(s, h, t, r, beta, KIND: tl.constexpr):
+    """D's and F's terms, of scores of a tile or one for each row."""
+    if len(s.shape) == 2:
+        return _powers(beta * (s - h[:, None]), t[:, None], r[:, None], 1 / beta, KIND)
+    return _powers(beta * (s - h), t, r, 1 / beta, KIND)
+
+
+@triton.jit
+def _some(inside):
+    return tl.max(tl.sum(inside.to(tl.int32), 1), 0) > 0
+
+
+@triton.jit
+def _by_scores(g, v, curvature, delta):
+    """The gradients of a tile's scores, as they are behind the softcap."""
+    a = _dot(g, tl.trans(v))
+    return tl.where(curvature > 0, curvature * (a - delta[:, None]), 0.0)
+
+
+# ---------------------------------------------------------------- a block's place
 @triton.jit
 def _place(TABLE, block, sequence, BLOCK: tl.constexpr):
     """Where a sequence's queries and keys are, by its row of the table; a block's positions."""
     row = TABLE + sequence * 6
-    # 64 bits for what strides multiply: an array may have 2³¹ entries.
     batch, first_query = tl.load(row).to(tl.int64), tl.load(row + 1).to(tl.int64)
     queries, first_key = tl.load(row + 2), tl.load(row + 3).to(tl.int64)
     keys, offset = tl.load(row + 4), tl.load(row + 5)
     return batch, first_query, queries, first_key, keys, offset, block * BLOCK + tl.arange(0, BLOCK)
 
 
+@triton.jit
+def _block_of_queries(
+    Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+    total, heads, GROUP: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """A program's queries, where their keys and values are, and what belongs to its head."""
+    block, head, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
+    batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
+    here, kv = i < queries, head // GROUP
+    q = _load(Q + batch * qb + head * qh + first_query * qt, i, here, qt, SIZE, BLOCK_D)
+    end, visible = tl.where(block * ROWS < queries, keys, 0), tl.where(here, keys, 0)
+    if CAUSAL:
+        end = tl.maximum(tl.minimum(end, tl.minimum((block + 1) * ROWS, queries) + offset), 0)
+        visible = tl.minimum(visible, tl.maximum(i + offset + 1, 0))
+    sink = tl.full([ROWS], float("-inf"), tl.float32)
+    if SINK is not None:
+        sink = tl.zeros([ROWS], tl.float32) + tl.load(SINK + head)
+    setting = queries, keys, offset, scale, head
+    K += batch * kb + kv * kh + first_key * kt
+    V += batch * vb + kv * vh + first_key * vt
+    row = (batch * heads + head) * total + first_query + i
+    return q, K, V, i, here, row, end, visible, setting, tl.load(BETA + head), sink
+
+
 # ---------------------------------------------------------------- thresholds and outputs
 @triton.jit
 def _forward(
-    Q, K, V, OUT, STATE, PASSES, TABLE, BETA, SINK, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, ob, oh, ot, total, heads,
-    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
-    SLOPE: tl.constexpr, WITH_SINK: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr,
-    TOLERANCE: tl.constexpr, PRECISION: tl.constexpr,
+    Q, K, V, OUT, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, PASSES,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_V: tl.constexpr, TOLERANCE: tl.constexpr,
 ):  # fmt: skip
-    block, head, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
-    batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
-    if block * ROWS < queries:
-        beta = tl.load(BETA + head)
-        inverse = 1 / beta
-        slope = tl.load(SLOPES + head) if SLOPE else 0.0
-        sink = tl.load(SINK + head) if WITH_SINK else float("-inf")
-        d, dv, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, KEYS)
-        kv = head // GROUP
-        K += batch * kb + kv * kh + first_key * kt
-        V += batch * vb + kv * vh + first_key * vt
-        here = i < queries
-        q = _load(Q + batch * qb + head * qh + first_query * qt, i, here, qt, d, SIZE, BLOCK_D)
-        end, visible = keys, tl.where(here, keys, 0)
-        if CAUSAL:
-            end = tl.maximum(tl.minimum(keys, tl.minimum((block + 1) * ROWS, queries) + offset), 0)
-            visible = tl.minimum(visible, tl.maximum(i + offset + 1, 0))
+    q, K, V, i, here, row, end, visible, setting, beta, sink = _block_of_queries(
+        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+        total, heads, GROUP, CAUSAL, SIZE, ROWS, BLOCK_D,
+    )  # fmt: skip
+    column = tl.arange(0, KEYS)
+    # The sample: keys at equal distances, each of the weight of those that it stands for.
+    stride = tl.maximum((end + KEYS - 1) // KEYS, 1)
+    j = stride // 2 + column * stride
+    k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
+    s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+    weight = visible / tl.maximum(tl.sum((s != float("-inf")).to(tl.float32), 1), 1.0)
+    top = tl.maximum(tl.max(s, 1), sink)
+    h = tl.where(top > float("-inf"), top, 0.0)
+    t, r = tl.full([ROWS], 1.0, tl.float32), tl.zeros([ROWS], tl.float32)
+    for _ in range(6):
+        curvature, p = _weights(s, h, t, r, beta, KIND)
+        own_d, own_p = _weights(sink, h, t, r, beta, KIND)
+        total_p = weight * tl.sum(p, 1) + own_p
+        total_d = weight * tl.sum(curvature, 1) + own_d
+        step = tl.where(total_d > 0, _step(total_p, total_d, beta), 0.0)
+        t, r = t + step, r - step
 
-        # The sample: keys at equal distances, each of the weight of those that it stands for.
-        stride = tl.maximum((end + KEYS - 1) // KEYS, 1)
-        j = stride // 2 + column * stride
-        k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
-        s, bend, seen = _scores(
-            q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
-        )
-        drawn = tl.sum(seen.to(tl.float32), 1)
-        weight = visible / tl.maximum(drawn, 1.0)
-        top = tl.maximum(tl.max(s, 1), sink)
-        h = tl.where(top > float("-inf"), top, 0.0)
-        t, r = tl.full([ROWS], 1.0, tl.float32), tl.zeros([ROWS], tl.float32)
-        x = beta * (s - h[:, None])
-        for _ in range(6):
-            curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
-            own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
-            total_p = weight * tl.sum(p, 1) + own_p
-            total_d = weight * tl.sum(curvature, 1) + own_d
-            step = tl.where(total_d > 0, _step(total_p, total_d, beta), 0.0)
-            t, r = t + step, r - step
-
-        count = tl.maximum(visible + (1 if WITH_SINK else 0), 1).to(tl.float32)
-        least = tl.exp2(-beta * tl.log2(count))
-        passes, error = 0, 1.0
-        while (passes < MOST_PASSES) & (error > TOLERANCE):
-            group_p = tl.zeros([ROWS, KEYS], tl.float32)
-            group_d = tl.zeros([ROWS, KEYS], tl.float32)
-            largest = tl.full([ROWS, KEYS], float("-inf"), tl.float32)
-            for at in range(0, end, KEYS):
-                j = at + column
-                k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
-                s, bend, seen = _scores(
-                    q, k, i, j, queries, keys, offset, scale, cap, slope,
-                    CAUSAL, CAP, SLOPE, PRECISION,
-                )  # fmt: skip
-                x = beta * (s - h[:, None])
-                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
-                group_p += p
-                group_d += curvature
-                largest = tl.maximum(largest, s)
-            own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
-            total_p, total_d = tl.sum(group_p, 1) + own_p, tl.sum(group_d, 1) + own_d
-            # The model of each group: its largest score, and the rest as one mass at u.
-            x = beta * (largest - h[:, None])
-            curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
-            rest_d = tl.maximum(group_d - curvature, 0.0)
-            rest_p = tl.maximum(group_p - p, 0.0)
-            # Without sums of use, the largest scores alone, from t = 1 down.
-            top = tl.maximum(tl.max(largest, 1), sink)
-            top = tl.where(top > float("-inf"), top, 0.0)
-            known = (total_d > 0) & (total_p < HUGE)
-            has_rest = (rest_d > 1e-5 * group_d) & (rest_p > 0) & known[:, None]
-            u = tl.where(has_rest, rest_p / rest_d, 1.0)
-            rest_d = tl.where(has_rest, rest_d, 0.0)
-            rise = beta * (top - h)  # to count from the row's largest score
-            t, r, h = tl.where(known, t + rise, 1.0), tl.where(known, r - rise, 0.0), top
-            x = beta * (largest - h[:, None])
-            far = tl.where(known, tl.abs(total_p - 1), 1.0)
-            solvable = (visible > 0) & (total_p == total_p)  # a row with a NaN is not
-            error = tl.max(tl.where(solvable, far, 0.0), 0)
-            shift = tl.zeros([ROWS], tl.float32)
-            for _ in range(2):
-                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
-                own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
-                more = shift[:, None] / u
-                mass_d, mass_p = _powers(more, 1.0, 0.0, inverse, KIND)
-                model_d = tl.sum(curvature + rest_d * mass_d, 1) + own_d
-                model_p = tl.sum(p + rest_d * u * mass_p, 1) + own_p
-                step = tl.where(model_d > 0, _step(model_p, model_d, beta), 1 - t)
-                before = t
-                t, r = _moved(t, r, step, least)
-                shift += t - before
-            passes += 1
-
-        output = tl.zeros([ROWS, BLOCK_V], tl.float32)
-        own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
-        sums = own_p
+    count = tl.maximum(visible + (0 if SINK is None else 1), 1).to(tl.float32)
+    least = tl.exp2(-beta * tl.log2(count))
+    passes, error = 0, tl.where(end > 0, 1.0, 0.0)
+    while (passes < MOST_PASSES) & (error > TOLERANCE):
+        group_p = tl.zeros([ROWS, KEYS], tl.float32)
+        group_d = tl.zeros([ROWS, KEYS], tl.float32)
+        largest = tl.full([ROWS, KEYS], float("-inf"), tl.float32)
         for at in range(0, end, KEYS):
             j = at + column
-            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
-            s, bend, seen = _scores(
-                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
-            )
-            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
-            any_weight = tl.sum(p, 1)
-            sums += any_weight
-            if tl.max(tl.where(any_weight == 0, 0.0, 1.0), 0) > 0:
-                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
-                if CAUSAL:  # a key that is hidden may hold anything; 0 · NaN is NaN
-                    wrong = tl.sum(tl.where(v - v == 0, 0.0, 1.0), 1) > 0
-                    v = tl.where(wrong[:, None], 0.0, v)
-                    hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
-                    sums = tl.where(hurt > 0, float("nan"), sums)
-                output += _dot(p.to(v.dtype), v, PRECISION)
-        alive = visible > 0
-        output = tl.where(alive[:, None], output / sums[:, None], 0.0)
-        at = OUT + batch * ob + head * oh + (first_query + i)[:, None] * ot + dv[None, :]
-        inside = here[:, None] & (dv[None, :] < VALUES)
-        tl.store(at, output.to(OUT.dtype.element_ty), mask=inside)
-        row = STATE + ((batch * heads + head) * total + first_query + i) * 4
-        tl.store(row, h + (sums - sums), mask=here)  # NaN, so that no gradient comes from the row
-        tl.store(row + 1, t, mask=here)
-        tl.store(row + 2, r, mask=here)
-        tl.store(row + 3, tl.where(alive, sums, float("inf")), mask=here)
-        tl.store(PASSES + (sequence * heads + head) * tl.num_programs(0) + block, passes)
+            k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
+            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+            curvature, p = _weights(s, h, t, r, beta, KIND)
+            group_p += p
+            group_d += curvature
+            largest = tl.maximum(largest, s)
+        own_d, own_p = _weights(sink, h, t, r, beta, KIND)
+        total_p, total_d = tl.sum(group_p, 1) + own_p, tl.sum(group_d, 1) + own_d
+        # The model of each group: its largest score, and the rest as one mass at u.
+        curvature, p = _weights(largest, h, t, r, beta, KIND)
+        rest_d = tl.maximum(group_d - curvature, 0.0)
+        rest_p = tl.maximum(group_p - p, 0.0)
+        # Without sums of use, the largest scores alone, from t = 1 down.
+        top = tl.maximum(tl.max(largest, 1), sink)
+        top = tl.where(top > float("-inf"), top, 0.0)
+        known = (total_d > 0) & (total_p < HUGE)
+        has_rest = (rest_d > 1e-5 * group_d) & (rest_p > 0) & known[:, None]
+        u = tl.where(has_rest, rest_p / rest_d, 1.0)
+        rest_d = tl.where(has_rest, rest_d, 0.0)
+        rise = beta * (top - h)  # to count from the row's largest score
+        t, r, h = tl.where(known, t + rise, 1.0), tl.where(known, r - rise, 0.0), top
+        far = tl.where(known, tl.abs(total_p - 1), 1.0)
+        solvable = (visible > 0) & (total_p == total_p)  # a row with a NaN is not
+        error = tl.max(tl.where(solvable, far, 0.0), 0)
+        shift = tl.zeros([ROWS], tl.float32)
+        for _ in range(2):
+            curvature, p = _weights(largest, h, t, r, beta, KIND)
+            own_d, own_p = _weights(sink, h, t, r, beta, KIND)
+            mass_d, mass_p = _powers(shift[:, None] / u, 1.0, 0.0, 1 / beta, KIND)
+            model_d = tl.sum(curvature + rest_d * mass_d, 1) + own_d
+            model_p = tl.sum(p + rest_d * u * mass_p, 1) + own_p
+            step = tl.where(model_d > 0, _step(model_p, model_d, beta), 1 - t)
+            before = t
+            t, r = _moved(t, r, step, least)
+            shift += t - before
+        passes += 1
+
+    output = tl.zeros([ROWS, BLOCK_V], tl.float32)
+    own_d, sums = _weights(sink, h, t, r, beta, KIND)
+    for at in range(0, end, KEYS):
+        j = at + column
+        k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        curvature, p = _weights(s, h, t, r, beta, KIND)
+        sums += tl.sum(p, 1)
+        if _some(p != 0):
+            v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
+            if CAUSAL:  # a key that is hidden may hold anything; 0 · NaN is NaN
+                wrong = tl.sum(tl.where(v - v == 0, 0.0, 1.0), 1) > 0
+                v = tl.where(wrong[:, None], 0.0, v)
+                hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
+                sums = tl.where(hurt > 0, float("nan"), sums)
+            output += _dot(p.to(v.dtype), v)
+    alive = visible > 0
+    output = tl.where(alive[:, None], output / sums[:, None], 0.0)
+    _store(OUT, row, here, output, VALUES, BLOCK_V)
+    tl.store(STATE + row * 4, h + (sums - sums), mask=here)  # NaN, so that a row has no gradient
+    tl.store(STATE + row * 4 + 1, t, mask=here)
+    tl.store(STATE + row * 4 + 2, r, mask=here)
+    tl.store(STATE + row * 4 + 3, tl.where(alive, sums, float("inf")), mask=here)
+    block = tl.program_id(2) * heads + tl.program_id(1)
+    tl.store(PASSES + block * tl.num_programs(0) + tl.program_id(0), passes)
 
 
 # ---------------------------------------------------------------- derivatives
@@ -282,97 +306,71 @@ def _row_state(STATE, row, here):
 
 @triton.jit
 def _backward_queries(
-    Q, K, V, G, DQ, STATE, DELTA, D_BETA, D_SINK, D_SLOPES, TABLE, BETA, SINK, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, total, heads,
-    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
-    SLOPE: tl.constexpr, WITH_SINK: tl.constexpr, WITH_BETA: tl.constexpr, SIZE: tl.constexpr,
+    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, DQ, DELTA, D_BETA, D_SINK, D_SLOPES,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
     VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_V: tl.constexpr, WITH_BETA: tl.constexpr,
 ):  # fmt: skip
     """δ of each row, then the gradient of the queries; of rows also those of β, sink and slope."""
-    block, head, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
-    batch, first_query, queries, first_key, keys, offset, i = _place(TABLE, block, sequence, ROWS)
-    if block * ROWS < queries:
-        beta = tl.load(BETA + head)
-        inverse = 1 / beta
-        slope = tl.load(SLOPES + head) if SLOPE else 0.0
-        sink = tl.load(SINK + head) if WITH_SINK else float("-inf")
-        d, dv, column = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, KEYS)
-        kv = head // GROUP
-        K += batch * kb + kv * kh + first_key * kt
-        V += batch * vb + kv * vh + first_key * vt
-        here = i < queries
-        q = _load(Q + batch * qb + head * qh + first_query * qt, i, here, qt, d, SIZE, BLOCK_D)
-        g = _load(G + batch * gb + head * gh + first_query * gt, i, here, gt, dv, VALUES, BLOCK_V)
-        row = (batch * heads + head) * total + first_query + i
-        h, t, r, norm = _row_state(STATE, row, here)
-        end = keys
-        if CAUSAL:
-            end = tl.maximum(tl.minimum(keys, tl.minimum((block + 1) * ROWS, queries) + offset), 0)
+    q, K, V, i, here, row, end, visible, setting, beta, sink = _block_of_queries(
+        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+        total, heads, GROUP, CAUSAL, SIZE, ROWS, BLOCK_D,
+    )  # fmt: skip
+    g = _load(G, row, here, VALUES, VALUES, BLOCK_V)
+    h, t, r, norm = _row_state(STATE, row, here)
+    own_d, own_p = _weights(sink, h, t, r, beta, KIND)
+    sum_d, sum_da = own_d, tl.zeros([ROWS], tl.float32)
+    # For β: Σ p l and Σ p l² φ, alone and with a; l = log p (Correia et al. 2019, Prop. 1).
+    own_l, own_q = _log_terms(own_p * norm, beta)
+    entropy, square = -own_p * norm * own_l, own_p * norm * own_q
+    sum_a = tl.zeros([ROWS], tl.float32)
+    sum_la = tl.zeros([ROWS], tl.float32)
+    sum_qa = tl.zeros([ROWS], tl.float32)
+    for at in range(0, end, KEYS):
+        j = at + tl.arange(0, KEYS)
+        k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        curvature, p = _weights(s, h, t, r, beta, KIND)
+        if _some(curvature > 0):
+            v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
+            a = tl.where(curvature > 0, _dot(g, tl.trans(v)), 0.0)
+            sum_d += tl.sum(curvature, 1)
+            sum_da += tl.sum(curvature * a, 1)
+            if WITH_BETA:
+                p = p * norm[:, None]
+                log, bent = _log_terms(p, beta)
+                entropy -= tl.sum(p * log, 1)
+                square += tl.sum(p * bent, 1)
+                sum_a += tl.sum(p * a, 1)
+                sum_la += tl.sum(p * log * a, 1)
+                sum_qa += tl.sum(p * bent * a, 1)
+    delta = tl.where(sum_d > 0, sum_da / sum_d, 0.0)
+    tl.store(DELTA + row, delta, mask=here)
+    if SINK is not None:
+        tl.store(D_SINK + row, -own_d * delta, mask=here)
+    if WITH_BETA:  # of p, whose Σ p^{2−α} is Σ D, up to F to the power 2 − α, all but 1
+        along = square * (sum_a - beta * sum_la) - (1 + beta * entropy) * sum_qa
+        tl.store(D_BETA + row, tl.where(sum_d > 0, along / sum_d, 0.0), mask=here)
 
-        own_d, own_p = _powers(beta * (sink - h), t, r, inverse, KIND)
-        sum_d, sum_da = own_d, tl.zeros([ROWS], tl.float32)
-        # For β: Σ p l and Σ p l² φ, alone and with a; l = log p (Correia et al. 2019, Prop. 1).
-        own_l, own_q = _log_terms(own_p * norm, beta)
-        entropy, square = -own_p * norm * own_l, own_p * norm * own_q
-        sum_a = tl.zeros([ROWS], tl.float32)
-        sum_la = tl.zeros([ROWS], tl.float32)
-        sum_qa = tl.zeros([ROWS], tl.float32)
-        for at in range(0, end, KEYS):
-            j = at + column
-            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
-            s, bend, seen = _scores(
-                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
-            )
-            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
-            positive = curvature > 0
-            if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
-                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
-                a = tl.where(positive, _dot(g, tl.trans(v), PRECISION), 0.0)
-                sum_d += tl.sum(curvature, 1)
-                sum_da += tl.sum(curvature * a, 1)
-                if WITH_BETA:
-                    p = p * norm[:, None]
-                    log, bent = _log_terms(p, beta)
-                    entropy -= tl.sum(p * log, 1)
-                    square += tl.sum(p * bent, 1)
-                    sum_a += tl.sum(p * a, 1)
-                    sum_la += tl.sum(p * log * a, 1)
-                    sum_qa += tl.sum(p * bent * a, 1)
-        delta = tl.where(sum_d > 0, sum_da / sum_d, 0.0)
-        tl.store(DELTA + row, delta, mask=here)
-        if WITH_SINK:
-            tl.store(D_SINK + row, -own_d * delta, mask=here)
-        if WITH_BETA:  # of p, whose Σ p^{2−α} is Σ D, up to F to the power 2 − α, all but 1
-            along = square * (sum_a - beta * sum_la) - (1 + beta * entropy) * sum_qa
-            tl.store(D_BETA + row, tl.where(sum_d > 0, along / sum_d, 0.0), mask=here)
-
-        gradient, by_slope = tl.zeros([ROWS, BLOCK_D], tl.float32), tl.zeros([ROWS], tl.float32)
-        for at in range(0, end, KEYS):
-            j = at + column
-            k = _load(K, j, j < end, kt, d, SIZE, BLOCK_D)
-            s, bend, seen = _scores(
-                q, k, i, j, queries, keys, offset, scale, cap, slope, CAUSAL, CAP, SLOPE, PRECISION
-            )
-            curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], inverse, KIND)
-            positive = curvature > 0
-            if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
-                v = _load(V, j, j < end, vt, dv, VALUES, BLOCK_V)
-                a = _dot(g, tl.trans(v), PRECISION)
-                ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
-                if SLOPE:
-                    distance = tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
-                    by_slope -= tl.sum(ds * distance, 1)
-                if CAP:
-                    ds = ds * bend
-                if CAUSAL:
-                    k = tl.where(k - k == 0, k, 0.0)
-                gradient += _dot(ds.to(k.dtype), k, PRECISION)
-        at = DQ + (row[:, None] * SIZE + d[None, :])
-        inside = here[:, None] & (d[None, :] < SIZE)
-        tl.store(at, (gradient * scale).to(DQ.dtype.element_ty), mask=inside)
-        if SLOPE:
-            tl.store(D_SLOPES + row, by_slope, mask=here)
+    gradient, by_slope = tl.zeros([ROWS, BLOCK_D], tl.float32), tl.zeros([ROWS], tl.float32)
+    for at in range(0, end, KEYS):
+        j = at + tl.arange(0, KEYS)
+        k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        curvature, p = _weights(s, h, t, r, beta, KIND)
+        if _some(curvature > 0):
+            v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
+            ds = _by_scores(g, v, curvature, delta)
+            if SLOPES is not None:
+                distance = tl.abs(i[:, None] + setting[2] - j[None, :]).to(tl.float32)
+                by_slope -= tl.sum(ds * distance, 1)
+            if CAUSAL:
+                k = tl.where(k - k == 0, k, 0.0)
+            gradient += _dot((ds * bend).to(k.dtype), k)
+    _store(DQ, row, here, gradient * scale, SIZE, BLOCK_D)
+    if SLOPES is not None:
+        tl.store(D_SLOPES + row, by_slope, mask=here)
 
 
 @triton.jit
@@ -389,143 +387,117 @@ def _log_terms(p, beta):
 
 @triton.jit
 def _backward_keys(
-    Q, K, V, G, DK, DV, STATE, DELTA, TABLE, BETA, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, total, total_keys, heads,
-    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, CAP: tl.constexpr,
-    SLOPE: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, ROWS: tl.constexpr,
-    KEYS: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_V: tl.constexpr, PRECISION: tl.constexpr,
+    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, DK, DV, DELTA, total_keys,
+    GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a block of keys and values, over the heads of queries that share it."""
     block, kv, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     batch, first_query, queries, first_key, keys, offset, j = _place(TABLE, block, sequence, KEYS)
-    if block * KEYS < keys:
-        d, dv, line = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_V), tl.arange(0, ROWS)
-        here = j < keys
-        k = _load(K + batch * kb + kv * kh + first_key * kt, j, here, kt, d, SIZE, BLOCK_D)
-        v = _load(V + batch * vb + kv * vh + first_key * vt, j, here, vt, dv, VALUES, BLOCK_V)
-        dk = tl.zeros([KEYS, BLOCK_D], tl.float32)
-        dvalue = tl.zeros([KEYS, BLOCK_V], tl.float32)
-        start = tl.maximum(block * KEYS - offset, 0) // ROWS * ROWS if CAUSAL else 0
-        for head in range(kv * GROUP, (kv + 1) * GROUP):
-            beta = tl.load(BETA + head)
-            inverse = 1 / beta
-            slope = tl.load(SLOPES + head) if SLOPE else 0.0
-            for at in range(start, queries, ROWS):
-                i = at + line
-                there = i < queries
-                base = Q + batch * qb + head * qh + first_query * qt
-                q = _load(base, i, there, qt, d, SIZE, BLOCK_D)
-                row = (batch * heads + head) * total + first_query + i
-                h, t, r, norm = _row_state(STATE, row, there)
-                s, bend, seen = _scores(
-                    q, k, i, j, queries, keys, offset, scale, cap, slope,
-                    CAUSAL, CAP, SLOPE, PRECISION,
-                )  # fmt: skip
-                x = beta * (s - h[:, None])
-                curvature, p = _powers(x, t[:, None], r[:, None], inverse, KIND)
-                positive = curvature > 0
-                if tl.max(tl.sum(tl.where(positive, 1.0, 0.0), 1), 0) > 0:
-                    base = G + batch * gb + head * gh + first_query * gt
-                    g = _load(base, i, there, gt, dv, VALUES, BLOCK_V)
-                    weights = tl.where(positive, p * norm[:, None], 0.0).to(g.dtype)
-                    dvalue += _dot(tl.trans(weights), g, PRECISION)
-                    a = _dot(g, tl.trans(v), PRECISION)
-                    delta = tl.load(DELTA + row, mask=there, other=0.0)
-                    ds = tl.where(positive, curvature * (a - delta[:, None]), 0.0)
-                    if CAP:
-                        ds = ds * bend
-                    dk += _dot(tl.trans(ds.to(q.dtype)), q, PRECISION)
-        # Contiguous, as the keys of all sequences are.
-        row = (batch * tl.num_programs(1) + kv) * total_keys + first_key + j
-        inside = here[:, None]
-        at = DK + row[:, None] * SIZE + d[None, :]
-        tl.store(at, (dk * scale).to(DK.dtype.element_ty), mask=inside & (d[None, :] < SIZE))
-        at = DV + row[:, None] * VALUES + dv[None, :]
-        tl.store(at, dvalue.to(DV.dtype.element_ty), mask=inside & (dv[None, :] < VALUES))
+    here = j < keys
+    k = _load(K + batch * kb + kv * kh + first_key * kt, j, here, kt, SIZE, BLOCK_D)
+    v = _load(V + batch * vb + kv * vh + first_key * vt, j, here, vt, VALUES, BLOCK_V)
+    dk = tl.zeros([KEYS, BLOCK_D], tl.float32)
+    dv = tl.zeros([KEYS, BLOCK_V], tl.float32)
+    start = tl.maximum(block * KEYS - offset, 0) // ROWS * ROWS if CAUSAL else 0
+    end = tl.where(block * KEYS < keys, queries, 0)
+    for head in range(kv * GROUP, (kv + 1) * GROUP):
+        beta = tl.load(BETA + head)
+        setting = queries, keys, offset, scale, head
+        for at in range(start, end, ROWS):
+            i = at + tl.arange(0, ROWS)
+            there, row = i < queries, (batch * heads + head) * total + first_query + i
+            base = Q + batch * qb + head * qh + first_query * qt
+            q = _load(base, i, there, qt, SIZE, BLOCK_D)
+            h, t, r, norm = _row_state(STATE, row, there)
+            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+            curvature, p = _weights(s, h, t, r, beta, KIND)
+            if _some(curvature > 0):
+                g = _load(G, row, there, VALUES, VALUES, BLOCK_V)
+                p = tl.where(curvature > 0, p * norm[:, None], 0.0)
+                dv += _dot(tl.trans(p.to(g.dtype)), g)
+                delta = tl.load(DELTA + row, mask=there, other=0.0)
+                ds = _by_scores(g, v, curvature, delta) * bend
+                dk += _dot(tl.trans(ds.to(q.dtype)), q)
+    # Contiguous, as the keys of all sequences are.
+    row = (batch * tl.num_programs(1) + kv) * total_keys + first_key + j
+    _store(DK, row, here, dk * scale, SIZE, BLOCK_D)
+    _store(DV, row, here, dv, VALUES, BLOCK_V)
 
 
 # ---------------------------------------------------------------- as a function of tensors
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, beta: Tensor, sink: Tensor | None,
-        slopes: Tensor | None, table: Tensor, settings: dict[str, Any],
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        batch, heads, total, _ = query.shape
-        launch = _launch(query, key, value, settings["kinds"]["KIND"])
-        grid = (triton.cdiv(settings["queries"], launch["ROWS"]), heads, table.size(0))
-        output = torch.zeros(
-            (batch, heads, total, value.size(-1)), dtype=query.dtype, device=query.device
-        )
-        state = torch.empty((batch, heads, total, 4), dtype=torch.float32, device=query.device)
-        passes = torch.zeros(grid[::-1], dtype=torch.int32, device=query.device)
-        if all(grid):
-            _forward[grid](
-                query, key, value, output, state, passes, table, beta, sink, slopes,
-                *settings["numbers"], *_strides(query, key, value, output), total, heads,
-                **settings["kinds"], **launch, WITH_SINK=sink is not None,
-                TOLERANCE=1e-4 if query.dtype == torch.float32 else 1e-3,
-            )  # fmt: skip
-        ctx.save_for_backward(query, key, value, beta, sink, slopes, table, state)
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        *tensors, settings = arguments
+        query, _, value, _, _, _, table = tensors
+        output = query.new_zeros(*query.shape[:3], value.size(-1))
+        state = query.new_empty((*query.shape[:3], 4), dtype=torch.float32)
+        tolerance = 1e-4 if query.dtype == torch.float32 else 1e-3
+        blocks = triton.cdiv(settings["queries"], settings["constants"]["ROWS"])
+        passes = table.new_zeros(table.size(0), query.size(1), blocks)
+        _run(_forward, tensors, state, settings, output, passes, TOLERANCE=tolerance)
+        ctx.save_for_backward(*tensors, state)
         ctx.settings = settings
         ctx.mark_non_differentiable(passes)
         return output, passes
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> Any:
-        query, key, value, beta, sink, slopes, table, state = ctx.saved_tensors
-        heads, total = query.shape[1:3]
-        gradient = gradient.contiguous()
-        by_row = state.new_zeros((4, *state.shape[:-1]))
-        d_query, d_key, d_value = (
-            torch.zeros(x.shape, dtype=x.dtype, device=x.device) for x in (query, key, value)
-        )
-        numbers, kinds = ctx.settings["numbers"], ctx.settings["kinds"]
-        launch = _launch(query, key, value, kinds["KIND"])
-        strides = _strides(query, key, value, gradient)
-        grid = (triton.cdiv(ctx.settings["queries"], launch["ROWS"]), heads, table.size(0))
-        if all(grid):
-            _backward_queries[grid](
-                query, key, value, gradient, d_query, state, *by_row, table, beta, sink, slopes,
-                *numbers, *strides, total, heads, **kinds, **launch,
-                WITH_SINK=sink is not None, WITH_BETA=ctx.needs_input_grad[3],
-            )  # fmt: skip
-        grid = (triton.cdiv(ctx.settings["keys"], launch["KEYS"]), key.size(1), table.size(0))
-        if all(grid):
-            _backward_keys[grid](
-                query, key, value, gradient, d_key, d_value, state, by_row[0], table, beta, slopes,
-                *numbers, *strides, total, key.size(2), heads, **kinds, **launch,
-            )  # fmt: skip
+        *tensors, state = ctx.saved_tensors
+        with_beta, *_ = needed = ctx.needs_input_grad[3:6]
+        gradient, by_row = gradient.contiguous(), state.new_zeros((4, *state.shape[:-1]))
+        by_query, by_key, by_value = (x.new_zeros(x.shape) for x in tensors[:3])
+        rest = tensors, state, ctx.settings, gradient
+        _run(_backward_queries, *rest, by_query, *by_row, WITH_BETA=with_beta)
+        _run(_backward_keys, *rest, by_key, by_value, by_row[0], by_key.size(2))
         # One more head than parameters, if they are one for all, is autograd's to add.
-        by_head = [
-            x.sum((0, 2)) if needed else None
-            for x, needed in zip(by_row[1:], ctx.needs_input_grad[3:6], strict=True)
-        ]
-        return d_query, d_key, d_value, *by_head, None, None
+        by_head = [x.sum((0, 2)) if n else None for x, n in zip(by_row[1:], needed, strict=True)]
+        return by_query, by_key, by_value, *by_head, None, None
 
 
-def _launch(query: Tensor, key: Tensor, value: Tensor, kind: int) -> dict[str, Any]:
-    """Sizes of tiles, and how they are multiplied, chosen so that sums stay in registers."""
+def _run(
+    kernel: Any, tensors: Any, state: Tensor, settings: dict[str, Any], rows: Tensor, *own: Any,
+    **constants: Any,
+) -> None:  # fmt: skip
+    """Run a kernel on blocks of queries, or of keys: `rows` is what the queries get, or got."""
+    query, key, value, *by_head, table = tensors
+    constants |= settings["constants"]
+    count, size = settings["queries"], constants["ROWS"]
+    if kernel is _backward_keys:
+        count, size = settings["keys"], constants["KEYS"]
+    heads = (key if kernel is _backward_keys else query).size(1)
+    grid = triton.cdiv(count, size), heads, table.size(0)
+    strides = (stride for x in (query, key, value) for stride in x.stride()[:3])
+    if all(grid):
+        kernel[grid](
+            query, key, value, rows, state, table, *by_head, *settings["numbers"], *strides,
+            query.size(2), query.size(1), *own, **constants,
+        )  # fmt: skip
+
+
+def _constants(
+    query: Tensor, key: Tensor, value: Tensor, kind: int, causal: bool
+) -> dict[str, Any]:
+    """What kernels are compiled for: sizes of tiles are such that sums stay in registers."""
     features, values = (max(16, triton.next_power_of_2(x.size(-1))) for x in (query, value))
     wide = max(features, values) > 128 or query.dtype == torch.float32
-    warps = 4 if max(features, values) <= 64 and kind and not wide else 8
     return {
         "GROUP": query.size(1) // key.size(1),
+        "KIND": kind,
+        "CAUSAL": causal,
         "SIZE": query.size(-1),
         "VALUES": value.size(-1),
         "ROWS": 32 if wide else 64,
         "KEYS": 32 if wide else 64,
         "BLOCK_D": features,
         "BLOCK_V": values,
-        "PRECISION": "tf32x3",
-        "num_warps": warps,
+        "num_warps": 4 if max(features, values) <= 64 and kind and not wide else 8,
         "num_stages": 2,
         **TILES,
     }
-
-
-def _strides(*tensors: Tensor) -> list[int]:
-    return [stride for x in tensors for stride in x.stride()[:3]]
 
 
 def triton_attention(
@@ -584,20 +556,15 @@ def triton_attention(
     # Looking at a tensor's values would wait for the device.
     beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan).clamp(min=LEAST_BETA)
     kind = {1.5: 2, 2.0: 1}.get(alpha, 0) if not isinstance(alpha, Tensor) else 0
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     settings = {
         "queries": longest[0],
         "keys": longest[1],
-        "numbers": (scale, 1.0 if softcap is None else softcap),
-        "kinds": {
-            "KIND": kind,
-            "CAUSAL": causal,
-            "CAP": softcap is not None,
-            "SLOPE": slopes is not None,
-        },
+        "numbers": (scale, softcap),
+        "constants": _constants(query, key, value, kind, causal),
     }
     by_head = (
         None if x is None else x.float().expand(heads).contiguous() for x in (beta, sink, slopes)
     )
-    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     output, passes = _Attention.apply(query, key, value, *by_head, table, settings)
     return (output, passes) if count else output

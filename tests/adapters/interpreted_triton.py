@@ -251,10 +251,12 @@ class Reads:
 
         def counting(base: Any, rows: Any, seen: Any, stride: Any, *rest: Any) -> Any:
             first, *others = rows.handle.data.tolist()
-            at = int(base.handle.data.item()) + 4 * first * int(stride.handle.data.item())
+            stride_of = stride if isinstance(stride, int) else int(stride.handle.data.item())
+            at = int(base.handle.data.item()) + 4 * first * stride_of
             for name, x in tensors.items():
                 row, inside = divmod(at - x.data_ptr(), 4 * x.size(-1))
-                if inside == 0 and 0 <= row < x.size(2) and others[0] == first + 1:
+                here = inside == 0 and 0 <= row < x.size(2) and seen.handle.data.any()
+                if here and others[0] == first + 1:  # not the sample's rows
                     block, _, sequence = interpreter_builder.grid_idx
                     own = starts["keys" if kernel == "_backward_keys" else "queries"][sequence]
                     tile = int(own) + block * TILE, row

@@ -29,19 +29,20 @@ TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
 
 
 def resources(
-    name: str, capability: int, dtype: Any, size: int, kind: int, folder: Path
+    name: str, capability: int, dtype: Any, size: int, kind: int, folder: Path, bare: bool = True
 ) -> tuple[int, int]:
-    """Registers of a thread, and bytes that spill from them."""
+    """Registers of a thread, and bytes that spill from them; bare: no sink, slopes and softcap."""
     kernel = getattr(triton_attention, name)
     x = torch.empty(1, 2, 1, size, dtype=dtype)
-    constants = triton_attention._launch(x, x, x, kind)
+    constants = triton_attention._constants(x, x, x, kind, causal=True)
     options = {key: constants.pop(key) for key in ("num_warps", "num_stages")}
-    constants |= {"KIND": kind, "CAUSAL": True, "CAP": False, "SLOPE": False, "WITH_SINK": False}
     constants |= {"WITH_BETA": not kind, "TOLERANCE": 1e-3}
+    if bare:
+        constants |= dict.fromkeys(("SINK", "SLOPES", "cap"))
     signature, fixed, aligned = {}, {}, {}
     for place, parameter in enumerate(kernel.params):
         argument = parameter.name
-        if parameter.is_constexpr:
+        if parameter.is_constexpr or argument in constants:
             signature[argument], fixed[(place,)] = "constexpr", constants[argument]
         elif argument in ("Q", "K", "V", "G", "OUT", "DQ", "DK", "DV"):
             signature[argument] = "*" + TYPES[dtype]
@@ -49,7 +50,7 @@ def resources(
             signature[argument] = "*i32" if argument in ("PASSES", "TABLE") else "*fp32"
         else:
             signature[argument] = "fp32" if argument in ("scale", "cap") else "i32"
-        if signature[argument].startswith("*") or argument in ("qt", "kt", "vt", "gt", "ot"):
+        if signature[argument].startswith("*") or argument in ("qt", "kt", "vt"):
             aligned[(place,)] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, fixed, aligned)
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
