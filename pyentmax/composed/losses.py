@@ -20,7 +20,7 @@ def each(xp: Any, p: Any, q: Any, x: Any, alpha: Any, *, label: bool) -> Any:
     """The loss of each row at p = π(x), x with its maximum at 0; `label`: q is all in one place."""
     if isinstance(alpha, float) and alpha == 1:  # Ω* is log Σ exp x, of which the maximum gives 1
         e = xp.exp(x)
-        top = xp.where(x == 0, xp.ones_like(e), 0)
+        top = xp.indicator(x == 0, x)
         others, ties = xp.row_sums(e - xp.detach(e * top), top)
         loss = xp.log1p(others + (ties - 1))[..., 0] - dot(xp, q, x)
     else:
@@ -124,7 +124,7 @@ def targets(
         counts = counts & (y != ignore_index)
     if labels:
         right = (y >= 0) & (y < x.shape[-1])
-        q = xp.where(xp.places(x, y.dtype) == y, xp.ones_like(x), 0)
+        q = xp.indicator(xp.places(x, y.dtype) == y, x)
     else:
         q = xp.where(counts if seen is None else seen & counts, y, 0)
         excess = xp.sum(q, axis=-1, keepdims=True) - 1
@@ -135,7 +135,7 @@ def targets(
 
 def smoothed(xp: Any, q: Any, x: Any, share: Any, *, one_vs_all: bool) -> Any:
     """Targets of which a share is spread over all unmasked scores, or over 0 and 1."""
-    allowed = xp.where(x > -xp.inf, xp.ones_like(x), 0)
+    allowed = xp.indicator(x > -xp.inf, x)
     uniform = 0.5 if one_vs_all else allowed / xp.sum(allowed, axis=-1, keepdims=True)
     return (1 - share) * q + share * uniform
 

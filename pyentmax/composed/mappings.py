@@ -51,7 +51,7 @@ def shifted(xp: Any, z: Any) -> tuple[Any, Any, Any]:
     """
     # Adding the same number to all scores changes nothing, so the maximum needs no derivative.
     top = xp.detach(xp.amax(z, axis=-1, keepdims=True))
-    empty, invalid = top == -xp.inf, xp.isnan(top) | (top == xp.inf)
+    empty, invalid = top == -xp.inf, ~(top < xp.inf)
     unusable = empty | invalid
     return xp.where(unusable, 0, z - xp.where(unusable, 0, top)), empty, invalid
 
@@ -64,68 +64,68 @@ def k_largest(xp: Any, z: Any, k: Any, name: str) -> Any:
     if name == "topk_softmax":
         return z >= last
     above, tied = z > last, z == last
-    one = xp.ones_like(z)
-    places_left = k - xp.sum(xp.where(above, one, 0), axis=-1, keepdims=True)
-    return above | (tied & (xp.cumsum(xp.where(tied, one, 0), axis=-1) <= places_left))
-
-
-def softmax(xp: Any, x: Any) -> Any:
-    e = xp.exp(x)
-    return e / xp.sum(e, axis=-1, keepdims=True)
+    places_left = k - xp.sum(xp.indicator(above, z), axis=-1, keepdims=True)
+    return above | (tied & (xp.cumsum(xp.indicator(tied, z), axis=-1) <= places_left))
 
 
 def sparsemax(xp: Any, x: Any) -> Any:
     """p = [x − τ]₊ by Newton's method on Σ [x − τ]₊, convex in τ (Michelot 1986)."""
 
-    def step(tau: Any, size_before: Any) -> tuple[Any, Any, Any]:
+    def step(tau: Any) -> tuple[Any, Any, Any, Any]:
         u = xp.clip(x - tau, min=0)
-        total, size = xp.row_sums(u, xp.where(u > 0, xp.ones_like(u), 0))
-        return (total - 1) / size, size, size != size_before
+        on = xp.indicator(u > 0, u)
+        total, size = xp.row_sums(u, on)
+        return (total - 1) / size, size, u, on
 
-    tau = xp.newton(step, x, lambda: sorted_sparsemax(xp, x))
+    def unfinished(up: Any, size: Any, size_before: Any) -> Any:
+        return size != size_before
+
+    up, _, u, on = step(xp.newton(step, unfinished, x, lambda: sorted_sparsemax(xp, x)))
     # The differences are exact near the threshold, so that a correction has more digits than τ.
-    return xp.where(x > tau, xp.clip((x - tau) - step(tau, 0)[0], min=0), 0)
+    return on * xp.clip(u - up, min=0)
 
 
 def entmax15(xp: Any, x: Any) -> Any:
     """p = [x/2 − τ]₊² by Newton's method on the norm √Σ [x/2 − τ]₊², convex in τ."""
     x = x / 2
 
-    def step(tau: Any, _: Any) -> tuple[Any, Any, Any]:
+    def step(tau: Any) -> tuple[Any, Any, Any]:
         u = xp.clip(x - tau, min=0)
         squares, total = xp.row_sums(u * u, u)
         norm = xp.sqrt(squares)
-        up = (norm - 1) * norm / total
-        return up, up, up > 4 * xp.finfo(x.dtype).eps
+        return (norm - 1) * norm / total, total, u
 
-    tau = xp.newton(step, x, lambda: sorted_entmax15(xp, x))
-    u = xp.where(x > tau, xp.clip((x - tau) - step(tau, 0)[0], min=0), 0)
+    def unfinished(up: Any, total: Any, total_before: Any) -> Any:
+        return up > 4 * xp.finfo(x.dtype).eps
+
+    up, _, u = step(xp.newton(step, unfinished, x, lambda: sorted_entmax15(xp, x)))
+    u = xp.where(u > 0, xp.clip(u - up, min=0), 0)
     return u * u
 
 
 def sorted_sparsemax(xp: Any, x: Any) -> Any:
     """τ of sparsemax from sorted scores (Held et al. 1974), up to the rounding of long sums."""
-    falling, finite, rank = _falling(xp, x)
-    sums = xp.cumsum(finite, axis=-1)
-    size = xp.sum(xp.where(1 + rank * falling > sums, 1, 0 * rank), axis=-1, keepdims=True)
-    return (xp.take_along_axis(sums, xp.as_index(size) - 1, axis=-1) - 1) / size
+    falling, rank = _falling(xp, x)
+    sums = xp.cumsum(falling, axis=-1)
+    size = xp.sum(1 + rank * falling > sums, axis=-1, keepdims=True)
+    return (xp.take_along_axis(sums, size - 1, axis=-1) - 1) / size
 
 
 def sorted_entmax15(xp: Any, x: Any) -> Any:
     """τ of 1.5-entmax from sorted scores x/2 (Peters et al. 2019, Alg. 2)."""
-    falling, finite, rank = _falling(xp, x)
-    mean = xp.cumsum(finite, axis=-1) / rank
-    spread = xp.cumsum(finite * finite, axis=-1) - rank * mean * mean
+    falling, rank = _falling(xp, x)
+    sums = xp.cumsum(falling, axis=-1)
+    mean = sums / rank
+    spread = xp.cumsum(falling * falling, axis=-1) - sums * mean
     tau = mean - xp.sqrt(xp.clip(1 - spread, min=0) / rank)
-    # τ(ρ) increases with ρ up to the size of the support; −∞ is never inside.
-    size = xp.sum(xp.where(tau <= falling, 1, 0 * rank), axis=-1, keepdims=True)
-    return xp.take_along_axis(tau, xp.as_index(size) - 1, axis=-1)
+    # τ(ρ) increases with ρ up to the size of the support.
+    size = xp.sum(tau <= falling, axis=-1, keepdims=True)
+    return xp.take_along_axis(tau, size - 1, axis=-1)
 
 
-def _falling(xp: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Sorted scores, the same with 0 for −∞, and 1, 2, …"""
-    falling = xp.falling(x)
-    return falling, xp.where(falling == -xp.inf, 0, falling), xp.places(x, x.dtype) + 1
+def _falling(xp: Any, x: Any) -> tuple[Any, Any]:
+    """Sorted scores and 1, 2, … None is below −2: τ is −1 or more, so that they stay outside."""
+    return xp.clip(xp.falling(x), min=-2), xp.places(x, x.dtype, start=1)
 
 
 def entmax(xp: Any, x: Any, alpha: Any) -> Any:
@@ -159,11 +159,11 @@ def entmax(xp: Any, x: Any, alpha: Any) -> Any:
     lacking = 1 - xp.sum(p, axis=-1, keepdims=True)
     share = s / xp.sum(s, axis=-1, keepdims=True)
     p = xp.where(p > 0, xp.clip(p + lacking * share, min=0, max=1), 0)
-    top = xp.where(x == 0, xp.ones_like(x), 0)
+    top = xp.indicator(x == 0, x)
     return xp.where(finite, p, top / xp.sum(top, axis=-1, keepdims=True))
 
 
-_SOLVERS = {1.0: softmax, 1.5: entmax15, 2.0: sparsemax}
+_SOLVERS = {1.0: lambda xp, x: xp.softmax(x), 1.5: entmax15, 2.0: sparsemax}
 
 
 def support(xp: Any, z: Any, p: Any, name: str, value: Any = None) -> Any:
@@ -192,14 +192,13 @@ def slope(xp: Any, p: Any, alpha: Any) -> Any:
     if isinstance(alpha, float):
         if alpha == 1:
             return p
-        on = p > 0
-        if alpha == 2:
-            return xp.where(on, 1, 0 * p)
-        if alpha == 1.5:
-            return xp.where(on, xp.sqrt(xp.where(on, p, 1)), 0 * p)
         if alpha == math.inf:
             return 0 * p
-        return power(xp, p, 2 - alpha)
+        if alpha not in (1.5, 2):
+            return power(xp, p, 2 - alpha)
+        on = p > 0
+        s = 1 if alpha == 2 else xp.sqrt(xp.where(on, p, 1))
+        return xp.where(on, s, xp.detach(p))  # which is 0, or NaN
     finite = alpha < xp.inf
     return xp.where(finite, power(xp, p, 2 - xp.where(finite, alpha, 2)), 0 * p)
 
@@ -210,12 +209,16 @@ def product(xp: Any, p: Any, v: Any, alpha: Any) -> Any:
     Taken relative to the v of the largest s, or its mean where several are, which changes nothing.
     For a large α that s can exceed all others by more than a float's digits, and the difference it
     multiplies would round away: instead it is multiplied by 0, and left with the others' sum. It
-    may even be infinite.
+    may even be infinite, but not up to α = 2, where it is at most 1.
     """
     s = slope(xp, p, alpha)
+    if isinstance(alpha, float) and alpha <= 2:
+        moved = s * xp.where(s != 0, v - xp.at_largest(v, s), 0)
+        total, total_moved = xp.row_sums(s, moved)
+        return moved - s * (total_moved / xp.where(total > 0, total, 1))
     most = xp.detach(xp.amax(s, axis=-1, keepdims=True))  # which scales numerator and denominator
     top, finite = s == most, xp.isfinite(most)
-    one_at_top = xp.where(top, xp.ones_like(s), 0)
+    one_at_top = xp.indicator(top, s)
     share = xp.where(finite, s / xp.where(finite & (most > 0), most, 1), one_at_top)
     count = xp.sum(one_at_top, axis=-1, keepdims=True)
     reference = xp.sum(xp.where(top, v, 0), axis=-1, keepdims=True) / count

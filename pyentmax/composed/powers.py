@@ -24,9 +24,9 @@ def exponential(xp: Any, t: Any, beta: Any) -> Any:
 
 
 def power(xp: Any, p: Any, exponent: Any) -> Any:
-    """p to a power on the support, 0 off it, NaN where p is."""
+    """p to a power on the support, p itself off it, which is 0 or NaN."""
     on = p > 0
-    return xp.where(on, xp.exp(exponent * xp.log(xp.where(on, p, 1))), 0 * p)
+    return xp.where(on, xp.exp(exponent * xp.log(xp.where(on, p, 1))), xp.detach(p))
 
 
 def decrease(xp: Any, a: Any) -> Any:

@@ -41,9 +41,28 @@ def as_index(x: jax.Array) -> jax.Array:
     return x.astype(jnp.int32)
 
 
-def places(x: jax.Array, dtype: Any, axis: int = -1) -> jax.Array:
-    """0, 1, … along an axis, in x's shape, which may be symbolic."""
-    return jax.lax.broadcasted_iota(dtype, x.shape, axis % x.ndim)
+def places(x: jax.Array, dtype: Any, start: int = 0) -> jax.Array:
+    """0, 1, … along the last axis, in x's shape, which may be symbolic; or from another start."""
+    return jax.lax.broadcasted_iota(dtype, x.shape, x.ndim - 1) + start
+
+
+def indicator(condition: jax.Array, like: jax.Array) -> jax.Array:
+    """1 where the condition holds, and 0 elsewhere."""
+    return condition.astype(like.dtype)
+
+
+def softmax(x: jax.Array) -> jax.Array:
+    """Of rows with their maximum at 0."""
+    e = exp(x)
+    return e / sum(e, axis=-1, keepdims=True)
+
+
+def at_largest(x: jax.Array, by: jax.Array) -> jax.Array:
+    """The entries of each row of x where another array has its largest; their mean if several."""
+    by = detach(by)
+    top = by == amax(by, axis=-1, keepdims=True)
+    total, count = row_sums(where(top, x, 0), indicator(top, x))
+    return total / count
 
 
 def largest(x: jax.Array) -> jax.Array:
@@ -67,26 +86,31 @@ def _row_sums_jvp(terms: Any, tangents: Any) -> Any:
     return row_sums(*terms), [sum(x, axis=-1, keepdims=True) for x in tangents]
 
 
-def newton(step: Callable[..., tuple[jax.Array, ...]], x: jax.Array, start: Any) -> jax.Array:
+def newton(
+    step: Callable[[jax.Array], tuple[jax.Array, ...]],
+    unfinished: Callable[..., jax.Array],
+    x: jax.Array,
+    start: Any,
+) -> jax.Array:
     """τ of rows by Newton's steps, which rise to it from max x − 1 = −1, not from the start.
 
-    ``step(τ, state)`` gives the step, the state for the next, and whether there is to be one. Each
-    divides the product of excess and slope by 4 or more: from below d² to below ε, at most
-    log₂d + ½log₂(1/ε) times.
+    ``step(τ)`` begins with the step and a sum, and ``unfinished(step, sum, sum_before)`` says where
+    there is to be another. Each divides the product of excess and slope by 4 or more: from below d²
+    to below ε, at most log₂d + ½log₂(1/ε) times.
     """
     most = 33 + jnp.finfo(x.dtype).nmant // 2  # for up to 2³¹ scores
 
-    def unfinished(carry: Any) -> Any:
+    def any_unfinished(carry: Any) -> Any:
         return (carry[0] < most) & carry[3].any()
 
     def next_step(carry: Any) -> Any:
-        steps, tau, state, moving = carry
-        up, state, more = step(tau, state)
-        moving = moving & more
-        return steps + 1, where(moving, tau + up, tau), state, moving
+        steps, tau, before, moving = carry
+        up, total, *_ = step(tau)
+        moving = moving & unfinished(up, total, before)
+        return steps + 1, where(moving, tau + up, tau), total, moving
 
     zero = zeros_like(amax(x, axis=-1, keepdims=True))
-    return jax.lax.while_loop(unfinished, next_step, (0, zero - 1, zero, zero == 0))[1]
+    return jax.lax.while_loop(any_unfinished, next_step, (0, zero - 1, zero, zero == 0))[1]
 
 
 def level_of_sum_1(

@@ -41,9 +41,24 @@ def as_index(x: Tensor) -> Tensor:
     return x.long()
 
 
-def places(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """0, 1, … along the last axis, to be broadcast to x."""
-    return torch.arange(x.shape[-1], dtype=dtype, device=x.device)
+def places(x: Tensor, dtype: torch.dtype, start: int = 0) -> Tensor:
+    """0, 1, … along the last axis, to be broadcast to x; or from another start."""
+    return torch.arange(start, start + x.shape[-1], dtype=dtype, device=x.device)
+
+
+def indicator(condition: Tensor, like: Tensor) -> Tensor:
+    """1 where the condition holds, and 0 elsewhere."""
+    return condition.to(like.dtype)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Of rows with their maximum at 0."""
+    return torch.softmax(x, -1)
+
+
+def at_largest(x: Tensor, by: Tensor) -> Tensor:
+    """The entry of each row of x where another array has its largest."""
+    return x.gather(-1, by.detach().argmax(-1, keepdim=True))
 
 
 def detach(x: Tensor) -> Tensor:
@@ -61,10 +76,10 @@ def row_sums(*terms: Tensor) -> list[Tensor]:
     return [x.sum(-1, keepdim=True) for x in terms]
 
 
-def newton(step: Callable[..., Any], x: Tensor, start: Callable[[], Tensor]) -> Tensor:
+def newton(step: Callable[..., Any], unfinished: Any, x: Tensor, start: Any) -> Tensor:
     """τ of rows, here one of Newton's steps after the start, which is τ but for rounding."""
-    tau = start()
-    return tau + step(tau, 0)[0]
+    tau: Tensor = start()
+    return tau + step(tau)[0]
 
 
 def level_of_sum_1(
