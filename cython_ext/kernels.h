@@ -17,6 +17,7 @@
 #include "mappings/budget_sparsemax.h"
 #include "mappings/normmax.h"
 #include "mappings/entmax_sigmoid.h"
+#include "mappings/separable_jacobian.h"
 
 #include "losses/softmax.h"
 #include "losses/sparsemax.h"

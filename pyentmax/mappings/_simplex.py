@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.backends import choice
+
 
 def normalized(p: Any, s: Any) -> Any:
     """p with unit sum: rounding's excess is removed by a shift of the threshold, dp = −s dτ.
@@ -61,6 +63,12 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
 
 
 def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
+    """J itself, as `dense_in_numpy` computes it, by a kernel where there is one."""
+    kernel = choice.kernel_for(s, "separable_jacobian", None, None) if share is None else None
+    return dense_in_numpy(s, share, log_s) if kernel is None else kernel(s)
+
+
+def dense_in_numpy(s: Any, share: Any = None, log_s: Any = None) -> Any:
     """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`.
 
     Off the diagonal it is −s_i w_j, and since J1 = 0, an entry of the diagonal is the sum of the

@@ -139,7 +139,9 @@ def strided(array: np.ndarray) -> np.ndarray:
 def check(builds: dict[str, dict[str, Any]], name: str, dtype: Any, n: int, seed: int) -> None:
     """Run one kernel over a batch; rows may get anything but what depends on where they are."""
     rng = np.random.default_rng((seed, n))
-    given = operands(next(iter(builds.values()))[name], dtype, n, rng)
+    first = next(iter(builds.values()))[name]
+    n = min(n, 100) if "n,n" in (first.signature or "") else n  # which writes n² numbers
+    given = operands(first, dtype, n, rng)
     before = [array.copy() for array in given]
     rows = rng.permutation(ROWS)[: ROWS // 2]
     for build, kernels in builds.items():

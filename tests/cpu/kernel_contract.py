@@ -15,6 +15,7 @@ from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
 import pyentmax as pe
 from pyentmax.mappings._fused import falling_rows
+from pyentmax.mappings._simplex import dense_in_numpy
 from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
 from pyentmax.nn.optim import adam_step
 
@@ -103,6 +104,8 @@ def truth(name: str, given: Operands) -> tuple[Any, ...]:
         if name == "adam_step":  # which writes over what it is given
             adam_step.reference(*wide, out=tuple(wide[:3]))
             return tuple(wide[:3])
+        if name == "separable_jacobian":
+            return (dense_in_numpy(wide[0]),)
         if name in WRITERS:
             best = tuple(np.empty(x.shape) for x in results(getattr(_cpu, name), given))
             WRITERS[name].reference(*wide, out=best if len(best) > 1 else best[0])

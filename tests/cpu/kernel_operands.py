@@ -78,6 +78,8 @@ def operands(name, z, rng):
         beta = one_or_each(rng, betas, z.size)
         y = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), z > 0).astype(z.dtype)
         return (z, beta) if name == "entmax_sigmoid" else (z, y, beta)
+    if name == "separable_jacobian":  # of what is at least 0, or NaN
+        return (np.clip(z[:, :64], 0, 8),)  # of n, n² come
     if name == "falling_rows":  # of finite ones, in the middle of oscarmax
         return (np.clip(np.nan_to_num(z), -1e4, 1e4),)
     mapping = mapping_of(name)

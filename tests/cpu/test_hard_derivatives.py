@@ -47,6 +47,24 @@ def test_products_keep_their_digits_where_one_entry_dominates(n, alpha, dtype):
 
 
 @every_dtype
+def test_jacobians_are_symmetric_and_keep_their_digits(dtype):
+    """To the last bit, and where one entry dominates: a diagonal of differences would have none."""
+    for n in (1, 2, 8, 40):
+        s = 10.0 ** np.random.default_rng(n).uniform(-9, 0, (20, n))
+        s[:, n // 2] = 1
+        s = s.astype(dtype)
+        identity = np.broadcast_to(np.eye(n), (20, n, n)).reshape(-1, n)
+        columns = exact_product(np.repeat(s, n, axis=0), identity, np.ones((20 * n, 1)))[0]
+        for kernels in _cpu.BUILDS.values():
+            found = kernels["separable_jacobian"](s)
+            np.testing.assert_array_equal(found, found.swapaxes(-1, -2))
+            exact = columns.reshape(20, n, n)
+            np.testing.assert_allclose(
+                found.astype(exact.dtype), exact, rtol=8 * np.finfo(dtype).eps
+            )
+
+
+@every_dtype
 @pytest.mark.parametrize("name", ["softmax_jvp", "sparsemax_jvp", "entmax15_jvp"])
 def test_zeros_of_either_sign_make_the_same_product_beside_one_entry(name, dtype):
     for n in (5, 300, 600):
