@@ -17,7 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from pyentmax.composed import losses
 from pyentmax.composed.mappings import ALPHAS
 from pyentmax.jax import namespace as xp
-from pyentmax.jax.mappings import ROWS
+from pyentmax.jax.mappings import ROWS, name_for
 from pyentmax.jax.rows import Rows, broadcast, promoted
 
 
@@ -121,6 +121,7 @@ def loss_of(
 ) -> jax.Array:
     """The loss of a mapping by its name, or of "one_vs_all", whose α broadcasts to z."""
     one_vs_all = name == "one_vs_all"
+    name = name_for(alpha) if one_vs_all or name == "entmax" else name
     traced = isinstance(label_smoothing, jax.core.Tracer)
     if not traced and not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
@@ -152,7 +153,7 @@ def loss_of(
     live = counts[..., None]
     x, alpha = jnp.where(live, x + wrong, 0), jnp.where(live, alpha + wrong, 2)
     label = not smooth and y.shape != rows.shape
-    each = _row_loss("entmax" if one_vs_all else name, label)(x, q, alpha)
+    each = _row_loss(name, label)(x, q, alpha)
     each = jnp.where(counts, each, 0).sum(axis=-1) if one_vs_all else each
     share = losses.shares(xp, weights, reduction)
     return losses.reduced(xp, each, share, reduction).astype(rows.dtype)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from pyentmax.composed import mappings
-from pyentmax.composed.mappings import ALPHAS, NAMES
+from pyentmax.composed.mappings import ALPHAS
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.kernels import with_kernel
 from pyentmax.jax.rows import Rows, by_rows
@@ -94,12 +94,13 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     >>> print(np.round(np.float64(by_alpha), 3))
     [ 0.124 -0.124  0.   ]
     """
-    if type(alpha) in (int, float) and alpha in _CLOSED:
-        return by_rows(_CLOSED[alpha], z, axis, mask)
+    name = name_for(alpha)
+    if name in ALPHAS:
+        return by_rows(ROWS[name], z, axis, mask)
     rows = Rows(z, axis, mask)
     alpha = rows.parameter("alpha", alpha)
     alpha = alpha * jnp.where(rows.empty | (alpha < jnp.inf), 1, jnp.nan)  # whose gradient is NaN
-    return rows.restored(ROWS["entmax"](rows.unshifted, jnp.where(rows.empty, 2, alpha)))
+    return rows.restored(ROWS[name](rows.unshifted, jnp.where(rows.empty, 2, alpha)))
 
 
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -149,8 +150,17 @@ def _topk(body: Callable[..., jax.Array], z: Any, k: Any, axis: Any, mask: Any) 
 
 
 # --- rows (…, d) as they come ------------------------------------------------------------------
-def _mapping(name: str) -> Callable[..., jax.Array]:
-    """A mapping of rows and perhaps a parameter of each.
+def name_for(alpha: Any) -> str:
+    """Which of `ROWS` computes α-entmax: nothing need look at an α that is a number."""
+    if type(alpha) not in (int, float):
+        return "entmax"
+    return _CLOSED.get(alpha, "entmax_from_1" if alpha >= 1 else "entmax")
+
+
+def _mapping(
+    name: str, product: Callable[..., jax.Array], serves: Callable[..., jax.Array] | None = None
+) -> Callable[..., jax.Array]:
+    """A mapping of rows and perhaps a parameter of each, given its Jacobian's product.
 
     A row with nothing left is zeros, one with NaN or +∞ is NaN, as from the kernels. Compiled once
     per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at every call,
@@ -163,13 +173,13 @@ def _mapping(name: str) -> Callable[..., jax.Array]:
     if name == "softmax":  # XLA fuses it with what is around it
         forward = jax.custom_jvp(jax.jit(body))
     else:
-        forward = jax.custom_jvp(jax.jit(with_kernel(body, name, _SERVES.get(name))))
+        forward = jax.custom_jvp(jax.jit(with_kernel(body, name, serves)))
 
     def rule(primals: Any, tangents: Any) -> Any:
         p, alpha = forward(*primals), primals[1:] if name == "entmax" else ()
         moved = []  # what is not differentiated is not computed
         if type(tangents[0]) is not SymbolicZero:
-            moved.append(_PRODUCTS[ALPHAS.get(name)](p, tangents[0], *alpha))
+            moved.append(product(p, tangents[0], *alpha))
         if alpha and type(tangents[1]) is not SymbolicZero:
             moved.append(grad_alpha(p, *alpha) * tangents[1])
         return p, sum(moved[1:], start=moved[0] if moved else jnp.zeros_like(p))
@@ -178,24 +188,19 @@ def _mapping(name: str) -> Callable[..., jax.Array]:
     return forward
 
 
-def _product(alpha: float | None, name: str) -> Callable[..., jax.Array]:
+def _product(
+    alpha: float | None, name: str, serves: Callable[..., jax.Array] | None = None
+) -> Callable[..., jax.Array]:
     """J v at the output p of mappings with the same α, or with one in each row."""
 
     def body(p: jax.Array, v: jax.Array, *parameters: jax.Array) -> jax.Array:
         return mappings.product(xp, p, v, *parameters, *(() if alpha is None else (alpha,)))
 
-    return jax.jit(with_kernel(body, name, _SERVES.get(name), linear=True))
+    return jax.jit(with_kernel(body, name, serves, linear=True))
 
 
 def _from_1_up(alpha: jax.Array) -> jax.Array:
     return ~(alpha < 1).any()
-
-
-_SERVES = {"entmax": _from_1_up, "entmax_jvp": _from_1_up, "entmax_grad_alpha": _from_1_up}
-_PRODUCTS = {
-    alpha: _product(alpha, f"{name}_jvp")
-    for name, alpha in [("softmax", 1.0), ("entmax15", 1.5), ("sparsemax", 2.0), ("entmax", None)]
-}
 
 
 def _grad_alpha_body(p: jax.Array, alpha: jax.Array) -> jax.Array:
@@ -205,5 +210,8 @@ def _grad_alpha_body(p: jax.Array, alpha: jax.Array) -> jax.Array:
 grad_alpha = jax.custom_jvp(jax.jit(with_kernel(_grad_alpha_body, "entmax_grad_alpha", _from_1_up)))
 grad_alpha.defjvp(lambda x, dx: (grad_alpha(*x), jax.jvp(_grad_alpha_body, x, dx)[1]))
 
-ROWS = {name: _mapping(name) for name in NAMES}
-_CLOSED = {1: ROWS["softmax"], 1.5: ROWS["entmax15"], 2: ROWS["sparsemax"]}  # for a known α
+_CLOSED = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
+_PRODUCTS = {alpha: _product(alpha, f"{name}_jvp") for alpha, name in _CLOSED.items()}
+ROWS = {name: _mapping(name, _PRODUCTS[alpha]) for name, alpha in ALPHAS.items()}
+ROWS["entmax"] = _mapping("entmax", _product(None, "entmax_jvp", _from_1_up), _from_1_up)
+ROWS["entmax_from_1"] = _mapping("entmax", _product(None, "entmax_jvp"))

@@ -79,7 +79,8 @@ def entmax_sigmoid_loss(
     if y.shape != z.shape:
         raise ValueError(f"y: expected targets of shape {z.shape}, got shape {y.shape}")
     mask = None if mask is None else _live(z, mask)[..., None]
-    alpha = broadcast("alpha", jnp.asarray(alpha), z.shape)[..., None]
+    if jnp.ndim(alpha):
+        alpha = broadcast("alpha", jnp.asarray(alpha), z.shape)[..., None]
     options = {"weight": weight, "mask": mask, "label_smoothing": label_smoothing}
     rows = z[..., None], y[..., None], alpha, -1
     return loss_of("one_vs_all", *rows, reduction=reduction, **options)
