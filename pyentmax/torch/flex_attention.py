@@ -89,14 +89,14 @@ def flex_attention(
     passes : int, optional
         over the scores, for the threshold; two more give the output. By default until the last
         one is so close that its step suffices, which is looked up on the device; in a graph that
-        PyTorch compiles, 4 up to α = 1.5 and 6 beyond
+        PyTorch compiles, 4 up to α = 1.5 and 8 beyond
     flex : callable, optional
         FlexAttention, or what has its semantics; by default it is compiled with all that is here
     """
     # To look at values would wait for the device, which a graph cannot.
     smooth = not isinstance(alpha, Tensor) and alpha <= 1.5
     if passes is None and torch.compiler.is_compiling():
-        passes = 4 if smooth else 6
+        passes = 4 if smooth else 8
     heads, device, dtype = query.size(1), query.device, query.dtype
     enough = ENOUGH_HALF if smooth and query.element_size() == 2 else ENOUGH
     query, key, value = (x.float() if x.element_size() < 4 else x for x in (query, key, value))
@@ -135,7 +135,11 @@ def _start(
         places = (torch.arange(n, device=device) for n in s.shape[:3])
         b, head, i = (x.view(-1, *[1] * (3 - n)) for n, x in enumerate(places))
         s = torch.where(options["block_mask"].mask_mod(b, head, i, j), s, -torch.inf)
-    top = s.amax(-1)
+    # A score far above the others stands for itself; the next one, for those around it.
+    two = s.topk(min(2, size)).values.expand(*s.shape[:-1], 2)
+    s = torch.cat([torch.where(s == two[..., :1], two[..., 1:], s), two], -1)
+    weight = torch.cat([weight, weight.new_tensor([1, -1])])
+    top = two[..., 0]
     # A row of which the sample has no key starts below all its scores.
     longest = key.norm(dim=-1).amax(-1).repeat_interleave(heads // key.size(1), 1)
     least = abs(options["scale"]) * query.norm(dim=-1) * longest[..., None]
