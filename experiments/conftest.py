@@ -2,5 +2,10 @@
 
 from importlib.util import find_spec
 
-NEED_TORCH = ["own/torch_language_model.py", "peters2019/gpu.py", "vasylenko2025/decoder.py"]
+NEED_TORCH = [
+    "own/flex_passes.py",
+    "own/torch_language_model.py",
+    "peters2019/gpu.py",
+    "vasylenko2025/decoder.py",
+]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH

@@ -160,6 +160,25 @@ def measured(kind: str, rows: int, seed: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def table(
+    alphas: tuple[str, ...], file: Path | None, measure: Callable[[str], Iterator[dict[str, Any]]]
+) -> None:
+    """Print a row for each kind; a file has the rows measured before, and gets the others."""
+    text = file.read_text() if file and file.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines()]
+    print(f"| kind | {' | '.join(alphas)} |\n|{' --- |' * (len(alphas) + 1)}")
+    for kind in KINDS:
+        known = [line for line in lines if line["kind"] == kind]
+        if not known:
+            known = list(measure(kind))
+            if file:
+                with file.open("a") as added:
+                    added.writelines(json.dumps(line) + "\n" for line in known)
+        means = [f" ({x['mean']:.1f})" if "mean" in x else "" for x in known]
+        cells = [f"{x['worst']}{m}, {x['error']:.0e}" for x, m in zip(known, means, strict=True)]
+        print(f"| {kind} | {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -169,18 +188,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=58)
     parser.add_argument("--results", type=Path, help="a file of lines of JSON to read and add to")
     args = parser.parse_args()
-    text = args.results.read_text() if args.results and args.results.exists() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
-    print(f"| kind | {' | '.join(ALPHAS)} |\n|{' --- |' * (len(ALPHAS) + 1)}")
-    for kind in KINDS:
-        known = [line for line in lines if line["kind"] == kind]
-        if not known:
-            known = list(measured(kind, args.rows, args.seed))
-            if args.results:
-                with args.results.open("a") as file:
-                    file.writelines(json.dumps(line) + "\n" for line in known)
-        cells = [f"{x['worst']} ({x['mean']:.1f}), {x['error']:.0e}" for x in known]
-        print(f"| {kind} | {' | '.join(cells)} |", flush=True)
+    table(ALPHAS, args.results, lambda kind: measured(kind, args.rows, args.seed))
 
 
 if __name__ == "__main__":
