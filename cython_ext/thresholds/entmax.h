@@ -287,20 +287,23 @@ ALWAYS_INLINE TYPED(Register) TYPED(too_close)(const TYPED(EntmaxSearch) *at) {
 static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
                                                   const TYPED(EntmaxSearch) *at, REAL *restrict q) {
     const TYPED(Register) none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
-    const TYPED(Register) factor = at->factor, tangent = factor * b * move;
+    /* Of q, 2^SHIFT is left out first, or a short move's curve would be a denormal number. */
+    const REAL down = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    const TYPED(Register) factor = at->factor * TYPED(power_of_2)(ROUNDER, SHIFT);
+    const TYPED(Register) tangent = factor * b * move;
     const TYPED(Register) curve = tangent * (b * move - move) / 2;
     TYPED(Register) sum = none, lost = none;
     const REAL *x = gaps->x;
     for (ptrdiff_t i = 0; i < gaps->count; i++, x += gaps->apart, q += gaps->apart) {
         const TYPED(Register) gap = TYPED(load_register)(x) * at->steepness, base = 1 + gap;
         const TYPED(Register) square = base * base, bend = gap * (tangent * base + curve * gap);
-        TYPED(Register) p = TYPED(load_register)(q) * (factor * square + bend);
+        TYPED(Register) p = TYPED(load_register)(q) * down * (factor * square + bend);
         const TYPED(Register) beyond = square - close_2;
         if (TYPED(any_below)(beyond, 0)) {
             const TYPED(Register) moved = base + move * gap;
             TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
             TYPED(power_of_registers)(&exact, &more, b, 1);
-            exact = TYPED(choose_above)(moved, none, exact * factor, none);
+            exact = TYPED(choose_above)(moved, none, exact * at->factor, none);
             p = TYPED(where_below)(beyond, 0, exact, p);
         }
         p = TYPED(at_least)(p, 0);
