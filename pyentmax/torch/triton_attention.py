@@ -92,7 +92,9 @@ def _moved(t, r, step, least):
 def _dot(a, b):
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
-    return tl.dot(a, b, input_precision="tf32x3")
+    # Three products of tf32 keep two halves of each operand: more than the registers hold.
+    wide: tl.constexpr = a.shape[1] > 64 or b.shape[1] > 64
+    return tl.dot(a, b, input_precision="ieee" if wide else "tf32x3")
 
 
 @triton.jit
@@ -138,8 +140,10 @@ def _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL: tl.constexpr):
 def _weights(s, h, t, r, beta, KIND: tl.constexpr):
     """D's and F's terms, of scores of a tile or one for each row."""
     if len(s.shape) == 2:
-        return _powers(beta * (s - h[:, None]), t[:, None], r[:, None], 1 / beta, KIND)
-    return _powers(beta * (s - h), t, r, 1 / beta, KIND)
+        curvature, p = _powers(beta * (s - h[:, None]), t[:, None], r[:, None], 1 / beta, KIND)
+    else:
+        curvature, p = _powers(beta * (s - h), t, r, 1 / beta, KIND)
+    return curvature, p
 
 
 @triton.jit
@@ -483,18 +487,21 @@ def _constants(
 ) -> dict[str, Any]:
     """What kernels are compiled for: sizes of tiles are such that sums stay in registers."""
     features, values = (max(16, triton.next_power_of_2(x.size(-1))) for x in (query, value))
-    wide = max(features, values) > 128 or query.dtype == torch.float32
+    size, single = max(features, values), query.dtype == torch.float32
+    side = 32 if size > 128 or single else 64
+    if size > 128 and single:
+        side = 16
     return {
         "GROUP": query.size(1) // key.size(1),
         "KIND": kind,
         "CAUSAL": causal,
         "SIZE": query.size(-1),
         "VALUES": value.size(-1),
-        "ROWS": 32 if wide else 64,
-        "KEYS": 32 if wide else 64,
+        "ROWS": side,
+        "KEYS": side,
         "BLOCK_D": features,
         "BLOCK_V": values,
-        "num_warps": 4 if max(features, values) <= 64 and kind and not wide else 8,
+        "num_warps": 4 if size <= 64 and kind and not single else 8,
         "num_stages": 2,
         **TILES,
     }
