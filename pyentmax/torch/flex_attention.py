@@ -138,7 +138,8 @@ def _start(
     # A score far above the others stands for itself; the next one, for those around it.
     two = s.topk(min(2, size)).values.expand(*s.shape[:-1], 2)
     s = torch.cat([torch.where(s == two[..., :1], two[..., 1:], s), two], -1)
-    weight = torch.cat([weight, weight.new_tensor([1, -1])])
+    one = torch.ones_like(weight[:1])
+    weight = torch.cat([weight, one, -one])
     top = two[..., 0]
     # A row of which the sample has no key starts below all its scores.
     longest = key.norm(dim=-1).amax(-1).repeat_interleave(heads // key.size(1), 1)

@@ -557,9 +557,14 @@ def triton_attention(
         columns = [torch.zeros_like(starts[0]), starts[0], lengths[0], starts[1], lengths[1]]
         most = [int(x.max()) if x.numel() else 0 for x in lengths]
         longest = most[0], most[1]
-    columns.append(torch.as_tensor(offset, device=device).expand_as(columns[0]))
+    # Filled on the device: a copy from the host would wait, and cannot be captured in a graph.
+    offset, alpha_of_head = (
+        x.to(device) if isinstance(x, Tensor) else torch.full((), x, device=device)
+        for x in (offset, alpha)
+    )
+    columns.append(offset.expand_as(columns[0]))
     table = torch.stack([x.to(torch.int32) for x in columns], 1)
-    beta = torch.as_tensor(alpha, dtype=torch.float32, device=device) - 1
+    beta = alpha_of_head.float() - 1
     # Looking at a tensor's values would wait for the device.
     beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan).clamp(min=LEAST_BETA)
     kind = {1.5: 2, 2.0: 1}.get(alpha, 0) if not isinstance(alpha, Tensor) else 0
