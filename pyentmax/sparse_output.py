@@ -59,7 +59,7 @@ def csr(mapping: str | Mapping, z: Any, *, mask: Any = None, **params: Any) -> A
     [[0.674 0.326 0.   ]
      [0.75  0.25  0.   ]]
     """
-    record, given = record_and_parameters(mapping, params)
+    record, parameters = record_and_parameters(mapping, params)
     sparse = scipy_sparse()
     arranged = arrange_scores(z, -1, mask)
     z, mask, shape = arranged.array, arranged.mask, arranged.shape
@@ -72,7 +72,7 @@ def csr(mapping: str | Mapping, z: Any, *, mask: Any = None, **params: Any) -> A
         )
     parameter = getattr(record.forward, "parameter", None)
     per_entry = isinstance(parameter, UpperBounds)
-    values = [x if parameter is None else parameter.for_scores(x, arranged) for x in given]
+    values = [x if parameter is None else parameter.for_scores(x, arranged) for x in parameters]
     values = [np.broadcast_to(x, shape if per_entry else shape[:1]) for x in values]
     mask = None if mask is None else np.broadcast_to(mask, shape)
     at_once = max(1, BLOCK // shape[1])

@@ -92,9 +92,9 @@ def attention(
         gradients = problem.vjp(weights, g)
         arrays = [name for name in named if has_gradient(options[name])]
         more = dict(zip(arrays, gradients[3:], strict=True))
-        wanted = [*gradients[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
+        of_parents = [*gradients[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
         if learned and alpha.requires_grad:
-            wanted.append(alpha.xp.asarray(problem.vjp_alpha(weights, g), number.dtype))
-        return tuple(wanted)
+            of_parents.append(alpha.xp.asarray(problem.vjp_alpha(weights, g), number.dtype))
+        return tuple(of_parents)
 
     return Tensor(output, (parents, vjp))

@@ -336,14 +336,14 @@ def _topological_order(last: Tensor) -> list[Any]:
     A depth-first walk with a stack of its own: a long recurrent graph would exceed Python's.
     """
     order: list[Any] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack: list[tuple[Any, bool]] = [(last, False)]
     while stack:
         tensor, parents_done = stack.pop()
         if parents_done:
             order.append(tensor)
-        elif id(tensor) not in seen:
-            seen.add(id(tensor))
+        elif id(tensor) not in visited:
+            visited.add(id(tensor))
             stack.append((tensor, True))
             stack.extend((parent, False) for parent, _ in tensor.parents)
     return order

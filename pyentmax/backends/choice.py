@@ -28,13 +28,13 @@ BACKENDS = ("", "cpu", "reference")
 @functools.cache
 def kernels() -> dict[str, np.ufunc]:
     """The compiled kernels by name; empty without them."""
-    wanted = _wanted_backend()
-    if wanted == "reference":
+    chosen = _chosen_backend()
+    if chosen == "reference":
         return {}
     try:
         import pyentmax._cpu as _cpu
     except ImportError as error:
-        if wanted == "cpu":
+        if chosen == "cpu":
             raise ImportError(
                 "PYENTMAX_BACKEND=cpu asks for the compiled kernels, but pyentmax._cpu cannot be "
                 f"imported ({error}); reinstall with a C compiler, or unset PYENTMAX_BACKEND"
@@ -58,7 +58,7 @@ def run_on_gpu(name: str, parameter: Any, value: Any, values: tuple[Any, ...]) -
     NotImplemented for any other array, and for what has no kernel. The kernels are loaded when the
     first such array comes. `values` are all arguments of the call, and `value` the parameter's.
     """
-    if type(values[0]).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
+    if type(values[0]).__module__.partition(".")[0] != "cupy" or _chosen_backend() == "reference":
         return NotImplemented
     if parameter is not None and not parameter.fits_kernel(value):
         return NotImplemented
@@ -100,7 +100,7 @@ def describe_backend() -> str:
     available = kernels()
     if available:
         return f"compiled CPU kernels ({len(available)}), NumPy for the rest"
-    if _wanted_backend() == "reference":
+    if _chosen_backend() == "reference":
         return "no kernels: plain NumPy, as PYENTMAX_BACKEND=reference asks"
     return "no kernels: plain NumPy, because pyentmax._cpu was not built (no C compiler?)"
 
@@ -138,16 +138,16 @@ def _describe_cuda() -> str | None:
     # Without importing CuPy, which takes a second and may want a driver.
     if importlib.util.find_spec("cupy") is None:
         return None
-    if _wanted_backend() == "reference":
+    if _chosen_backend() == "reference":
         return "NumPy bodies for CuPy arrays, as PYENTMAX_BACKEND=reference asks"
     return "kernels for CuPy arrays, compiled at their first use"
 
 
-def _wanted_backend() -> str:
-    wanted = os.environ.get("PYENTMAX_BACKEND", "")
-    if wanted not in BACKENDS:
-        raise ValueError(f"PYENTMAX_BACKEND must be reference, cpu or empty, got {wanted!r}")
-    return wanted
+def _chosen_backend() -> str:
+    chosen = os.environ.get("PYENTMAX_BACKEND", "")
+    if chosen not in BACKENDS:
+        raise ValueError(f"PYENTMAX_BACKEND must be reference, cpu or empty, got {chosen!r}")
+    return chosen
 
 
 # A thread that loaded them at its first call would hold the lock of the import, and a process

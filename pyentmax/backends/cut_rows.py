@@ -23,23 +23,23 @@ from pyentmax.calls.rows import arrange_probabilities, arrange_scores, reduce_to
 
 
 def run_on_scores(
-    name: str, parameter: Parameter | None, offsets: Any, given: dict[str, Any]
+    name: str, parameter: Parameter | None, offsets: Any, kwargs: dict[str, Any]
 ) -> Any:
     """What a kernel of scores gives for a call with offsets; NotImplemented where none runs.
 
-    `given` are the arguments by their names, the array first.
+    `kwargs` are the arguments by their names, the array first.
     """
-    cut = _axis_of(given, "z", parameter, offsets)
+    cut = _axis_of(kwargs, "z", parameter, offsets)
     if cut is None:
         return NotImplemented
-    out = given["out"]
-    rows = arrange_scores(given["z"], given["axis"], given["mask"], out)
-    number = _number(parameter, given, cut, rows.array)
+    out = kwargs["out"]
+    rows = arrange_scores(kwargs["z"], kwargs["axis"], kwargs["mask"], out)
+    number = _number(parameter, kwargs, cut, rows.array)
     kernel = choice.kernel_for(rows.array, name, parameter, number)
     if kernel is None:
         return NotImplemented
     numbers = () if parameter is None else (_in_rows(number, cut),)
-    (p,) = run(kernel, (*rows.operands(), *numbers), cut, given["workers"])
+    (p,) = run(kernel, (*rows.operands(), *numbers), cut, kwargs["workers"])
     return rows.finish(p, out)
 
 
@@ -49,30 +49,30 @@ def run_on_probabilities(
     results: Sequence[str],
     direction: str,
     offsets: Any,
-    given: dict[str, Any],
+    kwargs: dict[str, Any],
 ) -> Any:
     """The same of a derivative's kernel."""
-    cut = _axis_of(given, "p", parameter, offsets)
-    if cut is None or given["z"] is not None:
+    cut = _axis_of(kwargs, "p", parameter, offsets)
+    if cut is None or kwargs["z"] is not None:
         return NotImplemented
-    v = given[direction] if direction else None
-    rows, v = arrange_probabilities(given["p"], v, given["axis"], given["mask"], direction)
-    number = _number(parameter, given, cut, rows.array)
+    v = kwargs[direction] if direction else None
+    rows, v = arrange_probabilities(kwargs["p"], v, kwargs["axis"], kwargs["mask"], direction)
+    number = _number(parameter, kwargs, cut, rows.array)
     kernel = choice.kernel_for(rows.array, name, parameter, number)
     if kernel is None:
         return NotImplemented
     operands = (rows.array, v) if direction else (rows.array,)
     if parameter is not None and parameter.in_product:
         operands += (_in_rows(number, cut),)
-    found = run(kernel, operands, cut, given["workers"])
+    outputs = run(kernel, operands, cut, kwargs["workers"])
     for i, result in enumerate(results):
         if result == "entries":
-            found[i] = rows.finish(found[i])
+            outputs[i] = rows.finish(outputs[i])
         else:
             assert parameter is not None
-            each = np.moveaxis(found[i], -1, cut.axis)
-            found[i] = reduce_to(each, np.shape(given[parameter.name])).astype(rows.dtype)
-    return found[0] if len(results) == 1 else tuple(found)
+            each = np.moveaxis(outputs[i], -1, cut.axis)
+            outputs[i] = reduce_to(each, np.shape(kwargs[parameter.name])).astype(rows.dtype)
+    return outputs[0] if len(results) == 1 else tuple(outputs)
 
 
 def run(kernel: Any, operands: Sequence[Any], cut: CutAxis, workers: Any = None) -> list[Any]:
@@ -117,10 +117,10 @@ def run(kernel: Any, operands: Sequence[Any], cut: CutAxis, workers: Any = None)
 
 
 def _axis_of(
-    given: dict[str, Any], name: str, parameter: Parameter | None, offsets: Any
+    kwargs: dict[str, Any], name: str, parameter: Parameter | None, offsets: Any
 ) -> CutAxis | None:
     """The cut axis, of a call that a kernel may take."""
-    array = given[name]
+    array = kwargs[name]
     plain = parameter is None or type(parameter) is PerRow
     if (
         type(array) is not np.ndarray
@@ -129,16 +129,16 @@ def _axis_of(
         or not hasattr(sys.modules.get("pyentmax._cpu"), "run_rows")
     ):
         return None
-    return CutAxis(offsets, array.shape, given["axis"], name)
+    return CutAxis(offsets, array.shape, kwargs["axis"], name)
 
 
-def _number(parameter: Parameter | None, given: dict[str, Any], cut: CutAxis, like: Any) -> Any:
+def _number(parameter: Parameter | None, kwargs: dict[str, Any], cut: CutAxis, like: Any) -> Any:
     """The parameter of each row."""
     if parameter is None:
         return None
     assert isinstance(parameter, PerRow)
-    cut.check_per_row(given[parameter.name], parameter.name)
-    value = parameter.checked(given[parameter.name], like, cut.batch)
+    cut.check_per_row(kwargs[parameter.name], parameter.name)
+    value = parameter.checked(kwargs[parameter.name], like, cut.batch)
     if parameter.whole:
         lengths = np.expand_dims(cut.lengths, tuple(range(1, len(cut.batch) - cut.axis)))
         value = np.minimum(value, np.maximum(lengths, 1))

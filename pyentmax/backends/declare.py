@@ -192,11 +192,11 @@ def accelerated(
         call = arrange(use_kernels)
 
         def cut(offsets: Any, *values: Any) -> Any:
-            found: Any = NotImplemented
+            result: Any = NotImplemented
             if use_kernels and by_kernel is not None:
-                found = by_kernel(offsets, dict(zip(roles, values, strict=True)))
-            if found is not NotImplemented:
-                return found
+                result = by_kernel(offsets, dict(zip(roles, values, strict=True)))
+            if result is not NotImplemented:
+                return result
             return by_offsets(call, roles, parameter, results, offsets, *values)
 
         return with_signature(body, call, roles, keywords, skip, cut if results else None)
@@ -239,8 +239,8 @@ def _score_function(
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
             if type(z) is not np.ndarray:
-                given = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
-                result = elsewhere(public, parameter, given, use_kernels, name)
+                kwargs = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
+                result = elsewhere(public, parameter, kwargs, use_kernels, name)
                 if result is not NotImplemented:
                     return result
             rows = arrange_scores(z, axis, mask, out)
@@ -303,9 +303,9 @@ def _derivative(
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
             if type(p) is not np.ndarray:
-                given = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
-                given["mask"] = mask
-                result = elsewhere(public, parameter, given, use_kernels, name, form.results)
+                kwargs = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
+                kwargs["mask"] = mask
+                result = elsewhere(public, parameter, kwargs, use_kernels, name, form.results)
                 if result is not NotImplemented:
                     return result
             rows, v = arrange_probabilities(p, v, axis, mask, form.direction)
@@ -390,22 +390,24 @@ def _in_callers_form(
 def elsewhere(
     function: Any,
     parameter: Parameter | None,
-    given: dict[str, Any],
+    kwargs: dict[str, Any],
     use_kernels: bool,
     name: str,
     results: Sequence[str] = ("entries",),
 ) -> Any:
     """What a call of Dask arrays gives, or of CuPy arrays where there is a kernel.
 
-    NotImplemented for others. `given` are the arguments by their names, the first array first.
+    NotImplemented for others. `kwargs` are the arguments by their names, the first array first.
     """
-    first = next(iter(given.values()))
+    first = next(iter(kwargs.values()))
     if is_dask(first):
-        if given.pop("out", None) is not None:
+        if kwargs.pop("out", None) is not None:
             raise TypeError("out must be left out for a Dask array, which is computed later")
-        return plan_rows(function if use_kernels else function.reference, parameter, given, results)
+        return plan_rows(
+            function if use_kernels else function.reference, parameter, kwargs, results
+        )
     if not use_kernels:
         return NotImplemented
     names = parameter_names(function.body)
-    value = None if parameter is None else given[parameter.name]
-    return choice.run_on_gpu(name, parameter, value, tuple(given[name] for name in names))
+    value = None if parameter is None else kwargs[parameter.name]
+    return choice.run_on_gpu(name, parameter, value, tuple(kwargs[name] for name in names))

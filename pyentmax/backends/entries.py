@@ -36,9 +36,9 @@ def mapping(parameter: PerEntry) -> Declare:
         def arrange(use_kernels: bool) -> Callable[..., Any]:
             def call(z: Any, value: Any, mask: Any, out: Any, workers: Any) -> Any:
                 if is_dask(z):
-                    given = {"z": z, parameter.name: value, "mask": mask, "out": out}
+                    kwargs = {"z": z, parameter.name: value, "mask": mask, "out": out}
                     this = public if use_kernels else public.reference
-                    return plan_rows(this, parameter, given, ("number",))
+                    return plan_rows(this, parameter, kwargs, ("number",))
                 z, mask, dtype = arrange_entries(z, mask, out)
                 beta = beta_like(parameter.checked(value, z, z.shape), z)
                 p = run(use_kernels, workers, body.__name__, body, z, beta)
@@ -63,8 +63,8 @@ def derivative(parameter: PerEntry, direction: str = "", *, gradient: bool = Fal
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
         def call(p: Any, v: Any, value: Any, mask: Any) -> Any:
             if is_dask(p):
-                given = {"p": p, direction: v, parameter.name: value, "mask": mask}
-                return plan_rows(public, parameter, given, ("gradient" if gradient else "number",))
+                kwargs = {"p": p, direction: v, parameter.name: value, "mask": mask}
+                return plan_rows(public, parameter, kwargs, ("gradient" if gradient else "number",))
             p, mask, dtype = arrange_entries(p, mask, name="p")
             directions: tuple[Any, ...] = ()
             if direction:

@@ -150,19 +150,19 @@ def each(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers:
 
     Each thread calls `start` once, for a function with buffers of its own, and that with pieces.
     """
-    left = deque(pieces)
+    pending = deque(pieces)
 
     def work() -> None:
         do = start()
         while True:
             try:
-                piece = left.popleft()
+                piece = pending.popleft()
             except IndexError:
                 return
             do(piece)
 
-    if left:
-        _share(work, min(workers, len(left)) - 1, left.clear)
+    if pending:
+        _share(work, min(workers, len(pending)) - 1, pending.clear)
 
 
 class _Batch:
@@ -186,8 +186,8 @@ class _Batch:
             start = max(1, self.length // _TRIAL_FRACTION)
             before = time.perf_counter()
             self._run(slice(0, start), results)
-            left = (time.perf_counter() - before) * (self.length / start - 1)
-            count = max(1, min(count, int(left / SECONDS_PER_WORKER)))
+            remaining = (time.perf_counter() - before) * (self.length / start - 1)
+            count = max(1, min(count, int(remaining / SECONDS_PER_WORKER)))
         length = self.length - start
         pieces = min(length, count * _PIECES) if count > 1 else 1
         edges = [start + length * i // pieces for i in range(pieces + 1)]

@@ -75,19 +75,19 @@ def plan(
 def plan_rows(
     function: Callable[..., Any],
     parameter: Parameter | None,
-    given: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
     results: Sequence[str] = ("entries",),
     per_row: Collection[str] = (),
     **options: Any,
 ) -> Any:
-    """The results of ``function(**given, **options)`` as Dask arrays.
+    """The results of ``function(**kwargs, **options)`` as Dask arrays.
 
     Parameters
     ----------
     function : callable
     parameter : Parameter or None
         whose value is among the arguments
-    given : dict
+    kwargs : dict
         arrays by name, the first of the shape of the call, others or None; and the ``axis``, unless
         each entry is a row of its own
     results : sequence of {"entries", "number", "matrix", "gradient"}
@@ -99,9 +99,9 @@ def plan_rows(
     """
     import dask.array as da
 
-    _check_lengths(*(array for name, array in given.items() if name != "axis"))
-    (name, first), *others = given.items()
-    axes = check_axis(first.shape, given["axis"], name) if "axis" in given else ()
+    _check_lengths(*(array for name, array in kwargs.items() if name != "axis"))
+    (name, first), *others = kwargs.items()
+    axes = check_axis(first.shape, kwargs["axis"], name) if "axis" in kwargs else ()
     last = tuple(range(-len(axes), 0))
     if axes:
         options["axis"] = last if len(last) > 1 else -1
@@ -142,7 +142,7 @@ def plan_rows(
     for result, part in zip(results, planned if len(results) > 1 else (planned,), strict=True):
         if forms[result] == forms["entries"]:
             part = np.moveaxis(part, last, axes)
-        parts.append(reduce_to(part, np.shape(given[named])) if result == "gradient" else part)
+        parts.append(reduce_to(part, np.shape(kwargs[named])) if result == "gradient" else part)
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 

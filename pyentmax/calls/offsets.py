@@ -101,8 +101,8 @@ class CutAxis:
         view = np.ndarray(pieces, item, array.reshape(-1).view(np.uint8), 0, steps)
         index, lead = (*before, starts), (*shape[:axis], len(rows))
         if values is None:
-            found = np.ascontiguousarray(view[index]).view(array.dtype)
-            return found.reshape(*lead, length, *shape[axis + 1 :])
+            items = np.ascontiguousarray(view[index]).view(array.dtype)
+            return items.reshape(*lead, length, *shape[axis + 1 :])
         view[index] = np.ascontiguousarray(values).reshape(*lead, -1).view(item)[..., 0]
         return None
 
@@ -135,7 +135,7 @@ class CutAxis:
     def run(
         self,
         call: Callable[..., Any],
-        given: Sequence[tuple[str, Any]],
+        named: Sequence[tuple[str, Any]],
         parameter: Parameter | None,
         results: Sequence[str],
     ) -> list[Any]:
@@ -145,15 +145,15 @@ class CutAxis:
         ----------
         call : callable
             of arguments by position
-        given : sequence of (str, object)
+        named : sequence of (str, object)
             its arguments with their names, an array of the shape first
         parameter : Parameter, optional
         results : sequence of {"entries", "number", "gradient"}
             as of `pyentmax.backends.declare`; a gradient comes for each row or entry
         """
-        first = given[0][1]
-        kinds = [self._kind(name, x, first, parameter, results) for name, x in given]
-        found: list[Any] = []
+        first = named[0][1]
+        kinds = [self._kind(name, x, first, parameter, results) for name, x in named]
+        outputs: list[Any] = []
         for rows, length in self.groups():
             on_rows = on_device_like(rows, first)
             values = [
@@ -166,13 +166,13 @@ class CutAxis:
             ]
             parts = call(*values)
             parts = parts if len(results) > 1 else (parts,)
-            found = found or [self._room(part, first) for part in parts]
-            for whole, part in zip(found, parts, strict=True):
+            outputs = outputs or [self._room(part, first) for part in parts]
+            for whole, part in zip(outputs, parts, strict=True):
                 if part.ndim > len(self.shape):
                     self.put_entries(whole, rows, length, part)
                 else:
                     whole[(slice(None),) * self.axis + (on_rows,)] = part
-        return found
+        return outputs
 
     def _kind(
         self, name: str, value: Any, first: Any, parameter: Parameter | None, results: Sequence[str]
@@ -229,24 +229,24 @@ def call_by_offsets(
     offsets : array of integers
     *values : the arguments named by roles
     """
-    given = list(zip(roles, values, strict=True))
-    first, out = array_to_cut(*given[0]), dict(given).get("out")
+    named = list(zip(roles, values, strict=True))
+    first, out = array_to_cut(*named[0]), dict(named).get("out")
     _, dtype = as_floating(first.reshape(-1)[:0], roles[0])
-    given = [(roles[0], first)] + [(name, None if name == "out" else x) for name, x in given[1:]]
-    cut = CutAxis(offsets, first.shape, dict(given)["axis"], roles[0])
+    named = [(roles[0], first)] + [(name, None if name == "out" else x) for name, x in named[1:]]
+    cut = CutAxis(offsets, first.shape, dict(named)["axis"], roles[0])
     if out is not None:
         check_out(out, first, dtype)
-    found = cut.run(call, given, parameter, results)
+    outputs = cut.run(call, named, parameter, results)
     for i, result in enumerate(results):
         if result == "gradient":
             assert parameter is not None
-            shape, dtype = np.shape(dict(given)[parameter.name]), found[i].dtype
-            each = as_floating(found[i], parameter.name)[0]
-            found[i] = reduce_to(each, shape).astype(dtype, copy=False)
+            shape, dtype = np.shape(dict(named)[parameter.name]), outputs[i].dtype
+            each = as_floating(outputs[i], parameter.name)[0]
+            outputs[i] = reduce_to(each, shape).astype(dtype, copy=False)
     if out is not None:
-        out[...] = found[0]
+        out[...] = outputs[0]
         return out
-    return found[0] if len(results) == 1 else tuple(found)
+    return outputs[0] if len(results) == 1 else tuple(outputs)
 
 
 def array_to_cut(name: str, array: Any) -> Any:

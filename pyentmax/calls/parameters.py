@@ -60,8 +60,8 @@ class PerRow:
             check_one_axis(rows.axes)
         return self.checked(value, rows.array)
 
-    def for_probabilities(self, value: Any, rows: Rows, given: Any) -> Any:
-        """The values for the probabilities of a derivative, that came as `given`."""
+    def for_probabilities(self, value: Any, rows: Rows, original: Any) -> Any:
+        """The values for the probabilities of a derivative, that came as `original`."""
         return PerRow.for_scores(self, value, rows)
 
     def checked(self, value: Any, like: Any, batch: tuple[int, ...] | None = None) -> Any:
@@ -237,8 +237,8 @@ class UpperBounds:
             f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
         )
 
-    def for_probabilities(self, value: Any, rows: Rows, given: Any) -> Any:
-        """Bounds rounded as p was, `given`, so that they equal an entry that is at its bound."""
+    def for_probabilities(self, value: Any, rows: Rows, original: Any) -> Any:
+        """Bounds rounded as p was, `original`, so that they equal an entry that is at its bound."""
         p = rows.array
         upper, _ = self._arranged(value, rows, "p")
         if rows.mask is not None:
@@ -248,7 +248,7 @@ class UpperBounds:
             upper = np.where((p == 0) & ~(upper >= 0), NO_BOUND, upper)
             self._check_values(upper)
         upper = np.minimum(upper, NO_BOUND)
-        _, dtype = as_floating(given, "p")
+        _, dtype = as_floating(original, "p")
         computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
         for rounded in (computed, dtype, p.dtype):
             upper = upper.astype(rounded, copy=False)

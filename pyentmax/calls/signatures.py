@@ -71,14 +71,14 @@ def renamed(function: F, name: str) -> F:
         ...
     TypeError: names() missing 1 required positional argument: 'function'
     """
-    given: Any = function
-    other: Any = FunctionType(given.__code__, given.__globals__, name, given.__defaults__)
-    functools.update_wrapper(other, given)
+    original: Any = function
+    other: Any = FunctionType(original.__code__, original.__globals__, name, original.__defaults__)
+    functools.update_wrapper(other, original)
     other.__name__ = other.__qualname__ = name
-    other.__kwdefaults__ = given.__kwdefaults__
-    if hasattr(given, "reference"):
-        same = given.reference is given
-        other.reference = other if same else renamed(given.reference, name)
+    other.__kwdefaults__ = original.__kwdefaults__
+    if hasattr(original, "reference"):
+        same = original.reference is original
+        other.reference = other if same else renamed(original.reference, name)
     return cast(F, other)
 
 

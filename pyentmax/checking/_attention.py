@@ -188,7 +188,7 @@ class AttentionClaim(Subject):
     wider: int  # by how much values are wider than keys
     pairs: bool = False  # fn takes a window as (left, right)
     alignment: str = ALIGNMENTS[0]
-    seen: list[tuple[Case, Array]] = field(default_factory=list)
+    observed: list[tuple[Case, Array]] = field(default_factory=list)
 
     def tried(self) -> Any:
         """What fn gives for two queries and keys, and whether it has the shape."""
@@ -214,12 +214,12 @@ class AttentionClaim(Subject):
 
     def options(self, case: Case) -> dict[str, Any]:
         """The keywords of a case, as fn names them."""
-        given = {name: case[name] for name in NAMES if name in case}
-        if self.pairs and "window" in given:
-            given["window"] = (given["window"] - 1, 0)
+        options = {name: case[name] for name in NAMES if name in case}
+        if self.pairs and "window" in options:
+            options["window"] = (options["window"] - 1, 0)
         return {
             self.spelled[name]: self.array(x) if isinstance(x, np.ndarray) else x
-            for name, x in given.items()
+            for name, x in options.items()
         } | self.passed
 
     def __call__(self, case: Case) -> Array:
@@ -236,8 +236,8 @@ class AttentionClaim(Subject):
         with blaming(case["query"], case["given"]):
             arrays, options = [*map(self.array, arrays_of(case))], self.options(case)
             if self.own_vjp is not None:
-                found = self.own_vjp(*arrays, self.array(case["g"]), **options)
-                return [*map(to_numbers, found)]
+                own = self.own_vjp(*arrays, self.array(case["g"]), **options)
+                return [*map(to_numbers, own)]
             vjp = self.functions.vjp
 
             def changed(x: Any, at: int) -> Any:
@@ -270,7 +270,7 @@ class AttentionClaim(Subject):
             return None
         rng = np.random.default_rng(0)
         words = [f"T = {t}, S = {s}", *([f"{kv} of {heads} heads have keys"] if kv else ())]
-        given = ", ".join([*words, *(f"{name} = {x}" for name, x in options.items())])
+        description = ", ".join([*words, *(f"{name} = {x}" for name, x in options.items())])
         batch = ((), (heads,), (2, heads))[self.rank - 2]
         keys = (*batch[:-1], kv) if kv else batch
 
@@ -280,7 +280,7 @@ class AttentionClaim(Subject):
         case: Case = {
             "query": draw(*batch, t, d, size=spread), "key": draw(*keys, s, d),
             "value": draw(*keys, s, d + self.wider), "g": draw(*batch, t, d + self.wider),
-            "given": given, **options,
+            "given": description, **options,
         }  # fmt: skip
         kind, keep = case.get("mask"), np.array(rng.random((*batch, t, s)) < 0.6)
         keep[..., 0] = True
@@ -364,28 +364,30 @@ class Outputs:
                     raise
                 continue  # not supported
             right, largest = claim.exact(case)
-            claim.seen.append((case, out))
+            claim.observed.append((case, out))
             nothing = (right == 0).all(-1, keepdims=True)
             if self.__name__ == "rows that see nothing":
                 nothing = nothing & np.isnan(out).all(-1, keepdims=True)  # NaN will do
             yield _compare(np.where(nothing, 0, out), right, claim.allowed(case, largest), case)
 
 
-def _compare(seen: Array, right: Array, allowed: float, case: Case, of: str = "") -> Finding:
-    return compare(np.zeros(1), seen, right, allowed, given=of + case["given"])
+def _compare(observed: Array, right: Array, allowed: float, case: Case, of: str = "") -> Finding:
+    return compare(np.zeros(1), observed, right, allowed, given=of + case["given"])
 
 
 def gradients(claim: AttentionClaim) -> Findings:
     """The gradients in query, key and value are right."""
     for case in filter(None, (claim.case(**one) for one in GRADED)):
         try:
-            seen = claim.gradients(case) if claim(case).size else []
+            observed = claim.gradients(case) if claim(case).size else []
         except CallError:
             continue  # not supported
         right = claim.exact(case, gradients=True)
         size = max(float(np.max(np.abs(x))) for x in (*arrays_of(case), case["g"])) ** 2
         allowed = claim.allowed(case, right[-1], size)
-        for name, one, exact in zip(("dquery", "dkey", "dvalue"), seen, right[1:4], strict=False):
+        for name, one, exact in zip(
+            ("dquery", "dkey", "dvalue"), observed, right[1:4], strict=False
+        ):
             yield _compare(one, exact, allowed, case, f"{name}, ")
 
 
@@ -414,9 +416,9 @@ def scores_left_as_they_were(claim: AttentionClaim) -> Findings:
     arrays = [claim.array(x) for x in arrays_of(case)]
     with blaming(case["query"], case["given"]):
         out = claim.fn(*arrays, **claim.options(case))
-    kept = all((to_numbers(a) == x).all() for a, x in zip(arrays, arrays_of(case), strict=True))
-    seen = f"{dtype_name(out)}, arrays {'as they were' if kept else 'changed'}"
-    yield same(np.zeros(1), seen, f"{claim.dtype}, arrays as they were", case["given"])
+    intact = all((to_numbers(a) == x).all() for a, x in zip(arrays, arrays_of(case), strict=True))
+    observed = f"{dtype_name(out)}, arrays {'as they were' if intact else 'changed'}"
+    yield same(np.zeros(1), observed, f"{claim.dtype}, arrays as they were", case["given"])
 
 
 PROPERTIES: dict[Any, str] = {
@@ -494,19 +496,19 @@ def check_attention(
 
     with quiet():
         claims = fitting(trials, dtypes, "query, key and value (…, T, d) to (…, T, e)")
-        seen = _alignment(claims[0])
-        claims = [replace(one, alignment=causal or seen or ALIGNMENTS[0], seen=[])
+        aligned = _alignment(claims[0])
+        claims = [replace(one, alignment=causal or aligned or ALIGNMENTS[0], observed=[])
                   for one in claims]  # fmt: skip
         results = examine(PROPERTIES, claims)
         bad = {one.name for one in results if one.grade not in ("right", "not applicable")}
         cause = _cause(claims[0], bad & {*CASES})
         distances = _distances(claims[-1])
-    notes: tuple[str, ...] = (f"the causal mask is aligned {seen}",) if seen else ()
+    notes: tuple[str, ...] = (f"the causal mask is aligned {aligned}",) if aligned else ()
     if claims[0].pairs:
         notes += ("a window of w keys was passed as (w − 1, 0)",)
     return AttentionReport(
         f"attention of {claims[0].title}", tuple(one.dtype for one in claims), results, strict,
-        cause, notes, seen, distances,
+        cause, notes, aligned, distances,
     )  # fmt: skip
 
 
@@ -531,7 +533,7 @@ def _cause(claim: AttentionClaim, bad: set[str]) -> tuple[str, ...]:
     """
     entries = [one._replace(variant=lambda case, change=one.variant: claim.tolerated(change(case)))
                for one in VARIANTS]  # fmt: skip
-    tried = [(case, out) for case, out in claim.seen
+    tried = [(case, out) for case, out in claim.observed
              if not (np.isnan(case["key"]).any() and np.isnan(out).any())]  # fmt: skip
     other = ALIGNMENTS[claim.alignment == ALIGNMENTS[0]]
     for alignment in (claim.alignment, other) if bad else ():
@@ -542,16 +544,16 @@ def _cause(claim: AttentionClaim, bad: set[str]) -> tuple[str, ...]:
     return ()
 
 
-def _agree(right: tuple[Array, float], seen: Array) -> bool:
+def _agree(right: tuple[Array, float], observed: Array) -> bool:
     out, tolerance = right
-    nothing = np.isnan(seen) & (out == 0)
-    return bool(np.all((np.abs(out - seen) <= tolerance) | nothing))
+    nothing = np.isnan(observed) & (out == 0)
+    return bool(np.all((np.abs(out - observed) <= tolerance) | nothing))
 
 
 def _distances(claim: AttentionClaim) -> dict[str, float]:
     """Variant → its largest error over the cases, in tolerances."""
     distances: dict[str, float] = {}
-    for (case, _), variant in product(claim.seen, VARIANTS):
+    for (case, _), variant in product(claim.observed, VARIANTS):
         right, tolerance = claim.tolerated(case)
         changed = claim.exact(variant.variant({"alignment": claim.alignment, **case}))[0]
         off = float(np.max(np.abs(changed - right))) / tolerance

@@ -204,19 +204,19 @@ def likely(
     """
     agree = agree or partial(_agree, epsilon=epsilon)
     with np.errstate(all="ignore"):
-        if all(agree(exact, seen) for _, seen, exact in cases):
+        if all(agree(exact, observed) for _, observed, exact in cases):
             return ()
         for entry in entries:
             with suppress(ValueError, KeyError, ZeroDivisionError):
-                if all(agree(entry.variant(*given), seen) for given, seen, _ in cases):
+                if all(agree(entry.variant(*args), observed) for args, observed, _ in cases):
                     return (str(entry),)
     return ()
 
 
-def _agree(variant: Any, seen: Array, epsilon: float) -> bool:
-    limit = ROUNDING * epsilon * max(1, np.nanmax(np.abs(seen), initial=0))
-    both = np.isnan(variant) & np.isnan(seen)
-    return bool(np.all((np.abs(variant - seen) <= limit) | (variant == seen) | both))
+def _agree(variant: Any, observed: Array, epsilon: float) -> bool:
+    limit = ROUNDING * epsilon * max(1, np.nanmax(np.abs(observed), initial=0))
+    both = np.isnan(variant) & np.isnan(observed)
+    return bool(np.all((np.abs(variant - observed) <= limit) | (variant == observed) | both))
 
 
 def _inputs(claim: Claim) -> Iterator[Array]:

@@ -97,16 +97,16 @@ def check_jacobian(
         # Rows do not mix, so one score of every row is perturbed at a time.
         entries = np.eye(d).reshape(d, *[1] * (z.ndim - 1), d)
         directions = np.broadcast_to(np.moveaxis(entries, -1, axis), (d, *z.shape))
-        found = derivatives(on_host, z, directions, epsilon)
-        found = found.rearranged(lambda x: np.moveaxis(np.moveaxis(x, axis, -1), 0, -1))
+        diffs = derivatives(on_host, z, directions, epsilon)
+        diffs = diffs.rearranged(lambda x: np.moveaxis(np.moveaxis(x, axis, -1), 0, -1))
     else:
         what = "Jacobian along random directions"
         directions = _random_directions(z.shape, np.random.default_rng(0 if rng is None else rng))
-        found = derivatives(on_host, z, directions, epsilon, alike=True)
-        found = found.rearranged(lambda x: np.moveaxis(x, axis, -1))
+        diffs = derivatives(on_host, z, directions, epsilon, alike=True)
+        diffs = diffs.rearranged(lambda x: np.moveaxis(x, axis, -1))
         along_rows = np.moveaxis(directions, axis, -1)
         analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in along_rows])
-    return compare(what, analytic, found, epsilon, rtol, atol)
+    return compare(what, analytic, diffs, epsilon, rtol, atol)
 
 
 def check_vjp(
@@ -240,9 +240,9 @@ def _compare_gradients(
     else:
         directions = _random_directions(z.shape, rng)
         analytic = np.array([np.sum(analytic * u) for u in directions])
-    found = derivatives(scalar, z, directions, epsilon, alike=z.size > ENTRY_LIMIT)
-    found = found.rearranged(lambda x: x.reshape(analytic.shape))
-    return compare(what, analytic, found, epsilon, *tolerances)
+    diffs = derivatives(scalar, z, directions, epsilon, alike=z.size > ENTRY_LIMIT)
+    diffs = diffs.rearranged(lambda x: x.reshape(analytic.shape))
+    return compare(what, analytic, diffs, epsilon, *tolerances)
 
 
 def _check_arguments(rtol: Any, atol: Any, epsilon: Any, **functions: Any) -> None:

@@ -155,10 +155,10 @@ def _largest(x: Array) -> float:
 
 def _rounding(fn: Function, z: Array, steps: Array, least: float) -> list[float]:
     """The standard deviation of fn's rounding for each step, at least ``least``."""
-    seen = [_noise_near(fn, z, h) for h in steps]
+    sigmas = [_noise_near(fn, z, h) for h in steps]
     noise, lasting = [], least
-    for k, sigma in enumerate(seen):
-        near = np.sort(seen[k : k + 5])
+    for k, sigma in enumerate(sigmas):
+        near = np.sort(sigmas[k : k + 5])
         # One of the five may be small because its points suit the rounding, or large for a kink.
         if len(near) == 5 and max(sigma, near[3]) <= 8 * near[1]:
             lasting = max(lasting, sigma)

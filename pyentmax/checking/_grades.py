@@ -97,20 +97,20 @@ class Finding(NamedTuple):
 
 
 def compare(
-    z: Array, seen: Any, exact: Any, allowed: Any, v: Array | None = None, given: str = ""
+    z: Array, observed: Any, exact: Any, allowed: Any, v: Array | None = None, given: str = ""
 ) -> Finding:
     """What came out against what should have, in units of what it may be off by."""
     error = np.array(np.nan)
-    if np.shape(seen) == np.shape(exact):
-        error = np.where(np.equal(seen, exact), 0, np.abs(np.subtract(seen, exact)))
+    if np.shape(observed) == np.shape(exact):
+        error = np.where(np.equal(observed, exact), 0, np.abs(np.subtract(observed, exact)))
     units = np.max(error / allowed, initial=0)
-    return Finding(z, seen, exact, float(np.inf if np.isnan(units) else units), v, given)
+    return Finding(z, observed, exact, float(np.inf if np.isnan(units) else units), v, given)
 
 
-def same(z: Array, seen: Any, expected: Any, given: str = "", equal: Any = None) -> Finding:
+def same(z: Array, observed: Any, expected: Any, given: str = "", equal: Any = None) -> Finding:
     """What came out against what should have, where nothing lies between right and wrong."""
-    equal = seen == expected if equal is None else equal
-    return Finding(z, seen, expected, 0.0 if equal else np.inf, given=given)
+    equal = observed == expected if equal is None else equal
+    return Finding(z, observed, expected, 0.0 if equal else np.inf, given=given)
 
 
 @dataclass(frozen=True, eq=False)

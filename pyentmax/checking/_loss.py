@@ -61,8 +61,8 @@ class LossClaim(Subject):
         """Whether the losses of a batch are averaged or summed."""
         if self.one_row or np.shape(out):
             return self
-        exact, seen = self.exact(Z, Y), to_numbers(out)
-        near = min(("mean", "sum"), key=lambda name: abs(seen - REDUCTIONS[name](exact)))
+        exact, observed = self.exact(Z, Y), to_numbers(out)
+        near = min(("mean", "sum"), key=lambda name: abs(observed - REDUCTIONS[name](exact)))
         return replace(self, reduction=near)
 
     def __call__(self, z: Array, y: Any, **options: Any) -> Array:
@@ -109,11 +109,11 @@ class LossClaim(Subject):
         more: dict[str, Any] = {"reduction": "none", **self.parameters}
         return np.asarray(fenchel_young_loss_and_grad(z, y, self.record, **more)[1])
 
-    def compare(self, z: Array, y: Any, seen: Any, exact: Any, what: str = "") -> Finding:
+    def compare(self, z: Array, y: Any, observed: Any, exact: Any, what: str = "") -> Finding:
         """A loss or gradient against the library's own."""
         size = max(1.0, float(np.max(np.abs(z), initial=0, where=np.isfinite(z))))
-        given = f"{what}{text(z)}, y = {text(np.asarray(y))}"
-        return compare(z, seen, exact, 8 * self.epsilon * size, given=given)
+        description = f"{what}{text(z)}, y = {text(np.asarray(y))}"
+        return compare(z, observed, exact, 8 * self.epsilon * size, given=description)
 
     def compare_row(self, z: Any, y: Any) -> Finding:
         """The loss of a row against the library's own."""
@@ -161,8 +161,8 @@ def batches(claim: LossClaim) -> Findings:
 def reductions(claim: LossClaim) -> Findings:
     """``reduction=`` gives the mean, the sum, or each row's loss, if fn has it."""
     for name, reduce in REDUCTIONS.items() if "reduction" in claim.names else ():
-        seen = claim(Z, Y, reduction=name)
-        yield claim.compare(Z, Y, seen, reduce(claim.exact(Z, Y)), f"reduction={name!r}, ")
+        observed = claim(Z, Y, reduction=name)
+        yield claim.compare(Z, Y, observed, reduce(claim.exact(Z, Y)), f"reduction={name!r}, ")
 
 
 def ignored_labels(claim: LossClaim) -> Findings:
@@ -177,9 +177,9 @@ def masks(claim: LossClaim) -> Findings:
     """Entries that ``mask=`` leaves out get nothing, if fn has it."""
     keep = np.array([[True, True, False]])
     for z, y in zip(Z, Y % 2, strict=True) if "mask" in claim.names else ():
-        seen = claim(z[None], y[None], mask=claim.array(keep))
+        observed = claim(z[None], y[None], mask=claim.array(keep))
         exact = claim.exact(z[None], y[None], mask=keep)
-        yield claim.compare(z, y, np.ravel(seen), np.ravel(exact))
+        yield claim.compare(z, y, np.ravel(observed), np.ravel(exact))
 
 
 def shifts(claim: LossClaim) -> Findings:
@@ -206,16 +206,16 @@ def float_type(claim: LossClaim) -> Findings:
 def gradient(claim: LossClaim) -> Findings:
     """The gradient is mapping(z) − y."""
     for z, y in _rows(claim):
-        seen = claim.gradient(*claim.row(z, np.asarray(y)))
-        if seen is not None:
-            yield claim.compare(z, y, seen.reshape(z.shape), claim.exact_gradient(z, y))
+        observed = claim.gradient(*claim.row(z, np.asarray(y)))
+        if observed is not None:
+            yield claim.compare(z, y, observed.reshape(z.shape), claim.exact_gradient(z, y))
 
 
 def gradient_of_a_batch(claim: LossClaim) -> Findings:
     """In a batch each row has its own gradient, divided by the number of rows for a mean."""
-    seen, n = claim.gradient(Z, Y), len(Z) if claim.reduction == "mean" else 1
-    if seen is not None:
-        yield claim.compare(Z, Y, seen, claim.exact_gradient(Z, Y) / n)
+    observed, n = claim.gradient(Z, Y), len(Z) if claim.reduction == "mean" else 1
+    if observed is not None:
+        yield claim.compare(Z, Y, observed, claim.exact_gradient(Z, Y) / n)
 
 
 def gradient_and_differences(claim: LossClaim) -> Findings:

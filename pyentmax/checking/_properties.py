@@ -117,11 +117,11 @@ def ties_at_the_kth_score(claim: Claim) -> Findings:
     k = claim.parameters.get("k", 0)
     for z in (np.append(np.ones(k + n), 0.0) for n in (1, 3)) if k else ():
         if claim.takes(z.size):
-            kept, right = (
+            observed, right = (
                 f"{np.count_nonzero(p > 0)} of {z.size - 1} tied scores stay, k = {k}"
                 for p in (claim(z), claim.exact(z))
             )
-            yield same(z, kept, right)
+            yield same(z, observed, right)
 
 
 def permutations(claim: Claim) -> Findings:
@@ -215,8 +215,8 @@ def _batch(claim: Claim, shape: tuple[int, ...], smooth: bool = False) -> Array:
     rng, needed = np.random.default_rng(0), int(np.prod(shape))
     drawn = (np.round(rng.standard_normal(claim.length), 2) for _ in range(20 * needed))
     rows = _rows(claim, drawn)
-    kept = [*islice((z for z in rows if not smooth or _is_smooth(claim, z)), needed)]
-    return np.reshape(kept, (*shape, -1)) if len(kept) == needed else np.zeros((0, 0))
+    chosen = [*islice((z for z in rows if not smooth or _is_smooth(claim, z)), needed)]
+    return np.reshape(chosen, (*shape, -1)) if len(chosen) == needed else np.zeros((0, 0))
 
 
 def _takes_three(claim: Claim) -> bool:
@@ -248,8 +248,8 @@ def half_types(claim: Claim) -> Findings:
     for rows in (None, [[16.0, 16.0, 16.875], *large]):
         for z in _rows(claim, rows, longest=40):
             # A quarter of what values may be off by: otherwise sums of 1.25 would pass.
-            found, total = _compare_rows(claim, z), _compare_sums(claim, z, 1)
-            yield found._replace(units=max(found.units, total.units))
+            values, sums = _compare_rows(claim, z), _compare_sums(claim, z, 1)
+            yield values._replace(units=max(values.units, sums.units))
 
 
 def scores_left_as_they_were(claim: Claim) -> Findings:

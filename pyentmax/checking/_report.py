@@ -158,7 +158,7 @@ class CheckReport(Judged):
 def compare(
     what: str,
     analytic: Array,
-    found: Derivatives,
+    diffs: Derivatives,
     epsilon: float,
     rtol: float,
     atol: float,
@@ -166,19 +166,19 @@ def compare(
     duality_tolerance: float = 0.0,
 ) -> CheckReport:
     """The report on analytic derivatives and numeric ones of the same shape."""
-    numeric, error = found.value, found.error
+    numeric, error = diffs.value, diffs.error
     largest = float(np.max(np.abs(numeric), initial=0, where=np.isfinite(numeric)))
     # Both sides are computed in fn's dtype, so no more digits can be expected than it has.
     tolerance = atol + max(rtol, DIGITS * epsilon) * largest
-    resolved = _resolved(analytic, found, largest, epsilon, rtol, atol)
+    resolved = _resolved(analytic, diffs, largest, epsilon, rtol, atol)
     size = absolute(analytic - numeric)
-    seen = resolved | (error <= COARSE * largest)
-    wrong = seen & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
-    kink = bool(np.any(found.gap > 2 * tolerance))
+    comparable = resolved | (error <= COARSE * largest)
+    wrong = comparable & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
+    kink = bool(np.any(diffs.gap > 2 * tolerance))
     dual = duality is None or duality <= duality_tolerance
     if kink:
         reason = KINK
-    elif not found.visible.all():
+    elif not diffs.visible.all():
         reason = LARGE
     elif not np.isfinite(numeric).all():
         reason = NOT_FINITE
@@ -192,16 +192,16 @@ def compare(
 
 
 def _resolved(
-    analytic: Array, found: Derivatives, largest: float, epsilon: float, rtol: float, atol: float
+    analytic: Array, diffs: Derivatives, largest: float, epsilon: float, rtol: float, atol: float
 ) -> NDArray[np.bool_]:
     """Where the differences are certain enough to confirm the analytic derivative."""
     enough = max(atol + rtol * largest, RESOLUTION * largest)
-    certain = (found.error <= enough) & (DIGITS * epsilon * largest <= enough)
+    certain = (diffs.error <= enough) & (DIGITS * epsilon * largest <= enough)
     # Where fn does not change, or where large slopes cancel at z, the derivative can only be
     # confirmed if it is 0 up to rounding: a slope that small moves fn by less than its rounding.
-    rounding = epsilon * max(8 * found.size, DIGITS * found.slopes)
+    rounding = epsilon * max(8 * diffs.size, DIGITS * diffs.slopes)
     zero = np.abs(analytic) <= rounding
-    return certain | (zero & (found.constant | (found.error <= rtol * found.slopes)))
+    return certain | (zero & (diffs.constant | (diffs.error <= rtol * diffs.slopes)))
 
 
 def absolute(x: Array) -> Array:

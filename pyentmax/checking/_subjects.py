@@ -175,8 +175,8 @@ class Subject:
     @property
     def title(self) -> str:
         """The mapping and its parameters."""
-        given = ", ".join(f"{name} = {value}" for name, value in self.parameters.items())
-        return f"{self.record.name} ({given})" if given else self.record.name
+        parameters = ", ".join(f"{name} = {value}" for name, value in self.parameters.items())
+        return f"{self.record.name} ({parameters})" if parameters else self.record.name
 
     def array(self, x: Any) -> Any:
         """An array of the library; floats in the float type."""

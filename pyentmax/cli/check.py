@@ -68,9 +68,9 @@ def _check(args: argparse.Namespace) -> None:
             f"{missing.partition('.')[0]}{backend}"
         ) from error
     parameters = {name: getattr(args, name) for name in PARAMETERS}
-    given = {name: value for name, value in parameters.items() if value is not None}
+    chosen = {name: value for name, value in parameters.items() if value is not None}
     try:
-        report = check_mapping(fn, args.mapping, dtypes=args.dtypes, strict=args.strict, **given)
+        report = check_mapping(fn, args.mapping, dtypes=args.dtypes, strict=args.strict, **chosen)
     except TypeError as error:  # no function, or parameters that do not belong to the mapping
         raise ValueError(f"{args.function}: {error}") from error
     print(report)

@@ -105,7 +105,7 @@ def targets(
     *,
     labels: bool,
     one_vs_all: bool,
-    seen: Any = None,
+    mask: Any = None,
     ignore_index: Any = None,
 ) -> tuple[Any, Any, Any]:
     """Targets q in rows, what counts, and which rows have a valid target.
@@ -116,8 +116,7 @@ def targets(
     y : (…, 1) integer labels, or (…, d) targets of x's dtype
     counts : bool array that broadcasts to x: the rows, or for the one-vs-all loss the scores
     labels, one_vs_all : bools
-    seen : bool array that broadcasts to x, optional
-        the mask
+    mask : bool array that broadcasts to x, optional
     ignore_index : of y's dtype, optional
     """
     if ignore_index is not None:
@@ -126,7 +125,7 @@ def targets(
         right = (y >= 0) & (y < x.shape[-1])
         q = xp.indicator(xp.places(x, y.dtype) == y, x)
     else:
-        q = xp.where(counts if seen is None else seen & counts, y, 0)
+        q = xp.where(counts if mask is None else mask & counts, y, 0)
         excess = xp.sum(q, axis=-1, keepdims=True) - 1
         right = (q >= 0) & (q <= 1 if one_vs_all else xp.abs(excess) <= SUM_TOLERANCE)
     right = xp.all(~counts | right, axis=-1)

@@ -527,11 +527,11 @@ class _Backpointers:
         rows = self._rows(length, row)
         attention: Iterable[FloatArray | None] = repeat(None, len(rows))
         if self.attention:
-            seen = zip(source_index, rows, length + is_complete, strict=True)
+            read = zip(source_index, rows, length + is_complete, strict=True)
             # Concatenated, the rows of step t begin at start[t].
             start = np.cumsum([0, *map(len, self.attention)])
             together = np.concatenate(self.attention)
-            attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in seen]
+            attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in read]
         strings = self._strings(rows, length)
         listed = list(map(Hypothesis, strings, score.tolist(), attention, is_complete.tolist()))
         first = np.searchsorted(source_index, np.arange(len(source_mask) + 1)).tolist()

@@ -101,13 +101,13 @@ def attention(
     query, key, value = _arranged(query, key, value)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     shape = (query.shape[-2], key.shape[-2])
-    seen = None if mask is None else _ranked(as_mask(mask), query.ndim)
+    mask = None if mask is None else _ranked(as_mask(mask), query.ndim)
     if causal:
-        before = places(shape, jnp.int32) <= places(shape, jnp.int32, 0) + offset
-        before = _ranked(before, query.ndim)
-        seen = before if seen is None else seen & before
-    if seen is not None:  # a weight or gradient of 0 times infinity would make NaN
-        of_any = seen.any(axis=-2, keepdims=True).swapaxes(-1, -2)
+        earlier = places(shape, jnp.int32) <= places(shape, jnp.int32, 0) + offset
+        earlier = _ranked(earlier, query.ndim)
+        mask = earlier if mask is None else mask & earlier
+    if mask is not None:  # a weight or gradient of 0 times infinity would make NaN
+        of_any = mask.any(axis=-2, keepdims=True).swapaxes(-1, -2)
         key, value = jnp.where(of_any, key, 0), jnp.where(of_any, value, 0)
     at_least_single = promoted(query, jnp.float32).dtype
     scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=at_least_single)
@@ -116,23 +116,23 @@ def attention(
     parameters = {name: _per_row(number) for name, number in parameters.items()}
     scale = jnp.asarray(scale, scores.dtype)
     scale = _ranked(scale[..., None, None] if scale.ndim else scale, query.ndim)
-    weights = _MAPPINGS[chosen](scores * scale, mask=seen, **parameters).astype(value.dtype)
+    weights = _MAPPINGS[chosen](scores * scale, mask=mask, **parameters).astype(value.dtype)
     output = weights @ value
     return (output, weights) if return_weights else output
 
 
 def _arranged(*arrays: Any) -> tuple[jax.Array, ...]:
     """Query, key and value of one dtype and rank, keys and values repeated for the query heads."""
-    found = {
+    named = {
         name: jnp.asarray(x) for name, x in zip(("query", "key", "value"), arrays, strict=True)
     }
-    dtype = jnp.result_type(*found.values())
+    dtype = jnp.result_type(*named.values())
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
-    if any(x.ndim < 2 for x in found.values()):
-        shapes = ", ".join(f"{name} {x.shape}" for name, x in found.items())
+    if any(x.ndim < 2 for x in named.values()):
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in named.items())
         raise ValueError(f"query, key, value: expected shapes (…, length, d), got {shapes}")
-    ndim = max(x.ndim for x in found.values())
-    query, *others = (_ranked(x, ndim).astype(dtype) for x in found.values())
+    ndim = max(x.ndim for x in named.values())
+    query, *others = (_ranked(x, ndim).astype(dtype) for x in named.values())
     if ndim > 2:
         heads = query.shape[-3]
         for i, x in enumerate(others):

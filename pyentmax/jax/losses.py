@@ -212,7 +212,7 @@ def _targets(
         every if one_vs_all else ~rows.empty,
         labels=labels,
         one_vs_all=one_vs_all,
-        seen=rows.mask,
+        mask=rows.mask,
         ignore_index=None if ignore_index is None else jnp.asarray(ignore_index, y.dtype),
     )
 

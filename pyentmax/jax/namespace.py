@@ -128,11 +128,11 @@ def level_of_sum_1(
     most, eps = 3 * jnp.finfo(low.dtype).nmant, jnp.finfo(low.dtype).eps
 
     def unfinished(state: Any) -> Any:
-        step, _, _, _, found = state
-        return (step < most) & ~jnp.all(found)
+        step, _, _, _, done = state
+        return (step < most) & ~jnp.all(done)
 
     def next_step(state: Any) -> Any:
-        step, low, high, level, found = state
+        step, low, high, level, done = state
         p = p_at(level)
         mass = sum(p, axis=-1, keepdims=True)
         low, high = where(mass >= 1, level, low), where(mass <= 1, level, high)
@@ -142,6 +142,6 @@ def level_of_sum_1(
         better = where(good, newton, low + (high - low) / 2)
         # At the lower end, all entries of the support are above zero, and share what is too much.
         better = where(closed, low, better)
-        return step + 1, low, high, where(found | right, level, better), found | right | closed
+        return step + 1, low, high, where(done | right, level, better), done | right | closed
 
     return jax.lax.while_loop(unfinished, next_step, (0, low, high, low, low < 0))[3]

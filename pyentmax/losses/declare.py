@@ -68,8 +68,8 @@ def loss(parameter: Parameter | None = None) -> Declare:
                 if type(z) is not np.ndarray:
                     if is_dask(z):
                         function = public if use_kernels else public.reference
-                        given = {"z": z, "y": y, named: value, "axis": axis, **options._asdict()}
-                        return plan_loss(function, parameter, given, forms)
+                        kwargs = {"z": z, "y": y, named: value, "axis": axis, **options._asdict()}
+                        return plan_loss(function, parameter, kwargs, forms)
                     if use_kernels:
                         values = (z, y, axis) if parameter is None else (z, y, value, axis)
                         result = choice.run_on_gpu(name, parameter, value, (*values, *options[:-1]))
@@ -125,10 +125,10 @@ def loss_of_entries(parameter: PerEntry, kernel: str) -> Declare:
                 *chosen, workers = values
                 options = checked_options(*chosen)
                 if is_dask(z):
-                    given = {"z": z, "y": y, parameter.name: value, **options._asdict()}
-                    given |= {"axis": axis} if has_axis else {}
+                    kwargs = {"z": z, "y": y, parameter.name: value, **options._asdict()}
+                    kwargs |= {"axis": axis} if has_axis else {}
                     this = public if use_kernels else public.reference
-                    return plan_loss(this, None, given, forms)
+                    return plan_loss(this, None, kwargs, forms)
                 if not has_axis:
                     axis, (z, y, value, options) = -1, _each_a_row(parameter, z, y, value, options)
                 if options.class_weight is not None:
@@ -271,14 +271,14 @@ def loss_by_offsets(
     The rows' losses are summed here, for a mean by their weights' shares in the sum of those that
     count.
     """
-    given = dict(zip(roles, values, strict=True))
-    options = Options(**{name: given[name] for name in Options._fields})
+    kwargs = dict(zip(roles, values, strict=True))
+    options = Options(**{name: kwargs[name] for name in Options._fields})
     checked_options(*options)
     if options.class_weight is not None:
         raise TypeError("class_weight is not for offsets, whose rows have classes of their own")
-    z, dtype = as_floating(array_to_cut("z", given["z"]), "z")
-    cut = CutAxis(offsets, z.shape, given["axis"], "z")
-    y = on_device_of(as_array(given["y"], "y"), z, "y")
+    z, dtype = as_floating(array_to_cut("z", kwargs["z"]), "z")
+    cut = CutAxis(offsets, z.shape, kwargs["axis"], "z")
+    y = on_device_of(as_array(kwargs["y"], "y"), z, "y")
     weight: Any = np.ones_like(z, shape=cut.batch)
     if options.weight is not None:
         one_of_each = np.zeros_like(z, shape=(*cut.batch, 1))
@@ -297,8 +297,8 @@ def loss_by_offsets(
         weight = parts_of_largest(np.where(cut.any(live), weight, 0))
         total = np.sum(weight)
         weight = weight / (total + (total == 0))
-    given |= {"z": z, "y": y, "reduction": "none", "weight": weight}
-    loss, *gradient = cut.run(call, list(given.items()), parameter, results)
+    kwargs |= {"z": z, "y": y, "reduction": "none", "weight": weight}
+    loss, *gradient = cut.run(call, list(kwargs.items()), parameter, results)
     if options.reduction != "none":
         loss = np.sum(loss)
     parts = [part.astype(dtype, copy=False) for part in (loss, *gradient)]
@@ -308,24 +308,24 @@ def loss_by_offsets(
 def plan_loss(
     function: Callable[..., Any],
     parameter: Parameter | None,
-    given: dict[str, Any],
+    kwargs: dict[str, Any],
     results: Sequence[str] = ("number",),
     **others: Any,
 ) -> Any:
     """A loss of Dask arrays, of each row or summed: see `plan_rows`.
 
-    `given` are its arguments by name, options among them; `others` go to the function as well.
+    `kwargs` are its arguments by name, options among them; `others` go to the function as well.
     """
-    reduction, _ = given.pop("reduction"), given.pop("class_weight", None)
+    reduction, _ = kwargs.pop("reduction"), kwargs.pop("class_weight", None)
     if reduction == "mean":
         raise TypeError(
             'the mean loss of a Dask array is not planned; pass reduction="none" or "sum", and '
             "divide by the weights that count"
         )
     for name in ("ignore_index", "label_smoothing"):
-        others[name] = given.pop(name)
-    per_row = {"weight"} | ({"y"} if np.ndim(given["y"]) < np.ndim(given["z"]) else set())
-    planned = plan_rows(function, parameter, given, results, per_row, reduction="none", **others)
+        others[name] = kwargs.pop(name)
+    per_row = {"weight"} | ({"y"} if np.ndim(kwargs["y"]) < np.ndim(kwargs["z"]) else set())
+    planned = plan_rows(function, parameter, kwargs, results, per_row, reduction="none", **others)
     if reduction == "none":
         return planned
     return (planned[0].sum(), planned[1]) if isinstance(planned, tuple) else planned.sum()

@@ -84,12 +84,12 @@ def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
 
         def call(*values: Any) -> Any:
             *arguments, lower, upper = values
-            given = dict(zip(names, arguments, strict=True))
+            kwargs = dict(zip(names, arguments, strict=True))
             if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
-                return function(**given)
+                return function(**kwargs)
             if is_dask(arguments[0]):
                 raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
-            return within(function, given, lower, upper)
+            return within(function, kwargs, lower, upper)
 
         roles, cut = (*names, *bounds), None
         if function.results:

@@ -80,13 +80,13 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 BUDGET = Budget("budget", least=0, in_product=False)
 
 
-def _solve_within(call: Any, given: dict[str, Any], lower: Any, upper: Any) -> Any:
+def _solve_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
     """p = clip(z − τ, l, u) that sums to the budget."""
-    rows = arrange_scores(given["z"], given["axis"], given["mask"], given["out"])
+    rows = arrange_scores(kwargs["z"], kwargs["axis"], kwargs["mask"], kwargs["out"])
     live = live_entries(rows.array, rows.mask)
     sound = live & np.isfinite(rows.array)
     low, high = (np.where(live, a, 0) for a in bounds_in_rows(rows, lower, upper))
-    budget = BUDGET.checked(given["budget"], rows.array).astype(rows.array.dtype)
+    budget = BUDGET.checked(kwargs["budget"], rows.array).astype(rows.array.dtype)
     budget = budget[..., None] if budget.ndim else budget
     high = np.minimum(high, np.maximum(low, budget))  # which may have been infinite
     least, most = (np.sum(a, axis=-1, keepdims=True) for a in (low, high))
@@ -103,19 +103,19 @@ def _solve_within(call: Any, given: dict[str, Any], lower: Any, upper: Any) -> A
     q = solve_shifted(z, room, lambda y: project_capped_simplex(y, room, total).p)
     p = np.where(q >= room, high, low + q)
     broken = np.any(live & ~np.isfinite(rows.array), axis=-1, keepdims=True) | ~fits
-    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), given["out"])
+    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), kwargs["out"])
 
 
-def _support_within(call: Any, given: dict[str, Any], lower: Any, upper: Any) -> Any:
-    return _solve_within(call, {**given, "out": None}, lower, upper) > 0
+def _support_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+    return _solve_within(call, {**kwargs, "out": None}, lower, upper) > 0
 
 
-def _at_bounds(call: Any, given: dict[str, Any], lower: Any, upper: Any) -> Any:
+def _at_bounds(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
     """A derivative, which asks of p only where it is free: as for the bounds 0 and 1."""
-    rows, _ = arrange_probabilities(given["p"], None, given["axis"])
+    rows, _ = arrange_probabilities(kwargs["p"], None, kwargs["axis"])
     p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
     states = np.where(p <= low, 0, np.where(p >= high, 1, np.where(np.isnan(p), p, 0.5)))
-    return call(**{**given, "p": rows.finish(states)})
+    return call(**{**kwargs, "p": rows.finish(states)})
 
 
 @with_bounds(_solve_within)

@@ -261,8 +261,8 @@ class LanguageModel(LayeredModel):
             return shift(relative_scores(params, name, q, distances, config.heads, self._scale))
 
         x = self._embed(run, self.table, tokens, self._added(np.arange(count)))
-        seen = np.arange(before + 1, before + count + 1)
-        return self._layers(run, x, own, relative, seen, None, causal=True, read=read)
+        n_keys = np.arange(before + 1, before + count + 1)
+        return self._layers(run, x, own, relative, n_keys, None, causal=True, read=read)
 
     def _layers(
         self,
@@ -270,7 +270,7 @@ class LanguageModel(LayeredModel):
         x: Tensor,
         own: Callable[[int, str, Tensor], Any],
         relative: Callable[[str, Tensor], Tensor],
-        seen: IntArray,
+        n_keys: IntArray,
         allowed: Array | None,
         *,
         causal: bool = False,
@@ -281,7 +281,7 @@ class LanguageModel(LayeredModel):
             if read is not None:
                 read.append(x.data)
 
-            scale = self._length_scale(run.params, name, seen)
+            scale = self._length_scale(run.params, name, n_keys)
             added = partial(relative, name) if self.config.positions == "relative" else None
             options: Any = {"causal": causal, "scale": scale, "added": added}
             x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
@@ -292,13 +292,13 @@ class LanguageModel(LayeredModel):
         """The positions, if their encodings are added to the embeddings."""
         return positions if self.config.positions == "sinusoidal" else None
 
-    def _length_scale(self, params: Parameters, name: str, seen: IntArray) -> Tensor | None:
-        """1 + β (log seen)^γ of each head, (…, heads, T), for numbers of keys (T,) or (B, T)."""
+    def _length_scale(self, params: Parameters, name: str, n_keys: IntArray) -> Tensor | None:
+        """1 + β (log n)^γ of each head, (…, heads, T), for n keys, (T,) or (B, T)."""
         if not self.config.length_scale:
             return None
         logit, power = (as_tensor(params[f"{name}.length_{part}"]) for part in ("logit", "power"))
         # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
-        log_log = np.log(np.log(np.maximum(seen, 2)))[..., None, :].astype(logit.dtype)
+        log_log = np.log(np.log(np.maximum(n_keys, 2)))[..., None, :].astype(logit.dtype)
         return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * self.xp.asarray(log_log))
 
     @property

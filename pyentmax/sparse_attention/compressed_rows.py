@@ -35,11 +35,11 @@ def rows_entmax(
     NaN gets NaN in every column that it sees.
     """
     values, columns, ends, sinks = out
-    seen = mask & (np.arange(scores.shape[-1]) < visible[:, None])
+    unmasked = mask & (np.arange(scores.shape[-1]) < visible[:, None])
     last = np.broadcast_to(sink[:, None, None], (*scores.shape[:-1], 1))
-    seen = np.concatenate([seen, last != -np.inf], axis=-1)
+    unmasked = np.concatenate([unmasked, last != -np.inf], axis=-1)
     scores = np.concatenate([scores, last], axis=-1)
-    weights = np.where(seen, entmax.reference(scores, alpha[:, None], mask=seen), 0)
+    weights = np.where(unmasked, entmax.reference(scores, alpha[:, None], mask=unmasked), 0)
     sinks[...], weights = weights[..., -1], weights[..., :-1]
     support = np.nonzero(weights)
     count = len(support[-1])
@@ -74,9 +74,9 @@ def columns_product(
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
     j = columns[entries] - int(first)
-    kept = (j >= 0) & (j < heads.shape[1])
+    inside = (j >= 0) & (j < heads.shape[1])
     x = x.reshape(len(heads), *x.shape[-2:])
-    np.add.at(heads, (h[kept], j[kept]), (w[entries, None] * x[h, i])[kept])
+    np.add.at(heads, (h[inside], j[inside]), (w[entries, None] * x[h, i])[inside])
 
 
 @writes_out
@@ -143,8 +143,8 @@ def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
     j = columns[entries] - int(first)
-    kept = (j >= 0) & (j < heads.shape[-1])
-    heads[h[kept], i[kept], j[kept]] = w[entries][kept]
+    inside = (j >= 0) & (j < heads.shape[-1])
+    heads[h[inside], i[inside], j[inside]] = w[entries][inside]
 
 
 def _places(starts: Any, ends: Any, columns: Any, n: int | None = None) -> tuple[Any, Any, slice]:

@@ -57,15 +57,15 @@ class AttentionProblem(Arguments):
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
             *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g, with_bias, g_weights)
-        found = [self.gradient(x, i) for i, x in enumerate(gradients)]
+        gradients = [self.gradient(x, i) for i, x in enumerate(gradients)]
         scale, sink, bias = self._learned
         if has_gradient(scale):
-            found.append(self.parameter_gradient(g_scale, scale))
+            gradients.append(self.parameter_gradient(g_scale, scale))
         if has_gradient(sink):
-            found.append(self.parameter_gradient(g_sink, sink))
+            gradients.append(self.parameter_gradient(g_sink, sink))
         if with_bias:
-            found.append(self.bias_gradient(g_bias, bias))
-        return tuple(found)
+            gradients.append(self.bias_gradient(g_bias, bias))
+        return tuple(gradients)
 
     def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
         """The change of the output in a direction of query, key, value, scale, sink and bias."""
@@ -147,20 +147,20 @@ class PackedProblem:
         learned = [name for name in LEARNED if has_gradient(self._options.get(name))]
         learned = [name for name in learned if with_bias or name != "bias"]
         # Written to their places at once: a sequence then reuses the memory of the one before.
-        found: list[Any] = []
+        totals: list[Any] = []
         for (part, *each, g_own), place in zip(
             self._each(weights, g, g_weights), self._places, strict=True
         ):
             gradients = part.vjp(*each, with_bias=with_bias, g_weights=g_own)
-            if not found:
-                found = [self._like(x, self._sizes[i > 0]) for i, x in enumerate(gradients[:3])]
+            if not totals:
+                totals = [self._like(x, self._sizes[i > 0]) for i, x in enumerate(gradients[:3])]
                 shapes = (np.shape(array_of(self._options[name])) for name in learned)
-                found += [np.zeros_like(found[0], shape=shape) for shape in shapes]
+                totals += [np.zeros_like(totals[0], shape=shape) for shape in shapes]
             for i in range(3):
-                self._cut(found[i], place, i > 0)[...] = gradients[i]
-            for name, total, x in zip(learned, found[3:], gradients[3:], strict=True):
+                self._cut(totals[i], place, i > 0)[...] = gradients[i]
+            for name, total, x in zip(learned, totals[3:], gradients[3:], strict=True):
                 total[_index(name, self._options[name], self._sizes, place)] += x
-        return (*found[:3], *(total[()] for total in found[3:]))
+        return (*totals[:3], *(total[()] for total in totals[3:]))
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
         """The gradient of α."""
@@ -275,8 +275,8 @@ def _sequences(cu_seqlens: Any, t: int, s: int) -> list[Place]:
     """First and last query, first and last key of each sequence."""
     edges = []
     both = pair_of(cu_seqlens)
-    for given, size, of in zip(both, (t, s), ("queries", "keys"), strict=True):
-        array = np.asarray(to_host(given))
+    for cu, size, of in zip(both, (t, s), ("queries", "keys"), strict=True):
+        array = np.asarray(to_host(cu))
         check_edges(array, array.dtype.kind in "iu")
         if not len(array) or array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
             raise ValueError(

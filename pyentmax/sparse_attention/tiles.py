@@ -170,7 +170,7 @@ class Call(Tiling):
     def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
         """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
         arrays = self.query.queries(tile), self.key.keys(tile), self.value.keys(tile)
-        return *arrays, self.mapping(tile), None if self.has_sink else self.seen(tile)
+        return *arrays, self.mapping(tile), None if self.has_sink else self.attention_mask(tile)
 
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
         """First and last of the heads that make a tile, and whether few of their weights are zero.
@@ -220,7 +220,7 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
                 parts[i] = weights.copy() if keep else None
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-            options = call.mapping(tile), call.seen(tile), call.bias(tile)
+            options = call.mapping(tile), call.attention_mask(tile), call.bias(tile)
             out[...], all_weights = dense.forward(*arrays, *options)
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
@@ -270,7 +270,7 @@ class _Kernels:
         if not np.all(alpha == 1):
             mask = None if call.mask is None else call.mask.scores(tile)
             if not call.problem.is_entmax:
-                mask = call.mapping(tile).chosen(scores, call.seen(tile))
+                mask = call.mapping(tile).chosen(scores, call.attention_mask(tile))
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
@@ -278,7 +278,7 @@ class _Kernels:
             rows.rows_entmax(*operands, out=(values, columns, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
-            all_weights = mapping.forward(scores, call.seen(tile))
+            all_weights = mapping.forward(scores, call.attention_mask(tile))
             if call.has_sink:
                 sinks, rest = _softmax_sink(all_weights, scores, call.sink(tile))
                 all_weights[rest == 0] = 0

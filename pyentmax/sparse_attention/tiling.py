@@ -139,14 +139,14 @@ class Tiling:
             side = SIDE if self.has_kernels else 1
             queries = max(side, self._room // max(1, self.s) // side * side)
         heads = self.at_once() if queries >= self.t else 1
-        places, found = self._places(queries), []
+        places, tiles = self._places(queries), []
         for first in range(start, stop, heads):
             last = min(first + heads, stop)
             for top, bottom, keys in places:
-                found.append(
+                tiles.append(
                     Tile(first, last, top, bottom, keys, (last - first, bottom - top, keys))
                 )
-        return found
+        return tiles
 
     def _places(self, queries: int) -> list[tuple[int, int, int]]:
         """Top, bottom and keys of a head's tiles, which are higher while causality hides keys."""
@@ -169,7 +169,7 @@ class Tiling:
             return np.full(bottom - top, keys)
         return np.clip(np.arange(top, bottom) + self.problem.reach + 1, 0, keys)
 
-    def seen(self, tile: Tile) -> Any:
+    def attention_mask(self, tile: Tile) -> Any:
         """Which keys the queries of a tile see; None for all."""
         mask = None if self.mask is None else self.mask.scores(tile)
         if self.problem.reach is None:

@@ -298,7 +298,7 @@ def printable(text: str, keep: str = "\n\t") -> str:
     a\x1b[2Jb
     """
 
-    def escaped(found: re.Match[str]) -> str:
-        return found[0] if found[0] in keep else ascii(found[0])[1:-1]
+    def escaped(match: re.Match[str]) -> str:
+        return match[0] if match[0] in keep else ascii(match[0])[1:-1]
 
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", escaped, text)

@@ -137,9 +137,9 @@ class Results:
         if self.form is None:
             print(*(printable(line, keep="\t") for line in lines), sep="\n")
         elif self.form == "tsv":
-            given = [str(v) for k, v in record.items() if k not in ("results", "complete", "error")]
+            cells = [str(v) for k, v in record.items() if k not in ("results", "complete", "error")]
             state = "complete" if record.get("complete") else "incomplete"
-            rows = [[*given, *map(_number, r.values()), state] for r in record.get("results", ())]
+            rows = [[*cells, *map(_number, r.values()), state] for r in record.get("results", ())]
             for row in rows or [[]]:
                 print("\t".join(printable(text, keep="") for text in row))
         else:

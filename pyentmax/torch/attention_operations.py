@@ -207,11 +207,11 @@ def _attention_gradients(
             sinks = None if sink is None else sinks
             shape = (*g.shape[:-1], key.shape[-2])
             weights = AttentionWeights(shape, data, indices, indptr, sinks)
-        found = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
+        in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
         none = np.empty_like(g, shape=0)
         in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
-        in_sink = none if sink is None else found[3]
-        return *found[:3], in_alpha, in_sink, found[-1] if by_bias else none
+        in_sink = none if sink is None else in_arrays[3]
+        return *in_arrays[:3], in_alpha, in_sink, in_arrays[-1] if by_bias else none
 
     tensors = query, key, value, g.to(query.dtype), g_data, data, indices, indptr, sinks
     *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, tuple(setting), *tensors)

@@ -96,15 +96,15 @@ class TensorProblem(NamedTuple):
         offset = self.offset if offsets is None else offsets[own - 1]
         return row - queries[own - 1], column - keys[own - 1], offset, together
 
-    def seen(self) -> Tensor | None:
+    def attention_mask(self) -> Tensor | None:
         """Which keys a query sees; None for all."""
         if self.packed is None and not self.causal:
             return self.mask
-        row, column, offset, seen = self.positions()
+        row, column, offset, mask = self.positions()
         if self.causal:
             earlier = column <= row + offset
-            seen = earlier if seen is None else seen & earlier
-        return seen if self.mask is None or seen is None else seen & self.mask
+            mask = earlier if mask is None else mask & earlier
+        return mask if self.mask is None or mask is None else mask & self.mask
 
     def added(self) -> Tensor | None:
         """What is added to the scores, as a tensor that broadcasts to them; None for nothing."""

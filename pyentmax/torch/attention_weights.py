@@ -54,12 +54,12 @@ class AttentionWeights:
         dense: Tensor | None = None,
     ) -> None:
         self.shape, self.sink = shape, sink
-        self._given, self._dense = parts, dense
+        self._compressed, self._dense = parts, dense
 
     @functools.cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        if self._given is not None:
-            return self._given
+        if self._compressed is not None:
+            return self._compressed
         assert self._dense is not None
         rows = self._dense.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         row, column = rows.detach().nonzero(as_tuple=True)
@@ -129,7 +129,7 @@ class AttentionWeights:
 
     def to(self, dtype: torch.dtype) -> AttentionWeights:
         """The weights in another dtype."""
-        parts = self._given and (self._given[0].to(dtype), *self._given[1:])
+        parts = self._compressed and (self._compressed[0].to(dtype), *self._compressed[1:])
         sink = None if self.sink is None else self.sink.to(dtype)
         dense = None if self._dense is None else self._dense.to(dtype)
         return AttentionWeights(self.shape, parts, sink, dense=dense)

@@ -82,8 +82,8 @@ def apply(
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
         return wrapped(apply(name, z, value, dim, log, mask=mask, dtype=dtype, offsets=offsets))
     if is_overridden(z):
-        given = {"mask": mask, "dtype": dtype, "offsets": offsets}
-        return handle_torch_function(apply, (z,), name, z, value, dim, log, **given)
+        options = {"mask": mask, "dtype": dtype, "offsets": offsets}
+        return handle_torch_function(apply, (z,), name, z, value, dim, log, **options)
     if dtype is not None:
         check_tensor(z, "z")
         z = z.to(dtype)
@@ -116,8 +116,8 @@ def apply_support(
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
         return wrapped(apply_support(name, z, value, dim, mask=mask, offsets=offsets))
     if is_overridden(z):
-        given = {"mask": mask, "offsets": offsets}
-        return handle_torch_function(apply_support, (z,), name, z, value, dim, **given)
+        options = {"mask": mask, "offsets": offsets}
+        return handle_torch_function(apply_support, (z,), name, z, value, dim, **options)
     check_scores(z, "z")
     check_mask(mask, z)
     if offsets is not None:
@@ -191,8 +191,8 @@ def apply_loss(
         each = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
 
         def rows(z: Tensor, y: Tensor, value: Any, weight: Any, mask: Tensor) -> Tensor:
-            given = {"weight": weight, "mask": mask, "reduction": "none", **each}
-            return apply_loss(name, z, y, value, -1, **given)
+            options = {"weight": weight, "mask": mask, "reduction": "none", **each}
+            return apply_loss(name, z, y, value, -1, **options)
 
         return loss_of_rows(rows, offsets, z, y, value, dim, weight, mask, reduction, ignore_index)
     smoothing = None

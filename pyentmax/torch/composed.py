@@ -157,7 +157,7 @@ def targets(
         counts,
         labels=labels,
         one_vs_all=one_vs_all,
-        seen=mask,
+        mask=mask,
         ignore_index=ignore_index if labels or one_vs_all else None,
     )
     if label_smoothing is not None:

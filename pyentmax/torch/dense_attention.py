@@ -30,7 +30,7 @@ def softmax_attention(problem: TensorProblem) -> Tensor:
         options["enable_gqa"] = True
     if problem.causal and problem.mask is None and problem.bias is None and not problem.offset:
         return scaled_dot_product_attention(query, key, value, is_causal=True, **options)
-    mask = problem.seen()
+    mask = problem.attention_mask()
     if (bias := problem.added()) is not None:
         bias = bias.to(query.dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
@@ -54,14 +54,16 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
         scores = scores + bias.to(scores.dtype)
     weights = scores
     if scores.size(-1) or problem.sink is not None:  # mappings need an entry
-        weights = _weights(scores, problem.mapping, problem.parameter, problem.seen(), problem.sink)
+        weights = _weights(
+            scores, problem.mapping, problem.parameter, problem.attention_mask(), problem.sink
+        )
     sink = None
     if problem.sink is not None:
         weights, sink = weights[..., :-1], weights[..., -1]
     if problem.dropout:
         weights = torch.dropout(weights, problem.dropout, train=True)
-    kept = AttentionWeights(problem.shape, sink=sink, dense=weights)
-    return _product(weights, value).to(dtype), kept
+    output = _product(weights, value).to(dtype)
+    return output, AttentionWeights(problem.shape, sink=sink, dense=weights)
 
 
 def _weights(

@@ -274,9 +274,9 @@ def _block_mask(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, o
     shape = (query.size(0), query.size(1), query.size(-2), key.size(-2))
     whole = None if mask is None else mask.expand(shape)
 
-    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         earlier = j <= i + offset if causal else j >= 0
         return earlier if whole is None else earlier & whole[b, h, i, j]
 
     batch, heads = (None, None) if whole is None else shape[:2]
-    return library.create_block_mask(seen, batch, heads, *shape[2:], device=str(query.device))
+    return library.create_block_mask(mask_mod, batch, heads, *shape[2:], device=str(query.device))

@@ -73,9 +73,9 @@ class Cut:
         shape = (self.shape[self.dim], *self.shape[: self.dim], *self.shape[self.dim + 1 :])
         if not parts:
             raise ValueError("offsets must cut at least one row")
-        found = torch.cat([part for part, _ in parts])
+        joined = torch.cat([part for part, _ in parts])
         order = torch.cat([places for _, places in parts]).argsort()
-        return found[order].view(shape).movedim(0, self.dim)
+        return joined[order].view(shape).movedim(0, self.dim)
 
     def numbers(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Groups of what is per row, with the rows."""

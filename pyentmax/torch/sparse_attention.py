@@ -192,8 +192,8 @@ def route(problem: TensorProblem) -> str:
     """
     device, onnx = problem.query.device, in_onnx_export()
     kernels = has_kernels(problem.query)
-    if not kernels and not onnx and (way := _without_kernels(problem)) is not None:
-        return way
+    if not kernels and not onnx and (backend := _without_kernels(problem)) is not None:
+        return backend
     if problem.changed or not kernels or onnx:
         return "sdpa" if problem.is_softmax and not onnx else "dense"
     compiling = torch.compiler.is_compiling()
@@ -240,12 +240,12 @@ def _is_for_triton(problem: TensorProblem) -> bool:
     return problem.mask is None and sink and one_batch and fits
 
 
-def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
-    if way in ("triton", "flex"):
+def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
+    if backend in ("triton", "flex"):
         alpha = flex_attention.ALPHAS.get(problem.mapping, problem.parameter)
         where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
         where["scale"] = problem.scale
-        if way == "flex":
+        if backend == "flex":
             where["mask"] = problem.mask
             return flex_attention.flex_attention(*problem.arrays, alpha, **where), None
         from pyentmax.torch import triton_attention  # Triton comes with PyTorch for CUDA alone
@@ -257,11 +257,11 @@ def _run(way: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             where["cu_seqlens"] = queries, keys
             where["offset"] = problem.offset if offsets is None else offsets
         return triton_attention.triton_attention(*problem.arrays, alpha, **where), None
-    if way in ("dense", "sdpa"):
+    if backend in ("dense", "sdpa"):
         kernels = has_kernels(problem.query)
         if not kernels:
             composed.check_composed(problem.mapping, problem.parameter, problem.query.device)
-        if way == "sdpa":
+        if backend == "sdpa":
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)

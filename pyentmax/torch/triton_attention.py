@@ -98,10 +98,10 @@ def _dot(a, b):
 
 
 @triton.jit
-def _inside(rows, seen, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+def _inside(rows, unmasked, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Where rows of a matrix are, as a tile, and what is within its edges."""
     columns = tl.arange(0, BLOCK)
-    inside = seen[:, None]
+    inside = unmasked[:, None]
     if SIZE != BLOCK:
         inside = inside & (columns[None, :] < SIZE)
     # 64 bits for what strides multiply: an array may have 2³¹ entries.
@@ -109,14 +109,14 @@ def _inside(rows, seen, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _load(base, rows, seen, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    at, inside = _inside(rows, seen, stride, SIZE, BLOCK)
+def _load(base, rows, unmasked, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    at, inside = _inside(rows, unmasked, stride, SIZE, BLOCK)
     return tl.load(base + at, mask=inside, other=0.0)
 
 
 @triton.jit
-def _store(base, rows, seen, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    at, inside = _inside(rows, seen, SIZE, SIZE, BLOCK)
+def _store(base, rows, unmasked, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    at, inside = _inside(rows, unmasked, SIZE, SIZE, BLOCK)
     tl.store(base + at, tile.to(base.dtype.element_ty), mask=inside)
 
 
@@ -130,10 +130,10 @@ def _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL: tl.constexpr):
         s, bend = cap * tanh, 1 - tanh * tanh
     if SLOPES is not None:
         s -= tl.load(SLOPES + head) * tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
-    seen = (i[:, None] < queries) & (j[None, :] < keys)
+    unmasked = (i[:, None] < queries) & (j[None, :] < keys)
     if CAUSAL:
-        seen = seen & (j[None, :] <= i[:, None] + offset)
-    return tl.where(seen, s, float("-inf")), bend
+        unmasked = unmasked & (j[None, :] <= i[:, None] + offset)
+    return tl.where(unmasked, s, float("-inf")), bend
 
 
 @triton.jit

@@ -37,7 +37,7 @@ def written(rows: Rows, out: Any, run: Callable[[Any], None], *inputs: Any) -> A
     if len(rows.axes) == 1:
         target = np.empty_like(rows.array, shape=rows.shape, order="C") if out is None else out
         direct = to_rows(target, rows.axes)
-        if target.dtype == rows.dtype and not any(_in_the_way(direct, x) for x in inputs):
+        if target.dtype == rows.dtype and not any(_would_overwrite(direct, x) for x in inputs):
             run(direct)
             return target
     result = np.empty_like(rows.array, shape=rows.array.shape, order="C")
@@ -45,7 +45,7 @@ def written(rows: Rows, out: Any, run: Callable[[Any], None], *inputs: Any) -> A
     return rows.finish(result, out)
 
 
-def _in_the_way(out: Any, operand: Any) -> bool:
+def _would_overwrite(out: Any, operand: Any) -> bool:
     """Whether writing to `out` changes an operand before it is read."""
     return operand is not None and _overlap(out, operand) and not _same(out, operand)
 
@@ -54,9 +54,9 @@ def forward(kernel: Kernel) -> Run:
     """Calls of a mapping whose kernel is in the family of forward.cuh."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        z, *given, axis, mask, out = values
+        z, *numbers, axis, mask, out = values
         rows = arrange(z, axis, mask, out, "z")
-        number, scores = _number(parameters, given, rows), rows.array
+        number, scores = _number(parameters, numbers, rows), rows.array
 
         def run_rows(p: Any) -> None:
             launch(kernel, scores, (scores, rows.mask, p), (number,))
@@ -70,18 +70,18 @@ def bounded(kernel: Kernel) -> Run:
     """Calls of a mapping with upper bounds, or a budget and bounds of 1: bounded.cuh."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        z, given, axis, mask, out = values
+        z, numbers, axis, mask, out = values
         (parameter,) = parameters
         rows = arrange(z, axis, mask, out, "z")
         scores = rows.array
         if isinstance(parameter, UpperBounds):
             like = from_rows(scores, rows.shape, rows.axes)
-            bounds = to_rows(parameter.on_device(given, like, "z"), rows.axes)
-            precision = getattr(given, "dtype", np.dtype(np.float64))
+            bounds = to_rows(parameter.on_device(numbers, like, "z"), rows.axes)
+            precision = getattr(numbers, "dtype", np.dtype(np.float64))
             precision = precision if precision.kind == "f" else np.dtype(np.float64)
             number = float(least_sum(compute_type(scores), precision, scores.shape[-1]))
         else:
-            bounds, number = None, parameter.on_device(given, scores, rows.batch)
+            bounds, number = None, parameter.on_device(numbers, scores, rows.batch)
 
         def run_rows(p: Any) -> None:
             launch(kernel, scores, (scores, rows.mask, bounds, p), (number,))
@@ -95,14 +95,14 @@ def product(kernel: Kernel, upper: float | None = None) -> Run:
     """Products with a Jacobian: derivatives.cuh; `upper` is a bound on all probabilities."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        p, v, *given, axis, mask = values
+        p, v, *numbers, axis, mask = values
         p, v = _pair(p, v)
         rows = arrange(p, axis, mask, None, "p")
         bounds = None if upper is None else UpperBounds("upper").on_device(upper, p, "p")
         if parameters and isinstance(parameters[0], UpperBounds):
-            number, bounds = 0.0, parameters[0].on_device(given[0], p, "p")
+            number, bounds = 0.0, parameters[0].on_device(numbers[0], p, "p")
         else:
-            number = _number(parameters, given, rows)
+            number = _number(parameters, numbers, rows)
         operands = rows.array, to_rows(v, rows.axes)
         bounds = None if bounds is None else to_rows(bounds, rows.axes)
         return written(
@@ -118,9 +118,9 @@ def elementwise_gradient(kernel: Kernel) -> Run:
     """Derivatives of each entry, from p alone: derivatives.cuh."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        p, *given, axis = values
+        p, *numbers, axis = values
         rows = arrange(p, axis, None, None, "p")
-        number, p = _number(parameters, given, rows), rows.array
+        number, p = _number(parameters, numbers, rows), rows.array
         return written(
             rows, None, lambda out: launch(kernel, p, (p, None, None, None, out), (number,))
         )
@@ -132,11 +132,11 @@ def fused(sparsemax: Kernel, smoothed: Callable[..., Any]) -> Run:
     """sparsemax of what `smoothed` makes of the rows, for rows that are not too long."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        z, *given, axis, mask, out = values
+        z, *numbers, axis, mask, out = values
         rows = arrange(z, axis, mask, out, "z")
         if smoothed is smoothed_neighbours and len(rows.axes) > 1:
             return NotImplemented  # the body says why not
-        number = _number(parameters, given, rows)
+        number = _number(parameters, numbers, rows)
         if rows.array.shape[-1] > LONGEST_FUSED:
             return NotImplemented
 
@@ -175,12 +175,12 @@ def fused_product(*, anywhere: bool) -> Run:
     """J v of fusedmax, or of oscarmax, whose equal entries make a group anywhere."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        p, v, *given, axis, mask = values
+        p, v, *numbers, axis, mask = values
         p, v = _pair(p, v)
         rows = arrange(p, axis, mask, None, "p")
         if not anywhere and len(rows.axes) > 1:
             return NotImplemented  # the body says why not
-        number = _number(parameters, given, rows)
+        number = _number(parameters, numbers, rows)
         p, v = rows.array, to_rows(v, rows.axes)
         if p.shape[-1] > LONGEST_FUSED:
             return NotImplemented
@@ -205,10 +205,10 @@ def loss(kernel: Kernel, *, with_gradient: bool) -> Run:
     """Losses of plain labels: losses.cuh; NotImplemented for other targets."""
 
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        z, y, *given = values
-        given, (axis, *options) = given[: len(parameters)], given[len(parameters) :]
+        z, y, *numbers = values
+        numbers, (axis, *options) = numbers[: len(parameters)], numbers[len(parameters) :]
         return _loss(
-            kernel, z, y, parameters, given, axis, checked_options(*options), with_gradient
+            kernel, z, y, parameters, numbers, axis, checked_options(*options), with_gradient
         )
 
     return run
@@ -219,7 +219,7 @@ def _loss(
     z: Any,
     y: Any,
     parameters: tuple[Any, ...],
-    given: list[Any],
+    numbers: list[Any],
     axis: Any,
     options: Options,
     with_gradient: bool,
@@ -231,7 +231,7 @@ def _loss(
     y = y if on_device(y) else on_device_of(np.asarray(y), rows, "y")
     if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != arranged.batch:
         return NotImplemented
-    number = _number(parameters, given, arranged)
+    number = _number(parameters, numbers, arranged)
     weights = _weights(arranged, y, options)
     share: Any = 1.0
     if options.reduction == "mean":
@@ -263,11 +263,11 @@ def _loss(
     return (reduced, gradient) if with_gradient else reduced
 
 
-def _number(parameters: tuple[Any, ...], given: list[Any], rows: Rows) -> Any:
+def _number(parameters: tuple[Any, ...], numbers: list[Any], rows: Rows) -> Any:
     """The parameter of a kernel, of which there is one at most."""
     if not parameters:
         return 0.0
-    return parameters[0].on_device(given[0], rows.array, rows.batch)
+    return parameters[0].on_device(numbers[0], rows.array, rows.batch)
 
 
 def _weights(rows: Rows, y: Any, options: Options) -> Any:

@@ -195,8 +195,8 @@ def room_beside(n: int, itemsize: int, warps: int, limits: Limits) -> int:
     >>> room_beside(40000, 4, 32, Limits(232448, 233472))
     550
     """
-    left = block_bytes(itemsize, warps, limits) - row_bytes(n, itemsize)
-    return min(_share(n, itemsize, warps), left // (warps * max(itemsize, 4)))
+    free = block_bytes(itemsize, warps, limits) - row_bytes(n, itemsize)
+    return min(_share(n, itemsize, warps), free // (warps * max(itemsize, 4)))
 
 
 def _share(n: int, itemsize: int, warps: int) -> int:

@@ -163,8 +163,8 @@ def _train(args: argparse.Namespace) -> None:
             if not compounds:
                 raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
             held.update(compounds)
-        examples, left_out = hold_out(examples, held)
-        print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
+        examples, held_out = hold_out(examples, held)
+        print(f"held out of training: {len(held_out)} forms of {', '.join(sorted(held))}")
     inflector, history = train_inflector(
         examples,
         dev,
@@ -206,8 +206,8 @@ def _inflect(args: argparse.Namespace) -> None:
     if args.format is None:
         _show(args, inflector, "", result)
     else:
-        given = {"lemma": args.lemma, "tags": args.tags}
-        results.write([], given | record_from(inflector, result, args.best))
+        entry = {"lemma": args.lemma, "tags": args.tags}
+        results.write([], entry | record_from(inflector, result, args.best))
         results.finish()
 
 

@@ -259,11 +259,11 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     """
     if count is None:
         return list(examples)
-    seen: Counter[str | None] = Counter()
+    per_language: Counter[str | None] = Counter()
     chosen = []
     for example in examples:
-        seen[example.language] += 1
-        if seen[example.language] <= count:
+        per_language[example.language] += 1
+        if per_language[example.language] <= count:
             chosen.append(example)
     return chosen
 

@@ -65,9 +65,9 @@ def inflect_lines(
                     row = [*columns, ""][:3]
                     row[3 - place] = inflector.form(hypothesis.tokens)
                     rows.append("\t".join(row))
-                given = {"lemma": columns[0], "tags": columns[place]}
-                given |= {"form": example.form} if example.form else {}
-                results.write(rows, given | record_from(inflector, searched, options.get("n_best")))
+                entry = {"lemma": columns[0], "tags": columns[place]}
+                entry |= {"form": example.form} if example.form else {}
+                results.write(rows, entry | record_from(inflector, searched, options.get("n_best")))
             results.flush()
     results.finish()
     if references:

@@ -114,8 +114,8 @@ def _train(args: argparse.Namespace) -> None:
     command_line.expect(args, "dev", args.train is not None, "--train with it")
     options = command_line.run_options(args)
     experiment = read_experiment(args.config, args.model, train=args.train, dev=args.dev)
-    given = {"seed": args.seed, "updates": args.updates}
-    settings = experiment.training | {k: v for k, v in given.items() if v is not None}
+    overrides = {"seed": args.seed, "updates": args.updates}
+    settings = experiment.training | {k: v for k, v in overrides.items() if v is not None}
     try:
         training = TrainingConfig(**settings)
     except ValueError as error:

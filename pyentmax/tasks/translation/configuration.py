@@ -133,12 +133,12 @@ class Experiment:
         if isinstance(subwords, str):
             return {"segmenter": Subwords.read(self.folder / subwords)}
         names = ("algorithm", "normalization", "separate")
-        given = {name: getattr(self.data, name) for name in names}
-        options = {name: value for name, value in given.items() if value is not None}
+        settings = {name: getattr(self.data, name) for name in names}
+        options = {name: value for name, value in settings.items() if value is not None}
         return learn_subwords(train, subwords, seed=self.training.get("seed", 0), **options)
 
-    def _read(self, given: str | list[str], part: int) -> list[SentencePair]:
-        names = [given] if isinstance(given, str) else given
+    def _read(self, files: str | list[str], part: int) -> list[SentencePair]:
+        names = [files] if isinstance(files, str) else files
         return read_corpus(
             [name if name in BUNDLED else self.folder / name for name in names], part
         )

@@ -232,13 +232,13 @@ class Translator(SequenceModel):
         options["keep_attention"] = False
         with counting(len(pairs), "sentence", progress) as advance:
             for start in range(0, len(pairs), block_size):
-                block, found = pairs[start : start + block_size], dict[int, SearchResult]()
+                block, by_index = pairs[start : start + block_size], dict[int, SearchResult]()
                 for index in bucketed_batches(block, batch_size):
                     batch = make_batch(block, index)
                     results = self.decode(batch.source, batch.source_mask, **options)
-                    found |= zip(map(int, index), results, strict=True)
+                    by_index |= zip(map(int, index), results, strict=True)
                     advance(len(batch))
-                yield from (found[i] for i in range(len(block)))
+                yield from (by_index[i] for i in range(len(block)))
 
     def validate(self, pairs: Sequence[Pair], batch_size: int = 128) -> Validation:
         """Mean loss per token, and the share of tokens that are the most probable ones.
