@@ -3,11 +3,11 @@
 What came out (Multi30k, German to English, 400 updates, two seeds): over the loss's α from 38.5 ±
 0.1 to 48.6 ± 0.1% of the dev tokens, best at 1.5 and 1.75; over the attention's from 45.1 ± 0.1 to
 49.2 ± 0.1, best at 1. The loss's α matters more, and beyond 2 both fall, as in the paper; the
-attention's side, which falls from softmax on, goes the other way there. That is where training leads: a model that softmax attention
-has trained for 800 updates has 54.9% of the tokens right, 54.7 if it is read with 1.5-entmax and
-54.5 with sparsemax, and 100 updates later those two are 0.0 and 0.3 behind softmax, where they were
-0.6 (after 800 updates) and 2.0 (after 400) with that attention from the start. Two minutes a model
-on one core.
+attention's side, which falls from softmax on, goes the other way there. That is where training
+leads: a model that softmax attention has trained for 800 updates has 54.9% of the tokens right,
+54.7 if it is read with 1.5-entmax and 54.5 with sparsemax, and 100 updates later those two are 0.0
+and 0.3 behind softmax, where they were 0.6 (after 800 updates) and 2.0 (after 400) with that
+attention from the start. Two minutes a model on one core.
 
     python -m experiments.peters2019.figure4_translation --data FOLDER
     python -m experiments.peters2019.figure4_translation --data FOLDER \

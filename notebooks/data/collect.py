@@ -22,7 +22,7 @@ def trajectories() -> dict[str, Any]:
     found = {}
     for line in lines("correia2019/results/table1") + lines("own/results/starts"):
         settings, curve = line["settings"], line["result"].get("curve", {})
-        if "alphas" not in curve:
+        if "alphas" not in curve or "alpha_std" in settings["model"]:  # not drawn, but all at 1.5
             continue
         softmax_until = settings["training"].get("first_updates", 0)
         start = f"softmax until {softmax_until:,}" if softmax_until else "α from the start"
