@@ -10,7 +10,7 @@ p_i ≈ |(1−α) z_i|^{−1/(1−α)}, a heavier tail than softmax's e^{z_i}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -34,9 +34,6 @@ from pyentmax.thresholds.tsallis import (
     tsallis_base,
     tsallis_exp,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "ENTMAX",

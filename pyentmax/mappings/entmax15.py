@@ -8,7 +8,7 @@ s = √p.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_entmax15
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "ENTMAX15",

@@ -22,7 +22,7 @@ linear along rays, so its Hessian has no inverse.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -37,9 +37,6 @@ from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.thresholds.newton import most_steps
 from pyentmax.thresholds.proof import doubtful
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "NORMMAX",

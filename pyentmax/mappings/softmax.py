@@ -7,7 +7,7 @@ probability. The Jacobian is that of every separable Ω with s_i = 1/Ω''(p_i) =
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from pyentmax.log_probabilities import log_sum_exp
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "SOFTMAX",

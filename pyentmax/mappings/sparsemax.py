@@ -8,7 +8,7 @@ support, less the mean: s = 1 on the support, 0 off it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from pyentmax.mappings import _simplex
 from pyentmax.thresholds.newton import remainder
 from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_sparsemax
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "SPARSEMAX",

@@ -16,7 +16,7 @@ whose gradient is p − q.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from pyentmax.mappings.sparsemax import (
     sparsemax_omega,
 )
 from pyentmax.thresholds.proof import doubtful
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "TOPK_SPARSEMAX",
