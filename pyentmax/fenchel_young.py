@@ -174,6 +174,17 @@ def record_and_parameters(
     mapping: str | Mapping, params: dict[str, Any]
 ) -> tuple[Mapping, tuple[Any, ...]]:
     """A mapping's record, by name or itself, and its parameters in order."""
+    record = record_of(mapping)
+    if set(params) != set(record.parameters):
+        raise TypeError(
+            f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
+            f"got ({', '.join(params)})"
+        )
+    return record, tuple(params[name] for name in record.parameters)
+
+
+def record_of(mapping: str | Mapping) -> Mapping:
+    """A mapping's record, by name or itself."""
     if isinstance(mapping, str):
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
@@ -183,9 +194,4 @@ def record_and_parameters(
             "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
             f"{type(mapping).__name__}; make a Mapping of your function"
         )
-    if set(params) != set(mapping.parameters):
-        raise TypeError(
-            f"{mapping.name} takes the parameters ({', '.join(mapping.parameters)}), "
-            f"got ({', '.join(params)})"
-        )
-    return mapping, tuple(params[name] for name in mapping.parameters)
+    return mapping

@@ -20,7 +20,7 @@ from pyentmax.calls.devices import array_module, is_dask, on_device, on_device_o
 from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import as_mask, broadcasts, reduce_to
-from pyentmax.mappings import MAPPINGS
+from pyentmax.fenchel_young import record_and_parameters, record_of
 from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
 from pyentmax.mappings.softmax import SOFTMAX
@@ -90,7 +90,7 @@ class Arguments:
     ) -> None:
         self.mapping: RowMapping
         self._arrange(query, key, value)
-        self._set_mapping(_record(mapping), alpha, parameters)
+        self._set_mapping(ENTMAX if mapping is None else record_of(mapping), alpha, parameters)
         self.mask = None
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
@@ -115,17 +115,11 @@ class Arguments:
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
         if "alpha" in record.parameters:
             parameters = {**parameters, "alpha": alpha}
-        if set(parameters) != set(record.parameters):
-            raise TypeError(
-                f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
-                f"got ({', '.join(sorted(parameters))})"
-            )
+        _, given = record_and_parameters(record, parameters)
         bounds = tuple(name in BOUNDS for name in record.parameters)
         values = tuple(
-            self._per_score(parameters[name], name)
-            if is_bound
-            else self.per_head(parameters[name], name)[..., None]
-            for name, is_bound in zip(record.parameters, bounds, strict=True)
+            self._per_score(value, name) if is_bound else self.per_head(value, name)[..., None]
+            for name, value, is_bound in zip(record.parameters, given, bounds, strict=True)
         )
         self.mapping = RowMapping(record, values, bounds)
         self.is_entmax: bool = record in ENTMAX_FAMILY
@@ -346,15 +340,11 @@ class RowMapping:
 
     def jvp(self, weights: Any, v: Any, mask: Any) -> Any:
         """J v, row by row."""
-        if weights.shape[-1] == 0:
-            return np.zeros_like(weights)
         return self.record.jvp(weights, v, *self.values, mask=mask)
 
     def vjp_alpha(self, weights: Any, g: Any) -> Any:
         """The gradient of the parameter α, of its shape."""
         (alpha,) = self.values
-        if weights.shape[-1] == 0:
-            return np.zeros_like(alpha)
         assert self.record.parameter_vjp is not None
         return self.record.parameter_vjp(weights, g, alpha)
 
@@ -419,21 +409,6 @@ def batch_shapes(
                 )
         batch.append(widest)
     return tuple(batch), groups
-
-
-def _record(mapping: str | Mapping | None) -> Mapping:
-    if mapping is None:
-        return ENTMAX
-    if isinstance(mapping, str):
-        if mapping not in MAPPINGS:
-            raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-        return MAPPINGS[mapping]
-    if not isinstance(mapping, Mapping):
-        raise TypeError(
-            "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
-            f"{type(mapping).__name__}; make a Mapping for a function of your own"
-        )
-    return mapping
 
 
 def _reach(causal: bool, offset: int, shape: tuple[int, ...], bias: Any) -> int | None:
