@@ -38,6 +38,7 @@ from pyentmax.calls.rows import (
 )
 from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
+from pyentmax.thresholds.threshold import between
 
 __all__ = [
     "hessian_jacobian",
@@ -161,11 +162,7 @@ def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
             break
         enough = np.sum(p_at(middle), axis=-1, keepdims=True) >= 1
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    p_low, p_high = p_at(low), p_at(high)
-    sum_low = np.sum(p_low, axis=-1, keepdims=True)
-    gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
-    share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
-    p = p_low + share * (p_high - p_low)
+    p = between(p_at(low), p_at(high))
     return p / np.sum(p, axis=-1, keepdims=True)
 
 

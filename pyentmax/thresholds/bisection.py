@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds.threshold import Threshold, as_scores, beta_per_row, support_size
+from pyentmax.thresholds.threshold import Threshold, as_scores, beta_per_row, between, support_size
 
 
 def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
@@ -68,10 +68,7 @@ def bisect_p_max(y: Any, beta: Any) -> MaxProbability:
         enough = np.sum(below_p_max(y, q, beta), axis=-1, keepdims=True) >= 1
         low, high = np.where(enough, low, q), np.where(enough, q, high)
     p_low, p_high = below_p_max(y, low, beta), below_p_max(y, high, beta)
-    sum_low = np.sum(p_low, axis=-1, keepdims=True)
-    gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
-    share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
-    return MaxProbability(p_low + share * (p_high - p_low), high, passes)
+    return MaxProbability(between(p_low, p_high), high, passes)
 
 
 def below_p_max(y: Any, q: Any, beta: Any) -> Any:

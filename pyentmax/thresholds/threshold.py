@@ -71,3 +71,14 @@ def support_size(above: Any) -> Any:
 def row_sums(*terms: Any) -> tuple[Any, ...]:
     """The sum of each array over its rows."""
     return tuple(np.sum(term, axis=-1, keepdims=True) for term in terms)
+
+
+def between(p_low: Any, p_high: Any, total: Any = 1) -> Any:
+    """The point of the line from p_low to p_high whose rows have the sum `total`.
+
+    That is how a bracket ends: one float wide, its ends may sum to less and more than that.
+    """
+    sum_low, sum_high = row_sums(p_low, p_high)
+    gap = sum_high - sum_low
+    share = np.clip((total - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
+    return p_low + share * (p_high - p_low)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds.threshold import row_sums
+from pyentmax.thresholds.threshold import between, row_sums
 
 MAX_LEVELS = 160
 """More passes than halving a bracket of doubles can take."""
@@ -65,12 +65,9 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> WaterFill
     below = np.take_along_axis(points, np.maximum(last - 1, 0), axis=-1)
     above = np.take_along_axis(points, np.minimum(last, n - 1), axis=-1)
     below, above = np.where(last == 0, -np.inf, below), np.where(last == n, np.inf, above)
-    p_below, p_above = fill(below), fill(above)
-    sum_below = np.sum(p_below, axis=-1, keepdims=True)
-    gap = np.sum(p_above, axis=-1, keepdims=True) - sum_below
-    share = np.clip((total - sum_below) / np.where(gap > 0, gap, 1), 0, 1)
-    p = p_below + share * (p_above - p_below)
-    return WaterFilling(np.minimum(p, p_above), passes)  # a tie may round to above p_above
+    p_above = fill(above)
+    p = np.minimum(between(fill(below), p_above, total), p_above)  # a tie may round to above
+    return WaterFilling(p, passes)
 
 
 def project_capped_simplex(x: Any, upper: Any, total: Any) -> WaterFilling:
