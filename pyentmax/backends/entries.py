@@ -21,9 +21,9 @@ from pyentmax.backends import choice, threads
 from pyentmax.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask
-from pyentmax.calls.entries import arrange_entries, finish_entries, in_one_dtype
+from pyentmax.calls.entries import arrange_entries, finish_entries
 from pyentmax.calls.parameters import PerEntry
-from pyentmax.calls.rows import reduce_to
+from pyentmax.calls.rows import in_one_dtype, reduce_to
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

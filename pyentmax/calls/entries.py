@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import on_device_of
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.rows import check_mask, check_out
 
@@ -19,17 +18,6 @@ def arrange_entries(z: Any, mask: Any, out: Any = None, name: str = "z") -> tupl
     z, dtype = as_floating(z, name)
     check_out(out, z, dtype)
     return z, None if mask is None else check_mask(mask, z, name), dtype
-
-
-def in_one_dtype(p: Any, v: Any, name: str, dtype: Any) -> tuple[Any, Any, Any]:
-    """p and a direction v of its shape in one dtype, and the dtype to return."""
-    v, other = as_floating(v, name)
-    v = on_device_of(v, p, name)
-    if v.shape != p.shape:
-        raise ValueError(f"{name} must have the shape of p, {p.shape}, got {v.shape}")
-    compute = np.promote_types(p.dtype, v.dtype)
-    p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
-    return p, v, np.promote_types(dtype, other)
 
 
 def finish_entries(result: Any, mask: Any, dtype: Any, out: Any = None) -> Any:

@@ -84,18 +84,24 @@ def arrange_probabilities(
     shape = p.shape
     axes = check_axis(shape, axis, "p")
     if direction:
-        v, other = as_floating(v, direction)
-        v = on_device_of(v, p, direction)
-        check_same_shape(v.shape, direction, shape)
-        if (v.dtype, other) != (p.dtype, dtype):
-            dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
-            p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
+        p, v, dtype = in_one_dtype(p, v, direction, dtype)
     if mask is not None:
         mask = mask_in_rows(check_mask(mask, p, "p"), shape, axes)
     p, v = to_rows(p, axes), to_rows(v, axes) if direction else None
     if mask is not None:
         p, v = np.where(mask, p, 0), np.where(mask, v, 0) if direction else None
     return Rows(p, mask, shape, axes, dtype), v
+
+
+def in_one_dtype(p: Any, v: Any, name: str, dtype: Any) -> tuple[Any, Any, Any]:
+    """p and a direction v of its shape in one dtype, and the dtype to return."""
+    v, other = as_floating(v, name)
+    v = on_device_of(v, p, name)
+    check_same_shape(v.shape, name, p.shape)
+    if (v.dtype, other) != (p.dtype, dtype):
+        dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
+        p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
+    return p, v, dtype
 
 
 @np.errstate(under="ignore")
