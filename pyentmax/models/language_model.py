@@ -286,7 +286,7 @@ class LanguageModel(LayeredModel):
             options: Any = {"causal": causal, "scale": scale, "added": added}
             x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
             x = run.network(f"layer.{k}.network", x)
-        return run.last(x, "last")
+        return run.inside("last", x)
 
     def _added(self, positions: IntArray) -> IntArray | None:
         """The positions, if their encodings are added to the embeddings."""

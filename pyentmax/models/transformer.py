@@ -278,7 +278,7 @@ class Transformer(LayeredModel):
             pair = partial(own, k)
             x = run.attention("decoder", k, f"decoder.{k}.self", x, pair, allowed, causal=causal)
             x = run.network(f"decoder.{k}.network", context(k, x))
-        return run.last(x, "decoder")
+        return run.inside("decoder", x)
 
     def _encode(self, run: LayerPass, source: Array, mask: Array) -> Tensor:
         x = self._embed_source(run, source)
@@ -288,7 +288,7 @@ class Transformer(LayeredModel):
                 pair = partial(run.keys_and_values, name)
                 x = run.attention("encoder", k, name, x, pair, mask[:, None, None, :])
             x = run.network(f"encoder.{k}.network", x)
-        return run.last(x, "encoder")
+        return run.inside("encoder", x)
 
     def _check_source(self, source: Array, mask: Array) -> None:
         check_sources(source, mask, self.config.source_size)

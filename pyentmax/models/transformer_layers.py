@@ -265,7 +265,7 @@ class LayerPass:
         return keys_and_values(self.params, name, x, x, self.config.score)
 
     def inside(self, name: str, x: Tensor) -> Tensor:
-        """What enters a sub-layer: x, or x normalised."""
+        """What enters a sub-layer, or comes out of the last layer: x, or x normalised."""
         return norm(self.params, f"{name}.norm", x) if self.pre else x
 
     def network(self, name: str, x: Tensor) -> Tensor:
@@ -278,10 +278,6 @@ class LayerPass:
     def _added(self, x: Tensor, y: Tensor, name: str) -> Tensor:
         total = x + dropout(y, self.config.dropout, self.rng)
         return total if self.pre else norm(self.params, f"{name}.norm", total)
-
-    def last(self, x: Tensor, name: str) -> Tensor:
-        """What comes out of the last layer: normalised, if each layer's input is."""
-        return norm(self.params, f"{name}.norm", x) if self.pre else x
 
 
 def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:

@@ -174,31 +174,17 @@ class Translator(SequenceModel):
         return self.force_tokens(self.source_ids(sentence), self.target_ids(translation))
 
     def translate_all(
-        self,
-        sentences: Sequence[str],
-        *,
-        block_size: int = 512,
-        normalize: bool = True,
-        batch_size: int = 64,
-        progress: bool = False,
-        **options: Any,
+        self, sentences: Sequence[str], *, normalize: bool = True, **options: Any
     ) -> Iterator[str]:
         """The best translation of each sentence, in their order, by a beam that proves nothing.
 
         Parameters
         ----------
-        block_size : int
-            Number of consecutive sentences that are sorted by length and cut into batches, and
-            yielded when all of them are done. In small blocks, batches have more padding.
         normalize : bool
             Whether translations are compared by their mean log-probability per token, end symbol
             included, or by the probability of the whole.
-        batch_size : int
-            Number of sentences that are decoded together.
-        progress : bool
-            Whether to show a bar.
         **options
-            As for `translate`.
+            As for `search_all`.
 
         Raises
         ------
@@ -208,12 +194,7 @@ class Translator(SequenceModel):
             If a number is below 1.
         """
         options |= {"n_best": 1, "normalize": normalize, "prove": False}
-        sizes: dict[str, Any] = {
-            "block_size": block_size,
-            "batch_size": batch_size,
-            "progress": progress,
-        }
-        for result in self.search_all(sentences, **sizes, **options):
+        for result in self.search_all(sentences, **options):
             yield self.sentence(ranked(result, normalize)[0].tokens)
 
     def search_all(
@@ -225,7 +206,20 @@ class Translator(SequenceModel):
         progress: bool = False,
         **options: Any,
     ) -> Iterator[SearchResult]:
-        """The result of a search for each sentence, in their order; parameters as above."""
+        """The result of a search for each sentence, in their order.
+
+        Parameters
+        ----------
+        block_size : int
+            Number of consecutive sentences that are sorted by length and cut into batches, and
+            yielded when all of them are done. In small blocks, batches have more padding.
+        batch_size : int
+            Number of sentences that are decoded together.
+        progress : bool
+            Whether to show a bar.
+        **options
+            As for `translate`.
+        """
         if block_size < 1:
             raise ValueError(f"block_size: expected at least 1, got {block_size}")
         pairs: list[Pair] = [(self.source_ids(s), np.zeros(0, np.int64)) for s in sentences]
