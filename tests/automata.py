@@ -83,6 +83,36 @@ class Automaton:
         return [score for _, score in level]
 
 
+def loop(end, **kwargs):
+    """Writes token 2 again and again, ending with probability ``end`` each time."""
+    return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
+
+
+def search_one(search, model, start=0, length=3, **options):
+    """The result for a source that begins in the state `start`."""
+    source = np.array([[start] * length])
+    [result] = search(model, source, np.ones_like(source, dtype=bool), **options)
+    return result
+
+
+def together_and_alone(search, model, **options):
+    """The results of sources that are decoded together, each with that of the source alone.
+
+    The hypotheses of both have to be equal.
+    """
+    states = len(model.support)
+    source = np.arange(states)[:, None].repeat(4, axis=1)
+    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
+    for row, batched in enumerate(search(model, source, mask, **options)):
+        n = mask[row].sum()
+        [alone] = search(model, source[row : row + 1, :n], mask[row : row + 1, :n], **options)
+        assert len(batched.hypotheses) == len(alone.hypotheses)
+        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
+            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
+            np.testing.assert_array_equal(one.attention, other.attention)
+        yield batched, alone
+
+
 @dataclass
 class Table:
     """A model given by its steps; every token leads to the next one."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
-from automata import BOS, EOS, Automaton, automata
+from automata import BOS, EOS, Automaton, automata, loop, search_one, together_and_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyentmax.decoding import beam_search, greedy_search
 
-
-def search(model, start=0, length=3, **kwargs):
-    source = np.array([[start] * length])
-    [result] = beam_search(model, source, np.ones_like(source, dtype=bool), **kwargs)
-    return result
+search = partial(search_one, beam_search)
 
 
 def plain_beam(model, start, beam, limit):
@@ -72,19 +69,9 @@ def test_hypotheses_equal_a_textbook_beams(model, beam, limit):
 
 @given(automata(cyclic=True), st.integers(1, 4))
 def test_batched_sources_decode_as_alone(model, beam):
-    states = len(model.support)
-    source = np.arange(states)[:, None].repeat(4, axis=1)
-    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
-    together = beam_search(model, source, mask, beam=beam)
-    for row, batched in enumerate(together):
-        n = mask[row].sum()
-        [alone] = beam_search(model, source[row : row + 1, :n], mask[row : row + 1, :n], beam=beam)
+    for batched, alone in together_and_alone(beam_search, model, beam=beam):
         assert (batched.exact, batched.reason) == (alone.exact, alone.reason)
         assert batched.mass == pytest.approx(alone.mass, rel=1e-12, abs=0)
-        assert len(batched.hypotheses) == len(alone.hypotheses)
-        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
-            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
-            np.testing.assert_array_equal(one.attention, other.attention)
 
 
 def test_underflow_in_the_support_denies_the_certificate():
@@ -121,11 +108,6 @@ def test_tokens_off_the_support_are_never_taken():
     assert {h.tokens for h in result.hypotheses} == {(2,), (3,)}
     [tokens] = greedy_search(model, np.array([[0]]), np.array([[True]]))
     assert tokens.tolist() == [2]
-
-
-def loop(end, **kwargs):
-    """Writes token 2 again and again, ending with probability ``end`` each time."""
-    return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
 
 
 def test_open_branches_at_the_limit_deny_the_certificate():

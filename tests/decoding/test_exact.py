@@ -6,21 +6,18 @@ import heapq
 import itertools
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
-from automata import EOS, Automaton, automata
+from automata import EOS, Automaton, automata, loop, search_one, together_and_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyentmax.decoding import Hypothesis, SearchResult, beam_search, exact_search
 from pyentmax.decoding.hypotheses import bounds_text
 
-
-def search(model, start=0, length=3, **kwargs):
-    source = np.array([[start] * length])
-    [result] = exact_search(model, source, np.ones_like(source, dtype=bool), **kwargs)
-    return result
+search = partial(search_one, exact_search)
 
 
 def assert_true(result, found, beyond=(), normalize=False):
@@ -113,26 +110,9 @@ def test_a_certified_beam_is_confirmed(model, limit):
 
 @given(automata(cyclic=True), st.sampled_from([1, 3, None]))
 def test_batched_sources_decode_as_alone(model, best):
-    states = len(model.support)
-    source = np.arange(states)[:, None].repeat(4, axis=1)
-    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
-    together = exact_search(model, source, mask, n_best=best, budget=40)
-    for row, batched in enumerate(together):
-        n = mask[row].sum()
-        [alone] = exact_search(
-            model, source[row : row + 1, :n], mask[row : row + 1, :n], n_best=best, budget=40
-        )
+    for batched, alone in together_and_alone(exact_search, model, n_best=best, budget=40):
         assert batched.reason == alone.reason
         assert (batched.proved, batched.mass_bound) == (alone.proved, alone.mass_bound)
-        assert len(batched.hypotheses) == len(alone.hypotheses)
-        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
-            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
-            np.testing.assert_array_equal(one.attention, other.attention)
-
-
-def loop(end, **kwargs):
-    """Writes token 2 again and again, ending with probability ``end`` each time."""
-    return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
 
 
 def test_exact_search_corrects_a_greedy_mistake():

@@ -4,19 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from batches import BATCH, SOURCE, SOURCE_MASK, TARGET_IN, TARGET_MASK, TARGET_OUT, loss_of
 from finite_differences import assert_parameter_gradients
 
 from pyentmax.autograd import Tensor
 from pyentmax.data import Batch
 from pyentmax.decoding import beam_search, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-
-SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
-SOURCE_MASK = SOURCE > 0
-TARGET_IN = np.array([[1, 3, 4], [1, 4, 0], [1, 5, 3]])
-TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
-TARGET_MASK = TARGET_OUT > 0
-BATCH = Batch(SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, np.arange(3))
 
 
 def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64, **more):
@@ -28,11 +22,6 @@ def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np
         if "bias" in name or "logit" in name:  # zeros would hide a wrong factor
             x += rng.normal(0, 0.3, x.shape).astype(dtype)
     return model
-
-
-def loss_of(model, params, seed=None):
-    rng = None if seed is None else np.random.default_rng(seed)
-    return model.loss(params, BATCH, rng)
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from batches import BATCH, SOURCE, SOURCE_MASK, TARGET_IN, TARGET_MASK, TARGET_OUT, loss_of
 from finite_differences import assert_parameter_gradients
 from stages import slow
 
 from pyentmax.autograd import Tensor
-from pyentmax.data import Batch, TokenBatches
+from pyentmax.data import TokenBatches
 from pyentmax.decoding import beam_search, exact_search, greedy_search
 from pyentmax.models.protocol import Step
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.training import RunOptions, TrainingConfig, Validation, train
 
-SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
-SOURCE_MASK = SOURCE > 0
-TARGET_IN = np.array([[1, 3, 4], [1, 4, 0], [1, 5, 3]])
-TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
-BATCH = Batch(SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_OUT > 0, np.arange(3))
 DROPOUTS = {"dropout": 0.2, "attention_dropout": 0.1, "inner_dropout": 0.15}
 
 
@@ -43,11 +39,6 @@ def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
         if "query" in name or name.startswith("output"):
             x *= sharpness
     return model
-
-
-def loss_of(model, params, seed=None):
-    rng = None if seed is None else np.random.default_rng(seed)
-    return model.loss(params, BATCH, rng)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,7 @@ def test_gradient_of_every_parameter(changes):
 def test_loss_is_the_mean_over_tokens():
     model = small(label_smoothing=0.1)
     scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
-    mapping, chosen = choose_mapping("1.5"), TARGET_OUT > 0
+    mapping, chosen = choose_mapping("1.5"), TARGET_MASK
     expected = mapping.loss(
         Tensor(scores[chosen]), TARGET_OUT[chosen], label_smoothing=0.1, reduction="mean"
     )
