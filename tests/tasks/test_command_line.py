@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 
 from pyentmax.cli import build_parser, main
 from pyentmax.tasks.language_model import Writer
@@ -75,19 +76,15 @@ def test_console_script_names_main():
     ],
 )
 def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(words)
+    assert run(*words) == 2
     said = capsys.readouterr().err
-    assert stop.value.code == 2
     assert message in said
     assert said.count("\n") == 1
 
 
 def test_no_arguments_print_help(capsys):
     for words in ([], ["train"]):
-        with pytest.raises(SystemExit) as stop:
-            main(words)
-        assert stop.value.code == 0
+        assert run(*words) == 0
         assert "language-model" in capsys.readouterr().out or not words
 
 
@@ -198,9 +195,7 @@ def test_interrupt_of_other_work_is_one_line(monkeypatch, capsys):
 def test_output_without_greek_letters(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
     monkeypatch.setattr(sys, "stdout", stream)
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "seq2seq", "--help"])  # mentions α
-    assert stop.value.code == 0
+    assert run("train", "seq2seq", "--help") == 0  # mentions α
 
 
 # --- what models say ------------------------------------------------------------------------------

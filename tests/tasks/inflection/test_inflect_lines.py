@@ -6,8 +6,8 @@ import sys
 import unicodedata
 
 import pytest
+from commands import run
 
-from pyentmax.cli import main
 from pyentmax.decoding import Constrained
 from pyentmax.tasks.inflection import Example, train_inflector
 from pyentmax.training import TrainingConfig
@@ -28,13 +28,10 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def inflect(model, monkeypatch, capsys):
-    def run(text, *options):
+    def said_of(text, *options):
         data = text if isinstance(text, bytes) else text.encode()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        try:
-            code = main(["inflect", model, "-", *options])
-        except SystemExit as stop:
-            code = stop.code
+        code = run("inflect", model, "-", *options)
         said = capsys.readouterr()
         return (
             code,
@@ -42,7 +39,7 @@ def inflect(model, monkeypatch, capsys):
             [x for x in said.err.splitlines() if x.startswith(("note", "pyentmax inf"))],
         )
 
-    return run
+    return said_of
 
 
 def lines(*order):
@@ -62,7 +59,7 @@ def test_predictions_have_the_layout_of_the_file(inflect, order, model, tmp_path
     ]
     assert notes == [f"note: {right} of 12 forms are right, {right / 12:.1%}"]
     (tmp_path / "words").write_text(lines(*order), "utf-8")
-    assert main(["inflect", model, model, str(tmp_path / "words")]) == 0  # an ensemble
+    assert run("inflect", model, model, tmp_path / "words") == 0  # an ensemble
     assert capsys.readouterr().out == out
     code, without, notes = inflect(lines(0, 2))
     assert [line.split("\t")[2] for line in without.splitlines()] == [

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from commands import run
 
-from pyentmax.cli import main
 from pyentmax.data import SPECIALS, DataError
 from pyentmax.tasks.language_model import Text, Writer, read_text, train_writer
 from pyentmax.training import RunOptions, TrainingConfig
@@ -14,10 +14,6 @@ SHAPE = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.1}
 
 def untrained(**config):
     return Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE | config)
-
-
-def run(*words):
-    return main([str(word) for word in words])
 
 
 # --- commands -------------------------------------------------------------------------------------

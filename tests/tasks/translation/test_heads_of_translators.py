@@ -6,11 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from commands import run
 
 import pyentmax as pe
 from experiments.correia2019 import planted
 from pyentmax.analysis import PerSentence
-from pyentmax.cli import main
 from pyentmax.tasks.translation import Translator, Words, heads, toy_german
 from pyentmax.tasks.translation.commands import read_pairs
 from pyentmax.training import save_checkpoint
@@ -35,10 +35,6 @@ def models(tmp_path_factory):
     untrained_translator("1.5", "rnn", hidden=8).save(folder / "rnn.npz")
     save_checkpoint(folder / "other.npz", {}, {"kind": "parrot"})
     return folder
-
-
-def run(*words):
-    return main([str(word) for word in words])
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -87,7 +83,7 @@ def test_analyse_writes_numbers_and_pictures(models, tmp_path, capsys):
 )
 def test_analyse_refuses(models, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(models)
-    assert main(["analyse", *arguments]) == 2
+    assert run("analyse", *arguments) == 2
     assert message in capsys.readouterr().err
 
 
