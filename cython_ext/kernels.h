@@ -6,7 +6,6 @@
 #include "mappings/entmax15.h"
 #include "mappings/entmax.h"
 #include "mappings/entmax_jvp.h"
-#include "mappings/entmax_grad_alpha.h"
 #include "mappings/topk_softmax.h"
 #include "mappings/topk_sparsemax.h"
 #include "mappings/fusedmax.h"

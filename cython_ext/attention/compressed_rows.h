@@ -12,7 +12,6 @@
 
 #include "attention/heads.h"
 #include "gufunc/kernel.h"
-#include "mappings/entmax_grad_alpha.h"
 #include "mappings/entmax_jvp.h"
 #include "rows/lanes.h"
 #include "rows/vectors.h"

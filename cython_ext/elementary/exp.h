@@ -98,6 +98,13 @@ static inline REAL TYPED(exp2_of)(REAL x) {
     return (TYPED(exp2_slope)(g) * g + 1) * TYPED(power_of_2)(rounded, 0);
 }
 
+/* 2^x - 1 for such x, with no digit lost near 0. */
+static inline REAL TYPED(exp2_less_1)(REAL x) {
+    const REAL rounded = x + ROUNDER, g = x - (rounded - ROUNDER);
+    const REAL power = TYPED(power_of_2)(rounded, 0);
+    return power * (TYPED(exp2_slope)(g) * g) + (power - 1);
+}
+
 #undef LOWEST
 
 #endif

@@ -87,6 +87,13 @@ static inline REAL TYPED(log2_of)(REAL u) {
     return TYPED(log2_from_reduced)(a, e);
 }
 
+/* log2(1 + x) of x > -1, with no digit lost near 0. */
+static inline REAL TYPED(log2_of_1_plus)(REAL x) {
+    REAL e;
+    const REAL a = TYPED(reduce_for_log)(1 + x, x, &e);
+    return TYPED(log2_from_reduced)(a, e);
+}
+
 /* log((1 + a)/(1 - a)) = 2 artanh a for |a| <= 0.1716, by Taylor's series: what it leaves out is
  * below 0.1716^12/11 = 6e-11 of it after a^9, and 0.1716^24/23 = 2e-20 after a^21. */
 static inline REAL TYPED(log_of_quotient)(REAL a) {

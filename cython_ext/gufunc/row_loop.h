@@ -124,7 +124,6 @@ typedef struct {
     ptrdiff_t n;
     int count;
     bool by_block; /* filled up with the first of them to BLOCK rows */
-    bool anywhere; /* not so many bytes apart */
     const REAL *in[MOST_ROWS][BLOCK];
     REAL *out[BLOCK]; /* may be where a row of `in` with its number is */
     double number[MOST_NUMBERS][BLOCK], result[MOST_RESULTS][BLOCK];
@@ -240,7 +239,6 @@ static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double
         some.n = rows->n;
         some.count = 0;
         some.by_block = rows->by_block;
-        some.anywhere = true;
         some.scratch = rows->scratch;
         some.spare = rows->spare;
         some.ahead = first == 0 ? rows->ahead : (Ahead){0};
@@ -308,9 +306,8 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
         if (by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
         const RowOperand read = row_at(call.in[0], start + count);
         const RowOperand write = own ? read : row_at(call.out, start + count);
-        rows.anywhere = dims[0] < 0;
         rows.ahead = (Ahead){0};
-        if (!rows.anywhere)
+        if (dims[0] > 0)
             rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
                                   left - count < behind ? left - count : behind);
 

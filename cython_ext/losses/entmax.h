@@ -67,20 +67,6 @@ static double small_divergence(double beta, double l) {
     return divergence[0];
 }
 
-/* 2^x - 1 for |x| < 1000, with no digit lost near 0. */
-static inline double exp2_less_1(double x) {
-    const double rounder = 6755399441055744.0, rounded = x + rounder, g = x - (rounded - rounder);
-    const double power = power_of_2_f64(rounded, 0);
-    return power * (exp2_slope_f64(g) * g) + (power - 1);
-}
-
-/* log2(1 - x) for 0 <= x <= 1/2, as precise. */
-static inline double log2_of_1_less(double x) {
-    double e;
-    const double a = reduce_for_log_f64(1 - x, -x, &e);
-    return log2_from_reduced_f64(a, e);
-}
-
 /* A row's loss from its parts, where p_y is not most of it. */
 static inline double large_loss(double alpha, double powers, double g, double own) {
     const double u = 1 - (alpha - 1) * g,
@@ -182,7 +168,7 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
     }
     for (int j = 0; j < BLOCK; j++) {
         const double beta = use->alpha[j] - 1, exponent = beta * log2_of_f64(top[j]);
-        const double power = exp2_less_1(exponent > -1000 ? exponent : -1000);
+        const double power = exp2_less_1_f64(exponent > -1000 ? exponent : -1000);
         c[j] = -power / beta;
         t[j] = (REAL)(1 + power);
     }
@@ -215,7 +201,7 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
     }
     for (int j = 0; j < BLOCK; j++) {
         const double others = mass[j] < (REAL)0.5 ? (double)mass[j] : 0.5;
-        l[j] = log2_of_1_less(others) * 0.69314718055994530942;
+        l[j] = log2_of_1_plus_f64(-others) * 0.69314718055994530942;
     }
     for (int j = 0; j < BLOCK; j++) any_small |= is_small_loss(use->alpha[j], own[j], l[j]);
     for (int j = 0; any_small && j < BLOCK; j += TOGETHER) {

@@ -36,27 +36,12 @@ KERNEL_WITHOUT_RECORD("entmax_sigmoid_loss_and_grad", "(),(),()->(),()",
  * infinite. */
 #define LARGEST_BETA ((REAL)(IS_DOUBLE ? DBL_MAX / 1e4 : FLT_MAX / 1e4))
 
-/* 2^x - 1 for x <= 0. */
-static inline REAL TYPED(sigmoid_below_1)(REAL x) {
-    x = x > LOWEST ? x : LOWEST;
-    const REAL rounded = x + ROUNDER, k = rounded - ROUNDER, g = x - k;
-    const REAL excess = TYPED(exp2_slope)(g) * g;
-    return k == 0 ? excess : (excess + 1) * TYPED(power_of_2)(rounded, 0) - 1;
-}
-
-/* log2 of 1 + x, x > -1. */
-static inline REAL TYPED(sigmoid_log_above_1)(REAL x) {
-    REAL e;
-    const REAL reduced = TYPED(reduce_for_log)(1 + x, x, &e);
-    return TYPED(log2_from_reduced)(reduced, e);
-}
-
 /* Ω*(-a) at the q that belongs to it: q^α/α and the integral; q² at β = 1. */
 static void TYPED(sigmoid_conjugate)(const REAL *restrict q, const REAL *restrict beta, ptrdiff_t n,
                                      REAL *restrict loss) {
     REAL power[CHUNK], series[CHUNK];
     for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL b = beta[i] < LARGEST_BETA ? beta[i] : LARGEST_BETA;
+        const REAL b = beta[i];
         const REAL least = q[i] > LEAST ? q[i] : LEAST, log = (1 + b) * TYPED(log2_of)(least);
         const REAL whole = TYPED(exp2_of)(log > LOWEST ? log : LOWEST) / (1 + b);
         power[i] = b < SHANNON_BETA ? q[i] : q[i] > 0 ? whole : (REAL)0;
@@ -64,19 +49,21 @@ static void TYPED(sigmoid_conjugate)(const REAL *restrict q, const REAL *restric
     }
     for (int k = TERMS; k >= 0; k--)
         for (ptrdiff_t i = 0; i < n; i++) {
-            const REAL b = beta[i] < LARGEST_BETA ? beta[i] : LARGEST_BETA;
+            const REAL b = beta[i];
             const REAL few = (1 + b) * q[i] < SERIES_BELOW ? q[i] : (REAL)0;
             series[i] = 1 / (REAL)(k + 2) + ((REAL)(k + 1) - b) / (REAL)(k + 1) * few * series[i];
         }
     for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL b = beta[i] < LARGEST_BETA ? beta[i] : LARGEST_BETA;
+        const REAL b = beta[i];
         const bool shannon = b < SHANNON_BETA;
         const REAL divisor = shannon ? (REAL)1 : b;
-        const REAL first = TYPED(sigmoid_log_above_1)(divisor * q[i]) / divisor;
+        const REAL first = TYPED(log2_of_1_plus)(divisor * q[i]) / divisor;
         const REAL half = q[i] < (REAL)0.5 ? q[i] : (REAL)0.5;
-        const REAL second = TYPED(sigmoid_log_above_1)(-half);
+        const REAL second = TYPED(log2_of_1_plus)(-half);
         const REAL growth = (shannon ? q[i] * LOG2_E : first) + second;
-        const REAL closed = shannon ? growth * LN_2 : TYPED(sigmoid_below_1)(b * growth) / divisor;
+        const REAL closed = shannon ? growth * LN_2
+                                    : TYPED(exp2_less_1)(b * growth > LOWEST ? b * growth : LOWEST)
+                                          / divisor;
         const REAL rest = (1 + b) * q[i] < SERIES_BELOW ? q[i] * q[i] * series[i]
                                                         : -closed / (1 + b);
         loss[i] = b == 1 ? q[i] * q[i] : power[i] + rest;
@@ -89,11 +76,13 @@ static void TYPED(sigmoid_entropy)(const REAL *restrict y, const REAL *restrict 
     for (ptrdiff_t i = 0; i < n; i++) entropy[i] = 0;
     for (int side = 0; side < 2; side++)
         for (ptrdiff_t i = 0; i < n; i++) {
-            const REAL b = beta[i] < LARGEST_BETA ? beta[i] : LARGEST_BETA;
+            const REAL b = beta[i];
             const REAL part = side ? 1 - y[i] : y[i], normal = part > LEAST ? part : (REAL)1;
             const REAL log = TYPED(log2_of)(normal), below = log < 0 ? log : (REAL)0;
-            const REAL power = b < SHANNON_BETA ? below * LN_2
-                                                : TYPED(sigmoid_below_1)(b * below) / b;
+            const REAL power = b < SHANNON_BETA
+                                   ? below * LN_2
+                                   : TYPED(exp2_less_1)(b * below > LOWEST ? b * below : LOWEST)
+                                         / b;
             entropy[i] -= part * power / (1 + b);
         }
 }
@@ -101,17 +90,18 @@ static void TYPED(sigmoid_entropy)(const REAL *restrict y, const REAL *restrict 
 static void TYPED(sigmoid_losses)(const REAL *restrict z, const REAL *restrict y,
                                   const REAL *restrict beta, ptrdiff_t n, bool one_for_all,
                                   REAL *restrict loss, REAL *restrict slope) {
-    REAL smaller[CHUNK], q[CHUNK], entropy[CHUNK];
+    REAL smaller[CHUNK], q[CHUNK], entropy[CHUNK], capped[CHUNK];
     bool between = false;
     for (ptrdiff_t i = 0; i < n; i++) {
         smaller[i] = -FABS(z[i]);
+        capped[i] = beta[i] < LARGEST_BETA ? beta[i] : LARGEST_BETA;
         between |= y[i] != 0 && y[i] != 1;
     }
     TYPED(sigmoid_entries)(smaller, beta, n, one_for_all, q);
     for (ptrdiff_t i = 0; i < n; i++) smaller[i] = q[i] == q[i] ? q[i] : (REAL)0;
-    TYPED(sigmoid_conjugate)(smaller, beta, n, loss);
+    TYPED(sigmoid_conjugate)(smaller, capped, n, loss);
     if (between)
-        TYPED(sigmoid_entropy)(y, beta, n, entropy);
+        TYPED(sigmoid_entropy)(y, capped, n, entropy);
     else
         memset(entropy, 0, sizeof entropy);
     for (ptrdiff_t i = 0; i < n; i++) {

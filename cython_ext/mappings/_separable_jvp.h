@@ -18,6 +18,9 @@
 #include "rows/tiles.h"
 #include "rows/vectors.h"
 
+/* Rows of up to so many entries stay in registers, where there are so many. */
+enum { LANES_KEPT = 8, KEPT_ROW = LANES_KEPT * LANES };
+
 /* The longest rows whose products are worked out side by side. (Zen 4, AVX-512: a third of the time
  * for 4 entries, 0.65 for 8 floats; rows of 16 fill a register by themselves.) */
 #define LONGEST_TILED (IS_DOUBLE ? 4 : 8)
@@ -25,15 +28,10 @@
 /* The Jvp of a mapping from the function NAME_inverse_curvature; may an entry have most of the
  * weight, with others left? Not where all weights are equal. */
 #define SEPARABLE_JVP(name, may_dominate) \
-    static void TYPED(name##_jvp_row)(const REAL *restrict p, const REAL *restrict v, \
-                                      REAL *restrict out, ptrdiff_t n) { \
-        TYPED(product_of_row)(p, v, out, n, TYPED(name##_inverse_curvature), may_dominate); \
+    static void TYPED(name##_products)(const TYPED(JvpRows) *rows) { \
+        TYPED(products)(rows, TYPED(name##_inverse_curvature), may_dominate); \
     } \
-    static void TYPED(name##_jvp_short_rows)(const TYPED(JvpRows) *rows) { \
-        TYPED(short_products)(rows, TYPED(name##_inverse_curvature), may_dominate); \
-    } \
-    static const TYPED(Jvp) \
-        TYPED(name##_jvp) = {TYPED(name##_jvp_row), TYPED(name##_jvp_short_rows)};
+    static const TYPED(Jvp) TYPED(name##_jvp) = {TYPED(name##_products)};
 
 #define TEMPLATE "mappings/_separable_jvp.h"
 #include "float_and_double.h"
@@ -190,17 +188,15 @@ ALWAYS_INLINE void TYPED(short_product)(const REAL *p, const REAL *v, REAL *out,
 }
 
 /* The products of rows that fill `filled` lanes. */
-ALWAYS_INLINE void TYPED(products_of_rows)(const TYPED(JvpRows) *rows,
-                                           TYPED(InverseCurvature) *inverse_curvature,
-                                           const bool may_dominate, const int filled) {
-    for (ptrdiff_t r = 0; r < rows->count; r++)
-        TYPED(short_product)((const REAL *)(rows->p + r * rows->p_step),
-                             (const REAL *)(rows->v + r * rows->v_step),
-                             (REAL *)(rows->out + r * rows->out_step), rows->n, inverse_curvature,
+ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows,
+                                         TYPED(InverseCurvature) *inverse_curvature,
+                                         const bool may_dominate, const int filled) {
+    for (int j = 0; j < rows->count; j++)
+        TYPED(short_product)(rows->p[j], rows->v[j], rows->out[j], rows->n, inverse_curvature,
                              may_dominate, filled * TYPED(REGISTERS));
 }
 
-/* The products of at most BLOCK rows of at most LONGEST_TILED entries, side by side. */
+/* The products of rows of at most LONGEST_TILED entries, side by side. */
 ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
                                          TYPED(InverseCurvature) *inverse_curvature,
                                          const bool may_dominate) {
@@ -211,10 +207,10 @@ ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
     const REAL *p[BLOCK], *v[BLOCK];
     REAL *out[BLOCK];
     for (int j = 0; j < BLOCK; j++) {
-        const ptrdiff_t row = j < rows->count ? j : 0;
-        p[j] = (const REAL *)(rows->p + row * rows->p_step);
-        v[j] = (const REAL *)(rows->v + row * rows->v_step);
-        out[j] = j < rows->count ? (REAL *)(rows->out + row * rows->out_step) : spare;
+        const int row = j < rows->count ? j : 0;
+        p[j] = rows->p[row];
+        v[j] = rows->v[row];
+        out[j] = j < rows->count ? rows->out[j] : spare;
     }
     TYPED(to_tile)(p, n, s);
     TYPED(to_tile)(v, n, apart);
@@ -247,32 +243,28 @@ ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
     TYPED(separate)(s, n, out);
 }
 
-/* The products of rows of at most KEPT_ROW entries. A length that the compiler knows is what lets
- * it keep them in registers, where there are enough. */
-ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows, TYPED(InverseCurvature) *s,
-                                         const bool may_dominate) {
-    const int filled = (int)((rows->n + LANES - 1) / LANES);
-    if (rows->n <= LONGEST_TILED) {
+/* The products of rows. A length that the compiler knows is what lets it keep short ones in
+ * registers, where there are enough. */
+ALWAYS_INLINE void TYPED(products)(const TYPED(JvpRows) *rows, TYPED(InverseCurvature) *s,
+                                   const bool may_dominate) {
+    const ptrdiff_t n = rows->n, filled = (n + LANES - 1) / LANES;
+    if (n <= LONGEST_TILED)
         TYPED(tiled_products)(rows, s, may_dominate);
-        return;
-    }
+    else if (n > KEPT_ROW)
+        for (int j = 0; j < rows->count; j++)
+            TYPED(product_of_row)(rows->p[j], rows->v[j], rows->out[j], n, s, may_dominate);
 #if HAS_AVX512 || HAS_AVX2
-    switch (filled) {
-        case 1:
-            TYPED(products_of_rows)(rows, s, may_dominate, 1);
-            return;
-        case 2:
-            TYPED(products_of_rows)(rows, s, may_dominate, 2);
-            return;
-        case 4:
-            TYPED(products_of_rows)(rows, s, may_dominate, 4);
-            return;
-        case LANES_KEPT:
-            TYPED(products_of_rows)(rows, s, may_dominate, LANES_KEPT);
-            return;
-    }
+    else if (filled == 1)
+        TYPED(short_products)(rows, s, may_dominate, 1);
+    else if (filled == 2)
+        TYPED(short_products)(rows, s, may_dominate, 2);
+    else if (filled == 4)
+        TYPED(short_products)(rows, s, may_dominate, 4);
+    else if (filled == LANES_KEPT)
+        TYPED(short_products)(rows, s, may_dominate, LANES_KEPT);
 #endif
-    TYPED(products_of_rows)(rows, s, may_dominate, filled);
+    else
+        TYPED(short_products)(rows, s, may_dominate, (int)filled);
 }
 
 /* s given in the place of p. */
@@ -281,8 +273,8 @@ ALWAYS_INLINE TYPED(Register) TYPED(weights_inverse_curvature)(TYPED(Register) s
 }
 SEPARABLE_JVP(weights, true)
 
-/* J v from s, in its place. */
-static void TYPED(product_from_weights)(REAL *s, const REAL *restrict v, ptrdiff_t n) {
+/* J v of a row from s, in its place. */
+static void TYPED(product_from_weights)(REAL *s, const REAL *v, ptrdiff_t n) {
     TYPED(product_of_row)(s, v, s, n, TYPED(weights_inverse_curvature), true);
 }
 

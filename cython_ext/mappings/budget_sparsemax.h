@@ -21,7 +21,7 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, REAL *restrict p
                                         const TYPED(RowContext) *with) {
     REAL *ones = (REAL *)((double *)with->scratch + (WORKSPACE - 1) * whole_lanes(n));
     TYPED(fill)(ones, n, 1);
-    TYPED(water_fill)(z, ones, with->number[0], SHIFTED, p, n, with->scratch);
+    TYPED(water_fill)(z, ones, with->number[0], false, p, n, with->scratch);
 }
 
 static const TYPED(Mapping)

@@ -26,7 +26,7 @@ KERNEL("csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in t
 
 static void TYPED(csoftmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                 const TYPED(RowContext) *with) {
-    TYPED(water_fill)(z, with->upper, 1, SCALED, p, n, with->scratch);
+    TYPED(water_fill)(z, with->upper, 1, true, p, n, with->scratch);
 }
 
 static const TYPED(Mapping) TYPED(csoftmax) = {BOUNDS, TYPED(csoftmax_row), NULL, 0};

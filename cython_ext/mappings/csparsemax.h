@@ -28,7 +28,7 @@ KERNEL("csparsemax_vjp_upper", "(n),(n),(n),(n)->(n)", "Gradient in p to gradien
 
 static void TYPED(csparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                   const TYPED(RowContext) *with) {
-    TYPED(water_fill)(z, with->upper, 1, SHIFTED, p, n, with->scratch);
+    TYPED(water_fill)(z, with->upper, 1, false, p, n, with->scratch);
 }
 
 static const TYPED(Mapping) TYPED(csparsemax) = {BOUNDS, TYPED(csparsemax_row), NULL, 0};

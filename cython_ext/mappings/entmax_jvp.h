@@ -1,29 +1,41 @@
-/* The Jacobian of α-entmax at p times v, and its gradient in α: a template. The NumPy twins are
- * `entmax_jvp` and `entmax_vjps` in pyentmax/mappings/entmax.py, and _simplex.py.
+/* The Jacobian of α-entmax at p times v, and derivatives in α: a template. The NumPy twins are
+ * `entmax_jvp`, `entmax_vjps` and `entmax_grad_alpha` in pyentmax/mappings/entmax.py, and
+ * _simplex.py.
  *
- * J is symmetric, and ∂p/∂α = -J b (entmax_grad_alpha.h), so that
+ * On the support s = 1/Omega''(p) = p^(2-α): proposition 1 of Peters, Niculae and Martins (2019).
  *
- *     Σ v ∘ ∂p/∂α = -Σ b ∘ J v:
+ * The scores are z = ∇Ω(p) + a constant. Let b = ∂∇Ω(p)/∂α, which says how they would have to move
+ * for p to stay as α grows. They do not move, so that ∂p/∂α = -J b, which is proposition 1 of
+ * Correia, Niculae and Martins (2019). With β = α - 1, l = log p and x = -β l,
  *
- * a sum over the product J v that the gradient in z is. Rows of one α that together fill a leaf go
- * side by side: powers want more than a short row of them at a time.
+ *     b = (p^β (β l - 1) + 1)/β² = l² χ(x),    χ(x) = (1 - (1 + x) e^-x)/x²,
+ *
+ * whose limit at α = 1 is l²/2. The powers s of J take log p too, and e^-x = p^β is p/s. Above
+ * α = 2, where s may overflow, the published form is J b with s ∘ p^β = p put in. As J is
+ * symmetric, the gradient in α is a sum over the product J v that the gradient in z is:
+ *
+ *     Σ v ∘ ∂p/∂α = -Σ b ∘ J v.
+ *
+ * Rows of one α that together fill a leaf go side by side: powers want more than a short row of
+ * them at a time.
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_JVP_H
 #define PYENTMAX_MAPPINGS_ENTMAX_JVP_H
 
 #include <numpy/ndarraytypes.h>
 
+#include "elementary/powers.h"
 #include "gufunc/jvp_loops.h"
-#include "mappings/_inverse_curvature.h"
 #include "mappings/_separable_jvp.h"
 #include "mappings/entmax15.h"
-#include "mappings/entmax_grad_alpha.h"
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
 
+#define GRAD_ALPHA_OPERANDS(real) real, NPY_DOUBLE, real
 #define VJPS_OPERANDS(real) real, real, NPY_DOUBLE, real, real
 #define VJP_ALPHA_OPERANDS(real) real, real, NPY_DOUBLE, real
 #define PRODUCTS_SCRATCH (3 * rows_of_a_leaf(n) * n * (ptrdiff_t)sizeof(REAL))
+#define BELOW_ALL (-(REAL)1e7) /* any -b, which is -log²p/2 or closer to 0 */
 
 /* How many rows share a leaf; 1 if they do not. */
 static inline int rows_of_a_leaf(ptrdiff_t n) {
@@ -44,8 +56,194 @@ KERNEL_WITHOUT_RECORD("entmax_vjps", "(n),(n),()->(n),()",
 KERNEL_WITHOUT_RECORD("entmax_vjp_alpha", "(n),(n),()->()",
                       "Gradient of alpha-entmax in alpha, from that in p.", 3, 1,
                       VJP_ALPHA_OPERANDS, entmax_vjp_alpha_loop)
+KERNEL_WITHOUT_RECORD("entmax_grad_alpha", "(n),()->(n)",
+                      "Derivative of alpha-entmax by alpha at probabilities p.", 2, 1,
+                      GRAD_ALPHA_OPERANDS, entmax_grad_alpha_loop)
 
 #elif defined(REAL)
+
+/* 2 - α, but never so large that times a logarithm it would overflow. */
+static inline REAL TYPED(power_of_curvature)(double alpha) {
+    const double most = IS_DOUBLE ? 1e304 : 1e34;
+    return (REAL)(2 - (alpha < most ? alpha : most));
+}
+
+/* p^exponent of n entries; 1 where p is not positive, which takes no time as a denormal would. p
+ * and power may be one. */
+static void TYPED(curvature_powers)(const REAL *p, ptrdiff_t n, double exponent, REAL *power) {
+    enum { WIDTH = TYPED(WIDTH) };
+    const TYPED(Register) none = {0}, one = none + 1;
+    for (ptrdiff_t i = 0; i < n; i += UNROLL * WIDTH) {
+        TYPED(Register) u[UNROLL];
+        for (int k = 0; k < UNROLL; k++) {
+            u[k] = TYPED(load_first)(p + i + k * WIDTH, n - i - k * WIDTH);
+            u[k] = TYPED(choose_above)(u[k], none, u[k], one);
+        }
+        TYPED(wide_power_of_registers)(u, exponent, UNROLL);
+        for (int k = 0; k < UNROLL; k++)
+            TYPED(store_first)(u[k], power + i + k * WIDTH, n - i - k * WIDTH);
+    }
+}
+
+/* The same of positive entries alone; 0 for the others of whole lanes. */
+static void TYPED(curvature_powers_of_positive)(const REAL *restrict p, ptrdiff_t n,
+                                                double exponent, REAL *restrict power) {
+    REAL positive[LEAF + LANES];
+    const ptrdiff_t whole = n / LANES * LANES, rest = n - whole;
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < whole; i += LANES)
+        size += TYPED(keep_above)(p + i, 0, positive + size);
+    memcpy(positive + size, p + whole, (size_t)rest * sizeof(REAL));
+    TYPED(curvature_powers)(positive, size + rest, exponent, positive);
+    const REAL *from = positive;
+    for (ptrdiff_t i = 0; i < whole; i += LANES)
+        from += TYPED(put_above)(p + i, 0, from, power + i);
+    memcpy(power + whole, from, (size_t)rest * sizeof(REAL));
+}
+
+/* Does it pay to take powers of positive entries alone? Of dense rows that takes longer. */
+static bool TYPED(is_sparse)(const REAL *x, ptrdiff_t n) {
+    BITS positive = 0;
+    for (ptrdiff_t i = 0; i < n; i++) positive += x[i] > 0;
+    return 2 * positive < n;
+}
+
+/* s = p^(2-α) of n <= LEAF entries for α <= 2: 0 where p is 0, NaN where p is. */
+static void TYPED(inverse_curvature)(const REAL *restrict p, ptrdiff_t n, double alpha,
+                                     REAL *restrict s) {
+    if (alpha == 1) {
+        memcpy(s, p, (size_t)n * sizeof(REAL));
+    } else if (alpha == 1.5) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = SQRT(p[i]);
+    } else if (alpha == 2) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? (REAL)1 : p[i];
+    } else {
+        if (TYPED(is_sparse)(p, n))
+            TYPED(curvature_powers_of_positive)(p, n, 2 - alpha, s);
+        else
+            TYPED(curvature_powers)(p, n, 2 - alpha, s);
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? s[i] : p[i];
+    }
+}
+
+#define LOG2_E ((REAL)1.44269504088896340736)
+#define LN_2 ((REAL)0.693147180559945309417)
+
+/* χ(x) for x >= 0, given e^-x. Below 0.5, where it would cancel, by its Taylor series
+ * Σ (-x)^k/(k! (k + 2)). */
+static inline REAL TYPED(chi)(REAL x, REAL e) {
+#if IS_DOUBLE
+    REAL y = x * (1.0 / 1394852659200) - 1.0 / 93405312000; /* 0.5^15/(15! 17) is 1e-18 */
+    y = y * x + 1.0 / 6706022400;
+    y = y * x - 1.0 / 518918400;
+    y = y * x + 1.0 / 43545600;
+    y = y * x - 1.0 / 3991680;
+    y = y * x + 1.0 / 403200;
+    y = y * x - 1.0 / 45360;
+#else
+    REAL y = x * (1 / (REAL)403200) - 1 / (REAL)45360; /* 0.5^9/(9! 11) is 5e-10 */
+#endif
+    y = y * x + 1 / (REAL)5760;
+    y = y * x - 1 / (REAL)840;
+    y = y * x + 1 / (REAL)144;
+    y = y * x - 1 / (REAL)30;
+    y = y * x + 1 / (REAL)8;
+    y = y * x - 1 / (REAL)3;
+    y = y * x + (REAL)0.5;
+    const REAL direct = (1 - (1 + x) * e) / (x * x);
+    return x < (REAL)0.5 ? y : direct;
+}
+
+/* s = p^(2-α) of n <= LEAF entries for α <= 2, and -b; BELOW_ALL off the support. */
+static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
+                                       REAL *restrict s, REAL *restrict slope) {
+    const REAL beta = (REAL)(alpha - 1);
+    REAL log2_p[LEAF];
+    TYPED(log2_of_row)(p, n, log2_p);
+    TYPED(inverse_curvature)(p, n, alpha, s);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
+        slope[i] = p[i] > 0 ? -b : BELOW_ALL;
+    }
+}
+
+/* For 2 < α < ∞, with weights as powers of p/min p; k is where p is largest. room holds two rows.
+ */
+static void TYPED(grad_alpha_above_2)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
+                                      double alpha, REAL *restrict room, REAL *restrict out) {
+    REAL *const log_p = room, *const share = room + n, lowest = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(log2_of_row)(p + start, n - start < LEAF ? n - start : LEAF, log_p + start);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        log_p[i] = p[i] > 0 ? log_p[i] * LN_2 : (REAL)0;
+        lowest = TYPED(smaller)(log_p[i], lowest);
+    }
+    const REAL beta = (REAL)(alpha - 1), log_top = log_p[k];
+    const REAL slope = TYPED(power_of_curvature)(alpha) * LOG2_E;
+    double weight = 0, mean = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL exponent = slope * (log_p[i] - lowest);
+        share[i] = TYPED(exp2_of)(exponent > -EXPONENT_BIAS ? exponent : (REAL)-EXPONENT_BIAS);
+        share[i] = p[i] > 0 ? share[i] : (REAL)0;
+        weight += share[i];
+        mean += (double)p[i] * (log_p[i] - log_top);
+    }
+    const REAL total = (REAL)weight, center = (REAL)mean;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL part = share[i] / total, apart = p[i] - part, dl = log_p[i] - log_top;
+        out[i] = p[i] == 0
+                     ? (REAL)0
+                     : apart / beta / beta - ((p[i] * dl - part * center) + log_top * apart) / beta;
+    }
+}
+
+/* For α <= 2: the product J b of a row, b taken less that of the largest p, which may have nearly
+ * all of the weight. slope has room for a row. */
+static void TYPED(grad_alpha_below_2)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
+                                      double alpha, REAL *restrict slope, REAL *restrict out) {
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(curvature_and_slope)(p + start, n - start < LEAF ? n - start : LEAF, alpha,
+                                   out + start, slope + start);
+    const REAL origin = slope[k];
+    for (ptrdiff_t i = 0; i < n; i++) slope[i] -= origin;
+    TYPED(product_from_weights)(out, slope, n);
+}
+
+/* room holds two rows. */
+static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, ptrdiff_t n,
+                                  double alpha, REAL *restrict room) {
+    ptrdiff_t k = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] != p[i]) {
+            TYPED(fill)(out, n, p[i]);
+            return;
+        }
+        if (p[i] > p[k]) k = i;
+    }
+    if (p[k] == 0 || (REAL)alpha == INFINITY) /* nothing left, or nothing that moves */
+        TYPED(fill)(out, n, 0);
+    else if (alpha <= 2)
+        TYPED(grad_alpha_below_2)(p, n, k, alpha, room, out);
+    else
+        TYPED(grad_alpha_above_2)(p, n, k, alpha, room, out);
+}
+
+static void TYPED(run_grad_alpha)(TYPED(Rows) *rows, void *context) {
+    (void)context;
+    for (int j = 0; j < rows->count; j++) {
+        const double alpha = rows->number[0][j];
+        if (alpha >= 1)
+            TYPED(grad_alpha_row)(rows->in[0][j], rows->out[j], rows->n, alpha, rows->scratch);
+        else
+            TYPED(fill)(rows->out[j], rows->n, (REAL)NAN);
+    }
+}
+
+/* (n),()->(n): probabilities and α to the derivative by α. */
+ROW_LOOP(entmax_grad_alpha_loop, "rd>r", TYPED(run_grad_alpha), false, 2 * n * sizeof(REAL))
+
+#undef LOG2_E
+#undef LN_2
 
 /* The product where v_i = v_k, k being where p is least, in a row with an s beyond floats: where it
  * is that of i or the sum along the others, -s_i/Σs Σ s_j (v_j - v_k), by logarithms of base 2. */
@@ -151,15 +349,14 @@ static inline const TYPED(Jvp) *TYPED(jvp_for)(double alpha) {
                           : &TYPED(weights_jvp);
 }
 
-/* Products of rows of one α <= 2: of p one after the other, of the others at one distance from each
- * other, and only one that is longer than KEPT_ROW. of_alpha may be NULL. room holds two of each.
- */
+/* Products of rows of one α <= 2, p of which lie one after the other, and only one that is longer
+ * than KEPT_ROW. of_alpha may be NULL. room holds two of each. */
 static void TYPED(products_below_2)(const REAL *p, const TYPED(JvpRows) *rows, double alpha,
                                     double *of_alpha, REAL *room) {
     const ptrdiff_t n = rows->n, all = rows->count * n;
     const TYPED(Jvp) *jvp = TYPED(jvp_for)(alpha);
     const bool own = jvp != &TYPED(weights_jvp);
-    REAL *s = n > KEPT_ROW && !own ? (REAL *)rows->out : room, *slope = room + all;
+    REAL *s = n > KEPT_ROW && !own ? rows->out[0] : room, *slope = room + all;
     for (ptrdiff_t start = 0; start < all && (of_alpha || !own); start += LEAF) {
         const ptrdiff_t size = all - start < LEAF ? all - start : LEAF;
         if (all > LEAF && !TYPED(any_nonzero)(p + start, size)) {
@@ -171,18 +368,11 @@ static void TYPED(products_below_2)(const REAL *p, const TYPED(JvpRows) *rows, d
             TYPED(inverse_curvature)(p + start, size, alpha, s + start);
         }
     }
-    TYPED(JvpRows) given = *rows;
-    given.p = (const char *)(own ? p : s);
-    given.p_step = n * (ptrdiff_t)sizeof(REAL);
-    if (n <= KEPT_ROW)
-        jvp->short_rows(&given);
-    else if (own)
-        jvp->row(p, (const REAL *)rows->v, (REAL *)rows->out, n);
-    else
-        TYPED(product_from_weights)(s, (const REAL *)rows->v, n);
-    for (ptrdiff_t j = 0; of_alpha && j < rows->count; j++)
-        of_alpha[j] = TYPED(along_slopes)(slope + j * n,
-                                          (const REAL *)(rows->out + j * rows->out_step), n);
+    const REAL *given[BLOCK];
+    for (int j = 0; j < rows->count; j++) given[j] = (own ? p : s) + j * n;
+    jvp->products(&(TYPED(JvpRows)){given, rows->v, rows->out, rows->count, n});
+    for (int j = 0; of_alpha && j < rows->count; j++)
+        of_alpha[j] = TYPED(along_slopes)(slope + j * n, rows->out[j], n);
 }
 
 /* Those of a row of another α. room holds three rows. */
@@ -205,7 +395,7 @@ static void TYPED(product_of_other)(const REAL *p, const REAL *v, REAL *of_z, pt
 /* Neighbours of one α together, as many as share a leaf. */
 static void TYPED(entmax_products)(TYPED(Rows) *rows, const bool with_alpha) {
     const ptrdiff_t n = rows->n;
-    const int most = rows->anywhere ? 1 : rows_of_a_leaf(n);
+    const int most = rows_of_a_leaf(n);
     REAL *copies = rows->scratch, *room = copies + most * n;
     for (int j = 0, count; j < rows->count; j += count) {
         const int left = rows->count - j < most ? rows->count - j : most;
@@ -219,11 +409,13 @@ static void TYPED(entmax_products)(TYPED(Rows) *rows, const bool with_alpha) {
                                         of_alpha ? of_alpha + k : NULL, copies);
             continue;
         }
-        if (count > 1 && p[1] != p[0] + n) {
+        bool adjacent = true;
+        for (int k = 1; k < count; k++) adjacent &= p[k] == p[0] + k * n;
+        if (!adjacent) {
             for (int k = 0; k < count; k++) memcpy(copies + k * n, p[k], (size_t)n * sizeof(REAL));
             first = copies;
         }
-        const TYPED(JvpRows) group = TYPED(jvp_rows)(rows, j, count);
+        const TYPED(JvpRows) group = {p, rows->in[1] + j, rows->out + j, count, n};
         TYPED(products_below_2)(first, &group, alpha[0], of_alpha, room);
     }
 }

@@ -46,37 +46,27 @@ static inline SigmoidWay TYPED(sigmoid_way)(REAL beta) {
     return beta < 1 ? BELOW_2 : ABOVE_2;
 }
 
-static void TYPED(sigmoid_logistic)(const REAL *restrict a, ptrdiff_t n, REAL *restrict q) {
-    const REAL scale = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL e = TYPED(scaled_exp)(-a[i]) * scale;
-        q[i] = e / (1 + e);
-    }
+static inline REAL TYPED(sigmoid_logistic)(REAL a) {
+    const REAL e = TYPED(scaled_exp)(-a) * TYPED(power_of_2)(ROUNDER, -SHIFT);
+    return e / (1 + e);
 }
 
-static void TYPED(sigmoid_square)(const REAL *restrict a, ptrdiff_t n, REAL *restrict q) {
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL half = a[i] / 2, t = half < 1 ? half : (REAL)1;
-        const REAL root = (1 - t) * (1 + t) / (SQRT(2 - t * t) + t);
-        q[i] = root * root;
-    }
+static inline REAL TYPED(sigmoid_square)(REAL a) {
+    const REAL half = a / 2, t = half < 1 ? half : (REAL)1;
+    const REAL root = (1 - t) * (1 + t) / (SQRT(2 - t * t) + t);
+    return root * root;
 }
 
-static void TYPED(sigmoid_linear)(const REAL *restrict a, const REAL *restrict beta, ptrdiff_t n,
-                                  REAL *restrict q) {
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL x = 1 - beta[i] * (a[i] < 1 ? a[i] : (REAL)1);
-        q[i] = (x > 0 ? x : (REAL)0) / 2;
-    }
+static inline REAL TYPED(sigmoid_linear)(REAL a, REAL beta) {
+    const REAL x = 1 - beta * (a < 1 ? a : (REAL)1);
+    return (x > 0 ? x : (REAL)0) / 2;
 }
 
 /* log2 of r = (1 - βv)^{1/β}, with *x = -βv, of which no logarithm is that of 0. */
 static inline REAL TYPED(sigmoid_log_ratio)(REAL v, REAL beta, REAL *x) {
     const REAL lowest = EPSILON / 2 - 1;
     *x = -beta * v > lowest ? -beta * v : lowest;
-    REAL e;
-    const REAL reduced = TYPED(reduce_for_log)(1 + *x, *x, &e);
-    return TYPED(log2_from_reduced)(reduced, e) / beta;
+    return TYPED(log2_of_1_plus)(*x) / beta;
 }
 
 static inline REAL TYPED(sigmoid_ratio)(REAL v, REAL beta, REAL *x) {
@@ -92,11 +82,9 @@ static void TYPED(sigmoid_below_2)(const REAL *restrict a, const REAL *restrict 
     for (int step = 0; step < (IS_DOUBLE ? 5 : 4); step++)
         for (ptrdiff_t i = 0; i < n; i++) {
             const REAL within = beta[i] * a[i] < 1 ? a[i] : (REAL)0;
-            REAL e, x;
+            REAL x;
             const REAL r = TYPED(sigmoid_ratio)(v[i], beta[i], &x);
-            const REAL reduced = TYPED(reduce_for_log)(1 + r, r, &e);
-            const REAL log = TYPED(log2_from_reduced)(reduced, e);
-            const REAL norm = within * TYPED(exp2_of)(beta[i] * log);
+            const REAL norm = within * TYPED(exp2_of)(beta[i] * TYPED(log2_of_1_plus)(r));
             v[i] += (norm - v[i]) / (1 + beta[i] * norm * (r / (1 + x)) / (1 + r));
         }
     const REAL scale = TYPED(power_of_2)(ROUNDER, -SHIFT);
@@ -151,22 +139,16 @@ static void TYPED(sigmoid_above_2)(const REAL *restrict a, const REAL *restrict 
 
 static void TYPED(sigmoid_smaller)(const REAL *restrict a, const REAL *restrict beta, ptrdiff_t n,
                                    SigmoidWay way, REAL *restrict q) {
-    switch (way) {
-        case LOGISTIC:
-            TYPED(sigmoid_logistic)(a, n, q);
-            break;
-        case SQUARE:
-            TYPED(sigmoid_square)(a, n, q);
-            break;
-        case LINEAR:
-            TYPED(sigmoid_linear)(a, beta, n, q);
-            break;
-        case BELOW_2:
-            TYPED(sigmoid_below_2)(a, beta, n, q);
-            break;
-        default:
-            TYPED(sigmoid_above_2)(a, beta, n, q);
-    }
+    if (way == LOGISTIC)
+        for (ptrdiff_t i = 0; i < n; i++) q[i] = TYPED(sigmoid_logistic)(a[i]);
+    else if (way == SQUARE)
+        for (ptrdiff_t i = 0; i < n; i++) q[i] = TYPED(sigmoid_square)(a[i]);
+    else if (way == LINEAR)
+        for (ptrdiff_t i = 0; i < n; i++) q[i] = TYPED(sigmoid_linear)(a[i], beta[i]);
+    else if (way == BELOW_2)
+        TYPED(sigmoid_below_2)(a, beta, n, q);
+    else
+        TYPED(sigmoid_above_2)(a, beta, n, q);
 }
 
 /* Each entry of n <= CHUNK by its way; those that follow each other with one way go together. */

@@ -18,23 +18,16 @@
 static void bases_and_powers(const double *x, ptrdiff_t n, double s, double power, double *u,
                              double *q) {
     const Register_f64 none = {0}, far = none - 0.5, exponent = none + power;
-    double last[3 * WIDTH_f64] = {0};
     for (ptrdiff_t i = 0; i < n; i += WIDTH_f64) {
-        const ptrdiff_t left = n - i;
-        const bool whole = left >= WIDTH_f64;
-        if (!whole) memcpy(last, x + i, (size_t)left * sizeof *x);
-        const Register_f64 gap = load_register_f64(whole ? x + i : last);
+        const Register_f64 gap = load_first_f64(x + i, n - i);
         Register_f64 r = gap - s, base = choose_above_f64(gap, far, 1 + r, (1 + gap) - s);
         Register_f64 raised = at_least_f64(base, DBL_MIN);
         power_of_registers_f64(&raised, &r, exponent, 1);
         base = at_least_f64(base, 0);
         raised = choose_above_f64(base, none, raised, none)
                  * power_of_2_f64(6755399441055744.0, -512);
-        store_register_f64(base, whole ? u + i : last + WIDTH_f64);
-        store_register_f64(raised, whole ? q + i : last + 2 * WIDTH_f64);
-        if (whole) continue;
-        memcpy(u + i, last + WIDTH_f64, (size_t)left * sizeof *x);
-        memcpy(q + i, last + 2 * WIDTH_f64, (size_t)left * sizeof *x);
+        store_first_f64(base, u + i, n - i);
+        store_first_f64(raised, q + i, n - i);
     }
 }
 

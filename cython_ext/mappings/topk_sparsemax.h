@@ -72,24 +72,15 @@ static ptrdiff_t TYPED(count_reached)(const TYPED(Search) *found) {
  * rounding. room is for n values. */
 static void TYPED(restrict_to_kth)(const REAL *z, ptrdiff_t n, ptrdiff_t k, TYPED(Search) *found,
                                    REAL *room, TYPED(TopkThreshold) *at) {
-    const REAL *maxima = found->maxima, top = found->largest;
+    const REAL top = found->largest;
     REAL *kept = found->kept, floor = -TYPED(reach)(found->t);
     if (k <= maxima_of(n)) {
-        memcpy(kept, maxima, (size_t)maxima_of(n) * sizeof(REAL));
+        memcpy(kept, found->maxima, (size_t)maxima_of(n) * sizeof(REAL));
         floor = TYPED(larger)(TYPED(kth_largest)(kept, maxima_of(n), k), floor);
     }
     const REAL bound = (top + floor) - 4 * EPSILON * (FABS(top) + 1);
-    ptrdiff_t size = 0, above = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
-        if (!TYPED(any_above)(maxima, floor - EPSILON)) continue;
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        ptrdiff_t i = start;
-        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, kept + size);
-        for (; i < end; i++) {
-            kept[size] = z[i];
-            size += z[i] > bound;
-        }
-    }
+    const ptrdiff_t size = TYPED(keep_scores)(z, n, found->maxima, floor - EPSILON, bound, kept);
+    ptrdiff_t above = 0;
     memcpy(room, kept, (size_t)size * sizeof(REAL));
     at->least = TYPED(kth_largest)(room, size, k);
     at->kth = at->least - found->largest;

@@ -2,7 +2,7 @@
 #ifndef PYENTMAX_ROWS_DOUBLES_H
 #define PYENTMAX_ROWS_DOUBLES_H
 
-#include "rows/sizes.h"
+#include "rows/lanes.h"
 
 /* The sum of x, by halves and lanes, so that rounding grows with log n. */
 static double sum_of(const double *x, ptrdiff_t n) {
@@ -10,24 +10,23 @@ static double sum_of(const double *x, ptrdiff_t n) {
         const ptrdiff_t half = half_of(n);
         return sum_of(x, half) + sum_of(x + half, n - half);
     }
-    double lane[4] = {0};
+    double lane[LANES] = {0};
     ptrdiff_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int j = 0; j < 4; j++) lane[j] += x[i + j];
-    for (; i < n; i++) lane[0] += x[i];
-    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += x[i + j];
+    for (int j = 0; i + j < n; j++) lane[j] += x[i + j];
+    return lane_sum_f64(lane);
 }
 
 /* The largest of x, by lanes. */
 static double largest_of(const double *x, ptrdiff_t n) {
-    double lane[8], largest = -(double)INFINITY;
-    for (int j = 0; j < 8; j++) lane[j] = -(double)INFINITY;
+    double lane[LANES];
+    for (int j = 0; j < LANES; j++) lane[j] = -(double)INFINITY;
     ptrdiff_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
-    for (int j = 0; j < 8; j++) largest = lane[j] > largest ? lane[j] : largest;
-    return largest;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] = larger_f64(x[i + j], lane[j]);
+    for (int j = 0; i + j < n; j++) lane[j] = larger_f64(x[i + j], lane[j]);
+    return lane_max_f64(lane);
 }
 
 /* The smallest of x, whose signs are reversed on the way. */

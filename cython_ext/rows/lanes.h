@@ -27,19 +27,6 @@ static inline REAL TYPED(pair_sum)(const REAL *pair) {
     return TYPED(lane_sum)(lane);
 }
 
-/* 1 for u < 0, 0 for u > 0. An entry at the threshold, u = 0, may count either way. A float's sign
- * bit costs less than a comparison; to shift doubles to the right, sign and all, few vector units
- * can. */
-static inline BITS TYPED(is_negative)(REAL u) {
-#if IS_DOUBLE
-    return u < 0;
-#else
-    BITS bits;
-    memcpy(&bits, &u, sizeof bits);
-    return -(bits >> (8 * (int)sizeof bits - 1));
-#endif
-}
-
 static inline REAL TYPED(larger)(REAL a, REAL b) {
     return a > b ? a : b;
 }

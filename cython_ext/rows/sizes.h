@@ -7,8 +7,8 @@
  * code at any instruction set without -ffast-math.
  *
  * What stops them is control flow. GCC merges two choices on one comparison into a branch where it
- * can, so a NaN is found by arithmetic rather than by a comparison, and all mappings share one loop
- * for their moments, which is known to become vector code; benchmarks/cpu.py shows if it does not.
+ * can, so a NaN is found by arithmetic rather than by a comparison, and the moments that all
+ * mappings share are added up in registers.
  */
 #ifndef PYENTMAX_ROWS_SIZES_H
 #define PYENTMAX_ROWS_SIZES_H

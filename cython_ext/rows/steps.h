@@ -2,6 +2,7 @@
 #ifndef PYENTMAX_ROWS_STEPS_H
 #define PYENTMAX_ROWS_STEPS_H
 
+#include "rows/ahead.h"
 #include "rows/lanes.h"
 
 /* Of [x + t]+ over a row: the sums of squares and of values, and how many are positive. */
@@ -59,6 +60,38 @@ static bool TYPED(fill_degenerate_row)(REAL *restrict p, ptrdiff_t n, REAL large
     return true;
 }
 
+/* Gaps of a row of at most LONGEST_SHORT scores, and OUTSIDE up to whole lanes. */
+static inline void TYPED(short_gaps)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                                     REAL *restrict x) {
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = (z[i] - largest) * scale;
+    for (ptrdiff_t i = n; i < n + LANES; i++) x[i] = OUTSIDE;
+}
+
+/* The gaps of a row above floor; returns their number. */
+static inline ptrdiff_t TYPED(keep_of_row)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                           REAL scale, REAL floor, REAL *restrict kept) {
+    REAL x[LONGEST_SHORT + LANES];
+    TYPED(short_gaps)(z, n, largest, scale, x);
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, floor, kept + size);
+    return size;
+}
+
+/* The reverse: values of what was kept of a row to their places, and zeros elsewhere; returns what
+ * follows them. `kept` has room for LANES more. */
+static inline const REAL *TYPED(spread_row)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                            REAL scale, REAL floor, const REAL *restrict kept,
+                                            REAL *restrict p) {
+    REAL x[LONGEST_SHORT + LANES], last[LANES];
+    TYPED(short_gaps)(z, n, largest, scale, x);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES) kept += TYPED(put_above)(x + i, floor, kept, p + i);
+    if (i == n) return kept;
+    kept += TYPED(put_above)(x + i, floor, kept, last);
+    memcpy(p + i, last, (size_t)(n - i) * sizeof(REAL));
+    return kept;
+}
+
 /* Is there anything but zeros, a NaN say? Most rows tell at once. */
 static inline bool TYPED(any_nonzero)(const REAL *x, ptrdiff_t n) {
     for (ptrdiff_t start = 0; start < n; start += 4 * LANES) {
@@ -70,38 +103,71 @@ static inline bool TYPED(any_nonzero)(const REAL *x, ptrdiff_t n) {
     return false;
 }
 
-/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t; n is a whole number of
- * lanes. Each LEAF of entries is added up apart, and each LEAVES of these, so that rounding grows
- * with LEAF and LEAVES, not with n. */
-ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, const bool squared) {
-    BITS outside[PAIR] = {0};
-    Moments all = {0, 0, 0};
-    const REAL zero = (REAL)(n < 0); /* a literal 0 makes two AVX-512 instructions of one maximum */
-    for (ptrdiff_t from = 0; from < n; from += LEAVES * LEAF) {
-        const ptrdiff_t to = n - from < LEAVES * LEAF ? n : from + LEAVES * LEAF;
-        REAL all_squares[PAIR] = {0}, all_sum[PAIR] = {0};
-        for (ptrdiff_t start = from; start < to; start += LEAF) {
-            const ptrdiff_t end = to - start < LEAF ? to : start + LEAF;
-            REAL squares[PAIR] = {0}, sum[PAIR] = {0};
-            for (ptrdiff_t i = start; i < end; i += PAIR)
-                for (int j = 0; j < PAIR; j++) {
-                    REAL u = x[i + j] + t;
-                    outside[j] += TYPED(is_negative)(u);
-                    u = TYPED(larger)(u, zero);
-                    sum[j] += u;
-                    if (squared) squares[j] += u * u;
-                }
-            for (int j = 0; j < PAIR; j++) {
-                all_sum[j] += sum[j];
-                if (squared) all_squares[j] += squares[j];
+/* Moments of the columns of a tile. */
+typedef struct {
+    REAL squares[BLOCK], sum[BLOCK], size[BLOCK];
+} TYPED(BlockMoments);
+
+/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own
+ * t. Sums over LANES entries are added up apart, so that rounding grows with n/LANES. */
+ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
+                                        const REAL *restrict t, const bool squared, Ahead *ahead,
+                                        TYPED(BlockMoments) *restrict total) {
+    enum { WIDTH = TYPED(WIDTH), GROUPS = BLOCK / WIDTH };
+    const TYPED(Register) none = {0};
+    TYPED(Register) all_squares[GROUPS], all_sum[GROUPS];
+    TYPED(LaneMask) outside[GROUPS];
+    Ahead mine = ahead ? *ahead : (Ahead){0};
+    for (int k = 0; k < GROUPS; k++) {
+        all_squares[k] = all_sum[k] = none;
+        outside[k] = (TYPED(LaneMask)){0};
+    }
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        TYPED(Register) squares[GROUPS], sum[GROUPS];
+        for (int k = 0; k < GROUPS; k++) squares[k] = sum[k] = none;
+        for (ptrdiff_t i = start; i < end; i++) {
+            if (ahead && i & 1) prefetch_lines(&mine, 1); /* asking more often gains nothing */
+            for (int k = 0; k < GROUPS; k++) {
+                TYPED(Register) u = TYPED(load_register)(tile + i * BLOCK + k * WIDTH)
+                                    + TYPED(load_register)(t + k * WIDTH);
+                /* An entry at the threshold may count either way. A float's sign bit costs less
+                 * than a comparison; few vector units can shift that of doubles. */
+                outside[k] += IS_DOUBLE ? u < none : (TYPED(LaneMask))u >> 31;
+                u = TYPED(at_least)(u, 0);
+                sum[k] += u;
+                if (squared) squares[k] += u * u;
             }
         }
-        all.squares += TYPED(pair_sum)(all_squares);
-        all.sum += TYPED(pair_sum)(all_sum);
+        for (int k = 0; k < GROUPS; k++) {
+            all_sum[k] += sum[k];
+            if (squared) all_squares[k] += squares[k];
+        }
     }
-    ptrdiff_t size = n;
-    for (int j = 0; j < PAIR; j++) size -= outside[j];
-    all.size = (double)size;
+    for (int k = 0; k < GROUPS; k++) {
+        BITS less[WIDTH];
+        memcpy(less, outside + k, sizeof less);
+        TYPED(store_register)(all_sum[k], total->sum + k * WIDTH);
+        TYPED(store_register)(all_squares[k], total->squares + k * WIDTH);
+        for (int j = 0; j < WIDTH; j++) total->size[k * WIDTH + j] = (REAL)((BITS)n + less[j]);
+    }
+    if (ahead) *ahead = mine;
+}
+
+/* The same of a row of whole pairs of lanes, as a tile whose columns are then added up: rounding
+ * grows with LEAF, LANES of its entries, and LEAVES, of which the sums are, not with n. */
+ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, const bool squared) {
+    REAL each_t[BLOCK];
+    Moments all = {0, 0, 0};
+    for (int j = 0; j < BLOCK; j++) each_t[j] = t;
+    for (ptrdiff_t from = 0; from < n; from += LEAVES * LEAF) {
+        const ptrdiff_t count = n - from < LEAVES * LEAF ? n - from : LEAVES * LEAF;
+        TYPED(BlockMoments) some;
+        TYPED(block_moments)(x + from, count / BLOCK, each_t, squared, NULL, &some);
+        if (squared) all.squares += TYPED(pair_sum)(some.squares);
+        all.sum += TYPED(pair_sum)(some.sum);
+        all.size += TYPED(pair_sum)(some.size);
+    }
     return all;
 }
 

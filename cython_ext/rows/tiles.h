@@ -17,11 +17,6 @@
 
 #elif defined(REAL)
 
-/* Moments of the columns of a tile. */
-typedef struct {
-    REAL squares[BLOCK], sum[BLOCK], size[BLOCK];
-} TYPED(BlockMoments);
-
 /* Swap the rows and columns of a square of entries. */
 typedef void TYPED(Square)(const REAL *const from[], REAL *const to[]);
 
@@ -99,48 +94,44 @@ static inline void TYPED(transpose_16)(const REAL *const from[], REAL *const to[
 
 /* Move whole squares of `side` entries, from entry `start` of all rows on, to the tile or back;
  * returns the first entry that did not fill a square. */
-ALWAYS_INLINE ptrdiff_t TYPED(squares_to_tile)(const REAL *const z[BLOCK], ptrdiff_t start,
-                                               ptrdiff_t n, REAL *tile, TYPED(Square) *transpose,
-                                               const int side) {
+ALWAYS_INLINE ptrdiff_t TYPED(move_squares)(REAL *const rows[BLOCK], REAL *tile, ptrdiff_t start,
+                                            ptrdiff_t n, const bool back, TYPED(Square) *transpose,
+                                            const int side) {
     for (; start + side <= n; start += side)
         for (int j = 0; j < BLOCK; j += side) {
-            const REAL *from[LANES];
-            REAL *to[LANES];
+            REAL *of_rows[LANES], *of_tile[LANES];
             for (int k = 0; k < side; k++) {
-                from[k] = z[j + k] + start;
-                to[k] = tile + (start + k) * BLOCK + j;
+                of_rows[k] = rows[j + k] + start;
+                of_tile[k] = tile + (start + k) * BLOCK + j;
             }
-            transpose(from, to);
+            transpose((const REAL *const *)(back ? of_tile : of_rows), back ? of_rows : of_tile);
         }
     return start;
 }
 
-ALWAYS_INLINE ptrdiff_t TYPED(squares_to_rows)(const REAL *tile, ptrdiff_t start, ptrdiff_t n,
-                                               REAL *const p[BLOCK], TYPED(Square) *transpose,
-                                               const int side) {
-    for (; start + side <= n; start += side)
-        for (int j = 0; j < BLOCK; j += side) {
-            const REAL *from[LANES];
-            REAL *to[LANES];
-            for (int k = 0; k < side; k++) {
-                from[k] = tile + (start + k) * BLOCK + j;
-                to[k] = p[j + k] + start;
-            }
-            transpose(from, to);
-        }
-    return start;
+ALWAYS_INLINE void TYPED(move_tile)(REAL *const rows[BLOCK], REAL *tile, ptrdiff_t n,
+                                    const bool back) {
+    ptrdiff_t moved = 0;
+#if HAS_TRANSPOSE_16
+    moved = TYPED(move_squares)(rows, tile, moved, n, back, TYPED(transpose_16), 16);
+#endif
+#if HAS_TRANSPOSE_4
+    moved = TYPED(move_squares)(rows, tile, moved, n, back, TYPED(transpose_4), 4);
+#endif
+    TYPED(move_squares)(rows, tile, moved, n, back, TYPED(transpose_1), 1);
 }
+
+#undef HAS_TRANSPOSE_4
+#undef HAS_TRANSPOSE_16
 
 /* Rows to a tile as they are. */
 static void TYPED(to_tile)(const REAL *const z[BLOCK], ptrdiff_t n, REAL *restrict tile) {
-    ptrdiff_t moved = 0;
-#if HAS_TRANSPOSE_16
-    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_16), 16);
-#endif
-#if HAS_TRANSPOSE_4
-    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_4), 4);
-#endif
-    TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_1), 1);
+    TYPED(move_tile)((REAL *const *)z, tile, n, false);
+}
+
+/* A tile back to rows. */
+static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK]) {
+    TYPED(move_tile)(p, (REAL *)tile, n, true);
 }
 
 /* Half of the columns of a tile to gaps scale (z - top). */
@@ -238,21 +229,6 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
     return count;
 }
 
-/* A tile back to rows. */
-static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK]) {
-    ptrdiff_t moved = 0;
-#if HAS_TRANSPOSE_16
-    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_16), 16);
-#endif
-#if HAS_TRANSPOSE_4
-    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_4), 4);
-#endif
-    TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_1), 1);
-}
-
-#undef HAS_TRANSPOSE_4
-#undef HAS_TRANSPOSE_16
-
 /* An entry of p, of its gap and of its row's t and rest. */
 typedef REAL TYPED(Entry)(REAL gap, REAL t, REAL rest);
 
@@ -290,13 +266,6 @@ static inline ptrdiff_t TYPED(kept_step)(ptrdiff_t n) {
     return whole_lanes(n) + LANES;
 }
 
-/* Gaps of a row of at most LONGEST_SHORT scores, and OUTSIDE up to whole lanes. */
-static inline void TYPED(short_gaps)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                                     REAL *restrict x) {
-    for (ptrdiff_t i = 0; i < n; i++) x[i] = (z[i] - largest) * scale;
-    for (ptrdiff_t i = n; i < n + LANES; i++) x[i] = OUTSIDE;
-}
-
 /* Fill up rows kept_step(n) apart with OUTSIDE to the length of the longest, or a little more;
  * returns that. */
 static ptrdiff_t TYPED(fill_kept)(const ptrdiff_t sizes[BLOCK], ptrdiff_t longest, ptrdiff_t n,
@@ -305,16 +274,6 @@ static ptrdiff_t TYPED(fill_kept)(const ptrdiff_t sizes[BLOCK], ptrdiff_t longes
     const ptrdiff_t size = squares < n ? squares : n, step = TYPED(kept_step)(n);
     for (int j = 0; j < BLOCK; j++)
         for (ptrdiff_t i = sizes[j]; i < size; i++) kept[j * step + i] = OUTSIDE;
-    return size;
-}
-
-/* The gaps of a row above floor; returns their number. */
-static inline ptrdiff_t TYPED(keep_of_row)(const REAL *restrict z, ptrdiff_t n, REAL largest,
-                                           REAL scale, REAL floor, REAL *restrict kept) {
-    REAL x[LONGEST_SHORT + LANES];
-    TYPED(short_gaps)(z, n, largest, scale, x);
-    ptrdiff_t size = 0;
-    for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, floor, kept + size);
     return size;
 }
 
@@ -368,59 +327,6 @@ static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n
         longest = sizes[j] > longest ? sizes[j] : longest;
     }
     return TYPED(fill_kept)(sizes, longest, n, kept);
-}
-
-/* The reverse: values of what was kept of a row to their places, and zeros elsewhere. */
-static void TYPED(spread_row)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                              REAL floor, const REAL *restrict kept, REAL *restrict p) {
-    REAL x[LONGEST_SHORT + LANES], last[LANES];
-    TYPED(short_gaps)(z, n, largest, scale, x);
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES) kept += TYPED(put_above)(x + i, floor, kept, p + i);
-    if (i == n) return;
-    TYPED(put_above)(x + i, floor, kept, last);
-    memcpy(p + i, last, (size_t)(n - i) * sizeof(REAL));
-}
-
-/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own
- * t. Sums over LANES entries are added up apart, so that rounding grows with n/LANES. The two
- * halves of a block are written out, for only arrays of one vector are sure to stay in registers.
- */
-ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
-                                        const REAL *restrict t, const bool squared, Ahead *ahead,
-                                        TYPED(BlockMoments) *restrict total) {
-    const REAL zero = (REAL)(n < 0); /* as in moments */
-    Ahead mine = *ahead;
-    for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
-    for (ptrdiff_t start = 0; start < n; start += LANES) {
-        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
-        REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0},
-             more_sum[LANES] = {0};
-        BITS outside[LANES] = {0}, more_outside[LANES] = {0};
-        for (ptrdiff_t i = start; i < end; i++) {
-            if (i & 1) prefetch_lines(&mine, 1); /* asking more often gains nothing */
-            for (int j = 0; j < LANES; j++) {
-                REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
-                outside[j] += TYPED(is_negative)(u);
-                more_outside[j] += TYPED(is_negative)(w);
-                u = TYPED(larger)(u, zero);
-                w = TYPED(larger)(w, zero);
-                sum[j] += u;
-                more_sum[j] += w;
-                if (squared) squares[j] += u * u;
-                if (squared) more_squares[j] += w * w;
-            }
-        }
-        for (int j = 0; j < LANES; j++) {
-            total->size[j] += (REAL)((BITS)(end - start) - outside[j]);
-            total->size[LANES + j] += (REAL)((BITS)(end - start) - more_outside[j]);
-            total->sum[j] += sum[j];
-            total->sum[LANES + j] += more_sum[j];
-            if (squared) total->squares[j] += squares[j];
-            if (squared) total->squares[LANES + j] += more_squares[j];
-        }
-    }
-    *ahead = mine;
 }
 
 #endif

@@ -72,6 +72,24 @@ static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
     return values[0];
 }
 
+/* The scores above a bound, of chunks with any of their maxima above a floor; returns how many. */
+static ptrdiff_t TYPED(keep_scores)(const REAL *restrict z, ptrdiff_t n,
+                                    const REAL *restrict maxima, REAL floor, REAL bound,
+                                    REAL *restrict kept) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
+        if (!TYPED(any_above)(maxima, floor)) continue;
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, kept + size);
+        for (; i < end; i++) {
+            kept[size] = z[i];
+            size += z[i] > bound;
+        }
+    }
+    return size;
+}
+
 /* The k-th largest score of a row; -inf if fewer than k are above that. */
 static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
                              const REAL *restrict maxima, REAL *restrict room) {
@@ -81,17 +99,7 @@ static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
         memcpy(room, maxima, (size_t)maxima_of(n) * sizeof(REAL));
         bound = TYPED(kth_largest)(room, maxima_of(n), k);
     }
-    ptrdiff_t size = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        if (!TYPED(any_above)(maxima + start / CHUNK * LANES, bound)) continue;
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        ptrdiff_t i = start;
-        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, room + size);
-        for (; i < end; i++) {
-            room[size] = z[i];
-            size += z[i] > bound;
-        }
-    }
+    const ptrdiff_t size = TYPED(keep_scores)(z, n, maxima, bound, bound, room);
     return size < k ? bound : TYPED(kth_largest)(room, size, k);
 }
 

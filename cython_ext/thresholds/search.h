@@ -70,9 +70,8 @@ ALWAYS_INLINE ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL 
     for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
         if (!TYPED(any_above)(maxima, -t)) continue; /* most of a long row ends here */
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL x[CHUNK];
-        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
-        for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
+        REAL x[CHUNK + LANES];
+        TYPED(short_gaps)(z + start, end - start, largest, scale, x);
         for (ptrdiff_t i = 0; i < end - start; i += LANES)
             size += indices ? TYPED(keep_with_indices)(x + i, -t, indices + start + i, kept + size,
                                                        indices_kept + size)
@@ -145,16 +144,7 @@ static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, REAL scale,
     ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
     while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        REAL x[CHUNK], last[LANES];
-        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
-        ptrdiff_t i = start;
-        for (; i + LANES <= end; i += LANES)
-            kept += TYPED(put_above)(x + (i - start), floor, kept, p + i);
-        if (i < end) {
-            for (ptrdiff_t j = end - i; j < LANES; j++) x[i - start + j] = OUTSIDE;
-            TYPED(put_above)(x + (i - start), floor, kept, last);
-            memcpy(p + i, last, (size_t)(end - i) * sizeof(REAL));
-        }
+        kept = TYPED(spread_row)(z + start, end - start, largest, scale, floor, kept, p + start);
         start = TYPED(next_live)(found, p, end, n);
     }
 }

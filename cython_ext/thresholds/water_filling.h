@@ -22,13 +22,12 @@ enum {
     MOST_LEVELS = 150,
 };
 
-/* How entries rise with the level t: from a to a + t, or from 0 to a t. */
-typedef enum { SHIFTED, SCALED } Rise;
-
-/* n entries, in whole lanes: a and the bounds u, both 0 where there is nothing to fill. */
+/* n entries, in whole lanes, that rise with the level t from a to a + t, or, scaled, from 0 to a t,
+ * up to their bounds u; a and u are 0 where there is nothing to fill. */
 typedef struct {
     const double *a, *u;
     ptrdiff_t n;
+    bool scaled;
 } Vessels;
 
 /* At one level: the sum, and its slope. */
@@ -36,30 +35,29 @@ typedef struct {
     double sum, slope;
 } Filled;
 
-ALWAYS_INLINE double raised(double a, double t, const Rise rise) {
-    return rise == SCALED ? a * t : a + t;
-}
-
-ALWAYS_INLINE double slope_of(double a, const Rise rise) {
-    return rise == SCALED ? a : 1;
-}
-
-ALWAYS_INLINE Filled at_level(const Vessels *all, double t, const Rise rise) {
-    const double *a = all->a, *u = all->u;
+static Filled at_level(Vessels all, double t) {
+    const double factor = all.scaled ? t : 1, offset = all.scaled ? 0 : t; /* exact, as are those */
+    const double steep = all.scaled ? 1 : 0, even = 1 - steep;
+    const Register_f64 none = {0};
     Filled total = {0, 0};
-    for (ptrdiff_t start = 0; start < all->n; start += LEAF) {
-        const ptrdiff_t end = all->n - start < LEAF ? all->n : start + LEAF;
-        double sum[LANES] = {0}, slope[LANES] = {0};
+    for (ptrdiff_t start = 0; start < all.n; start += LEAF) {
+        const ptrdiff_t end = all.n - start < LEAF ? all.n : start + LEAF;
+        Register_f64 sum[REGISTERS_f64], slope[REGISTERS_f64];
+        double lanes[LANES];
+        for (int k = 0; k < REGISTERS_f64; k++) sum[k] = slope[k] = none;
         for (ptrdiff_t i = start; i < end; i += LANES)
-            for (int j = 0; j < LANES; j++) {
-                const double value = raised(a[i + j], t, rise), left = u[i + j] - value;
-                const double on = value > 0 ? slope_of(a[i + j], rise) : 0;
-                const double p = value > 0 ? value : 0;
-                slope[j] += left > 0 ? on : 0;
-                sum[j] += p < u[i + j] ? p : u[i + j];
+            for (int k = 0; k < REGISTERS_f64; k++) {
+                const Register_f64 a = load_register_f64(all.a + i + k * WIDTH_f64);
+                const Register_f64 u = load_register_f64(all.u + i + k * WIDTH_f64);
+                const Register_f64 value = at_least_f64(a * factor + offset, 0);
+                const Register_f64 on = choose_above_f64(value, none, a * steep + even, none);
+                sum[k] += choose_above_f64(u, value, value, u);
+                slope[k] += choose_above_f64(u, value, on, none);
             }
-        total.sum += lane_sum_f64(sum);
-        total.slope += lane_sum_f64(slope);
+        for (int k = 0; k < REGISTERS_f64; k++) store_register_f64(sum[k], lanes + k * WIDTH_f64);
+        total.sum += lane_sum_f64(lanes);
+        for (int k = 0; k < REGISTERS_f64; k++) store_register_f64(slope[k], lanes + k * WIDTH_f64);
+        total.slope += lane_sum_f64(lanes);
     }
     return total;
 }
@@ -68,46 +66,31 @@ ALWAYS_INLINE Filled at_level(const Vessels *all, double t, const Rise rise) {
 static inline double middle_float(double low, double high) {
     const uint64_t sign = (uint64_t)1 << 63, from = rising_key_f64(low);
     const uint64_t key = from + (rising_key_f64(high) - from) / 2;
-    const uint64_t bits = key & sign ? key ^ sign : ~key;
-    double middle;
-    memcpy(&middle, &bits, sizeof middle);
-    return middle;
+    return from_bits_f64((int64_t)(key & sign ? key ^ sign : ~key));
 }
 
 /* The level where the sum is `total`, and in *rest what of it rounding takes away, from a guess;
- * all is full at the highest level, and the sum there is `most`.
+ * all is full at the highest level.
  *
- * Where a step leaves the bracket, the secant through its ends is tried, or its middle, by turns.
- * From the twentieth pass on every other one halves the bracket in the order of floating-point
- * numbers, of which there are fewer than 2^63 above 0: 150 passes at most, whatever the row holds.
- */
-ALWAYS_INLINE double find_level(const Vessels *all, double total, double t, double highest,
-                                double most, const Rise rise, double *rest) {
-    double lowest = 0, least = 0;
-    bool secant = false;
+ * Where a step leaves the bracket, its middle is tried. From the twentieth pass on every other one
+ * halves the bracket in the order of floating-point numbers, of which there are fewer than 2^63
+ * above 0: 150 passes at most, whatever the row holds. */
+static double find_level(Vessels all, double total, double t, double highest, double *rest) {
+    double lowest = 0;
     *rest = 0;
     for (int pass = 0; pass < MOST_LEVELS; pass++) {
-        const Filled now = at_level(all, t, rise);
-        const double step = (total - now.sum) / now.slope;
-        if (now.sum == total) break;
-        if (fabs(step) <= 2 * DBL_EPSILON * t) {
-            *rest = step;
+        const Filled now = at_level(all, t);
+        const double lacks = total - now.sum, step = lacks / now.slope;
+        if (fabs(lacks) <= 2 * DBL_EPSILON * total || fabs(step) <= 2 * DBL_EPSILON * t) {
+            *rest = now.slope > 0 ? step : 0;
             break;
         }
-        if (now.sum < total) {
-            lowest = t;
-            least = now.sum;
-        } else {
-            highest = t;
-            most = now.sum;
-        }
+        *(now.sum < total ? &lowest : &highest) = t;
         double next = t + step;
-        const bool halve = pass >= 20 && pass % 2 == 0;
-        if (halve || !(lowest < next && next < highest)) {
-            secant = !secant;
-            const double share = secant ? (total - least) / (most - least) : 0.5;
-            next = halve ? middle_float(lowest, highest) : lowest + (highest - lowest) * share;
-        }
+        if (pass >= 20 && pass % 2 == 0)
+            next = middle_float(lowest, highest);
+        else if (!(lowest < next && next < highest))
+            next = lowest + (highest - lowest) / 2;
         if (next == t) break;
         t = next;
     }
@@ -115,66 +98,54 @@ ALWAYS_INLINE double find_level(const Vessels *all, double total, double t, doub
 }
 
 /* p at a level, and its sum: rest is what the level lacks. */
-ALWAYS_INLINE double filled(const Vessels *all, double t, double rest, const Rise rise,
-                            double *restrict value) {
-    for (ptrdiff_t i = 0; i < all->n; i++) {
-        double p = raised(all->a[i], t, rise) + slope_of(all->a[i], rise) * rest;
+static double filled(Vessels all, double t, double rest, double *restrict value) {
+    for (ptrdiff_t i = 0; i < all.n; i++) {
+        const double a = all.a[i], raised = all.scaled ? a * t : a + t;
+        double p = raised + (all.scaled ? a * rest : rest);
         p = p > 0 ? p : 0;
-        value[i] = p < all->u[i] ? p : all->u[i];
+        value[i] = p < all.u[i] ? p : all.u[i];
     }
-    return sum_of(value, all->n);
+    return sum_of(value, all.n);
 }
 
-/* A level to begin with. Without bounds, with SHIFTED, it were at most what is left, which the
- * largest entry alone takes, and at most the mean of that over any of the entries. */
-ALWAYS_INLINE double first_level(const Vessels *all, double total, const Rise rise) {
-    const double sum = sum_of(all->a, all->n);
-    double count[LANES] = {0};
-    for (ptrdiff_t i = 0; i < all->n; i += LANES)
-        for (int j = 0; j < LANES; j++) count[j] += all->u[i + j] > 0 ? 1 : 0;
-    return rise == SCALED ? total / sum : fmin(total, (total - sum) / lane_sum_f64(count));
-}
-
-/* The highest level that matters, at which all is full. The sum of what is SCALED is concave, so
- * that Newton's steps from below need no bound. */
-ALWAYS_INLINE double highest_level(const Vessels *all, const Rise rise, double *restrict room) {
-    if (rise == SCALED) return DBL_MAX;
-    for (ptrdiff_t i = 0; i < all->n; i++) room[i] = all->u[i] - all->a[i];
-    return largest_of(room, all->n);
-}
-
-/* The level of a sample of a long row, which has its share of the total. */
-ALWAYS_INLINE double sampled_level(const Vessels *all, double total, double t, double highest,
-                                   const Rise rise, double *restrict room) {
-    const ptrdiff_t size = all->n / (SAMPLE_STEP * LANES) * LANES;
-    const Vessels sample = {room, room + size, size};
-    for (ptrdiff_t i = 0; i < size; i++) {
-        room[i] = all->a[i * SAMPLE_STEP];
-        room[size + i] = all->u[i * SAMPLE_STEP];
-    }
-    double rest;
-    const double part = total * ((double)size / (double)all->n), most = sum_of(sample.u, size);
-    return most > part ? find_level(&sample, part, t, highest, most, rise, &rest) : t;
-}
-
-/* p at the level where it sums to the total.
+/* p at the level where it sums to the total, in value; a is all.a.
  *
- * With SHIFTED, a level is rounded for all entries alike, and where it ends between two floats, or
- * some entries are so near to it that not even the rest is theirs alike, thousands add that up. So
- * what does not sum up is filled again, from a little below: there the level has all its digits. */
-ALWAYS_INLINE void fill_to(double *restrict a, const double *u, ptrdiff_t n, double total,
-                           const Rise rise, double *restrict value) {
-    const Vessels all = {a, u, n};
-    const double most = sum_of(u, n), highest = highest_level(&all, rise, value);
-    double rest, t = fmin(first_level(&all, total, rise), highest);
-    if (n >= WORTH_A_LEVEL) t = sampled_level(&all, total, t, highest, rise, value);
-    t = find_level(&all, total, t, highest, most, rise, &rest);
-    const double sum = filled(&all, t, rest, rise, value);
-    if (rise == SCALED || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
+ * The first level: without bounds it were the whole of what is scaled. Otherwise at most what the
+ * largest entry alone takes, and at most the mean that is left over any of the entries. A long row
+ * begins with that of a sample, which has its share of the total.
+ *
+ * A level is rounded for all entries alike, and where it ends between two floats, or some entries
+ * are so near to it that not even the rest is theirs alike, thousands add that up. So what is not
+ * scaled and does not sum up is filled again, from a little below: there the level has all its
+ * digits. */
+static void fill_to(Vessels all, double *restrict a, double total, double *restrict value) {
+    const ptrdiff_t n = all.n, size = n / (SAMPLE_STEP * LANES) * LANES;
+    const double sum_a = sum_of(a, n);
+    double rest, highest = DBL_MAX, t = total / sum_a;
+    if (!all.scaled) {
+        for (ptrdiff_t i = 0; i < n; i++) value[i] = all.u[i] > 0 ? 1 : 0;
+        const double mean = (total - sum_a) / sum_of(value, n);
+        for (ptrdiff_t i = 0; i < n; i++) value[i] = all.u[i] - a[i];
+        highest = largest_of(value, n);
+        t = fmin(fmin(total, mean), highest);
+    }
+    if (n >= WORTH_A_LEVEL) {
+        const double part = total * ((double)size / (double)n);
+        for (ptrdiff_t i = 0; i < size; i++) {
+            value[i] = a[i * SAMPLE_STEP];
+            value[size + i] = all.u[i * SAMPLE_STEP];
+        }
+        if (sum_of(value + size, size) > part)
+            t = find_level((Vessels){value, value + size, size, all.scaled}, part, t, highest,
+                           &rest);
+    }
+    t = find_level(all, total, t, highest, &rest);
+    const double sum = filled(all, t, rest, value);
+    if (all.scaled || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
     const double below = t * (1 - 4 * DBL_EPSILON);
-    for (ptrdiff_t i = 0; i < n; i++) a[i] = u[i] > 0 ? a[i] + below : 0;
-    t = find_level(&all, total, t - below, highest - below, most, rise, &rest);
-    filled(&all, t, rest, rise, value);
+    for (ptrdiff_t i = 0; i < n; i++) a[i] = all.u[i] > 0 ? a[i] + below : 0;
+    t = find_level(all, total, t - below, highest - below, &rest);
+    filled(all, t, rest, value);
 }
 
 /* The sum of the bounds of scores from z on. */
@@ -218,29 +189,25 @@ static double first_shift(const double *score, const double *bound, ptrdiff_t n,
  * Which entries are full is seen in p: so solve once, and again as long as the largest score at 0
  * turns out to be full and far above all that are not. What scores higher than these is full, and
  * stays so. */
-ALWAYS_INLINE void fill_bounded(const double *score, const double *bound, ptrdiff_t n, double total,
-                                double far, const Rise rise, double *restrict p,
-                                double *restrict room) {
+static void fill_bounded(const double *score, const double *bound, ptrdiff_t n, double total,
+                         double far, bool scaled, double *restrict p, double *restrict room) {
     double *a = room, *u = room + n, *spare = room + 2 * n;
     /* What is left to entries so far below one that is not full, p does not show. */
-    const double reach = rise == SCALED ? 100 : 100 + total;
+    const double reach = scaled ? 100 : 100 + total;
     double shift = first_shift(score, bound, n, total, reach, spare);
     for (int shifts = 0; shifts < 4; shifts++) {
         for (ptrdiff_t i = 0; i < n; i++) spare[i] = score[i] > shift ? bound[i] : 0;
         const double left = total - sum_of(spare, n);
         /* Of entries that only round to their bounds the rest, however little, is as it was. */
-        if (rise == SCALED && shifts > 0 && !(left > 0)) return;
+        if (scaled && shifts > 0 && !(left > 0)) return;
         for (ptrdiff_t i = 0; i < n; i++) {
             const bool there = score[i] <= shift && score[i] > -(double)INFINITY;
             const double gap = score[i] - shift, held = gap > -DBL_MAX ? gap : -DBL_MAX;
-            const double here = rise == SCALED ? scaled_exp_f64(held) : held;
-            a[i] = there ? here : 0;
+            a[i] = there ? held : scaled ? -DBL_MAX : 0;
             u[i] = there ? bound[i] : 0;
         }
-        if (left > 0)
-            fill_to(a, u, n, left, rise, spare);
-        else
-            filled(&(Vessels){a, u, n}, 0, 0, rise, spare);
+        for (ptrdiff_t i = 0; scaled && i < n; i++) a[i] = u[i] > 0 ? scaled_exp_f64(a[i]) : 0;
+        fill_to((Vessels){a, u, n, scaled}, a, left > 0 ? left : 0, spare);
         for (ptrdiff_t i = 0; i < n; i++) {
             const double value = spare[i];
             p[i] = score[i] > shift ? bound[i] : value;
@@ -252,16 +219,6 @@ ALWAYS_INLINE void fill_bounded(const double *score, const double *bound, ptrdif
     }
 }
 
-NEVER_INLINE void fill_shifted(const double *score, const double *bound, ptrdiff_t n, double total,
-                               double far, double *restrict p, double *restrict room) {
-    fill_bounded(score, bound, n, total, far, SHIFTED, p, room);
-}
-
-NEVER_INLINE void fill_scaled(const double *score, const double *bound, ptrdiff_t n, double total,
-                              double far, double *restrict p, double *restrict room) {
-    fill_bounded(score, bound, n, total, far, SCALED, p, room);
-}
-
 #define TEMPLATE "thresholds/water_filling.h"
 #include "float_and_double.h"
 
@@ -269,7 +226,8 @@ NEVER_INLINE void fill_scaled(const double *score, const double *bound, ptrdiff_
 
 /* A row of scores and bounds to p; scratch is for WORKSPACE n doubles, n in whole lanes. */
 static void TYPED(water_fill)(const REAL *restrict z, const REAL *restrict upper, double total,
-                              Rise rise, REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
+                              bool scaled, REAL *restrict p, ptrdiff_t n,
+                              double *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     const bool sound = largest > -(REAL)INFINITY && largest < (REAL)INFINITY;
     if (!(sound && total > 0)) {
@@ -277,24 +235,19 @@ static void TYPED(water_fill)(const REAL *restrict z, const REAL *restrict upper
         TYPED(fill)(p, n, nothing ? (REAL)0 : (REAL)NAN);
         return;
     }
-    const ptrdiff_t padded = whole_lanes(n);
+    const ptrdiff_t padded = (n + LANES - 1) / LANES * LANES;
     double *score = scratch, *bound = scratch + padded, *value = scratch + 2 * padded;
     for (ptrdiff_t i = 0; i < n; i++) {
         const double here = z[i], most = upper[i];
         bound[i] = here > -(double)INFINITY ? most : 0;
         score[i] = most > 0 ? here : -(double)INFINITY;
     }
-    for (ptrdiff_t i = n; i < padded; i++) {
-        bound[i] = 0;
-        score[i] = -(double)INFINITY;
-    }
-    const double far = IS_DOUBLE ? 1 : 100;
+    for (ptrdiff_t i = n; i < padded; i++) score[i] = -(double)INFINITY, bound[i] = 0;
     if (sum_of(bound, n) <= total * (1 + (double)EPSILON)) /* all are full, but for rounding */
         value = bound;
-    else if (rise == SCALED)
-        fill_scaled(score, bound, padded, total, far, value, value + padded);
     else
-        fill_shifted(score, bound, padded, total, far, value, value + padded);
+        fill_bounded(score, bound, padded, total, IS_DOUBLE ? 1 : 100, scaled, value,
+                     value + padded);
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (REAL)value[i];
 }
 
