@@ -135,17 +135,18 @@ typedef struct {
 /* What a kind of kernels does with some rows; context is the kernel's data. */
 typedef void TYPED(Run)(TYPED(Rows) *rows, void *context);
 
-/* Rows of n entries from one place to another; those that share a line of memory go together. */
+/* Rows of n entries from one place to another; those that share a line of memory go together, which
+ * those that lie anywhere never do. */
 static void TYPED(copy_rows)(RowOperand from, RowOperand to, int rows, ptrdiff_t n) {
     const bool across = lies_across(from, sizeof(REAL)) || lies_across(to, sizeof(REAL));
     const int together = across ? PER_LINE : 1;
     for (int start = 0; start < rows; start += together) {
-        const int end = rows - start < together ? rows : start + together;
-        for (ptrdiff_t i = 0; i < n; i++) {
-            for (int j = start; j < end; j++)
-                memcpy(of_row(to, j) + i * to.entry, of_row(from, j) + i * from.entry,
-                       sizeof(REAL));
-        }
+        const int count = rows - start < together ? rows - start : together;
+        const char *read = of_row(from, start);
+        char *write = of_row(to, start);
+        for (ptrdiff_t i = 0; i < n; i++, read += from.entry, write += to.entry)
+            for (int j = 0; j < count; j++)
+                memcpy(write + j * to.row, read + j * from.row, sizeof(REAL));
     }
 }
 
