@@ -39,6 +39,19 @@ static inline char *of_row(RowOperand x, ptrdiff_t j) {
     return x.first + (x.at != NULL ? x.at[j] : j * x.row);
 }
 
+/* Pointers to the operand of each of some rows, of whatever type. Where rows lie is asked once for
+ * all: to ask it for each takes a tenth of the time of short rows. */
+static inline void of_rows(RowOperand x, int rows, void *pointers) {
+    for (int j = 0; x.at != NULL && j < rows; j++) {
+        const char *place = x.first + x.at[j];
+        memcpy((char **)pointers + j, &place, sizeof place);
+    }
+    for (int j = 0; x.at == NULL && j < rows; j++) {
+        const char *place = x.first + j * x.row;
+        memcpy((char **)pointers + j, &place, sizeof place);
+    }
+}
+
 /* Do rows lie across the memory? */
 static inline bool lies_across(RowOperand x, ptrdiff_t size) {
     return x.row == size && x.entry != size && x.entry != 0;
@@ -157,8 +170,7 @@ static void TYPED(take_rows)(RowOperand from, int count, ptrdiff_t n, REAL *room
     const bool copied = from.entry != size && n > 1;
     const RowOperand taken = {'r', (char *)room, pitch * size, size, NULL};
     if (copied) TYPED(copy_rows)(from, taken, count, n);
-    for (int j = 0; j < count; j++)
-        in[j] = copied ? room + j * pitch : (const REAL *)of_row(from, j);
+    of_rows(copied ? taken : from, count, in);
 }
 
 /* Copied to room with -inf where they are masked, but for a row for which one true mask holds. */
@@ -302,8 +314,8 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
             TYPED(take_numbers)(row_at(call.number[k], start), count, rows.number[k]);
         const RowOperand out = row_at(call.out, start);
         const bool own = copied[call.inputs];
-        for (int j = 0; j < count; j++)
-            rows.out[j] = own ? room + j * pitch : (REAL *)of_row(out, j);
+        const RowOperand given = {'r', (char *)room, pitch * size, size, NULL};
+        of_rows(own ? given : out, count, rows.out);
         if (by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
         const RowOperand read = row_at(call.in[0], start + count);
         const RowOperand write = own ? read : row_at(call.out, start + count);
@@ -314,9 +326,7 @@ static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
 
         run(&rows, context);
 
-        if (own && out.type == 'r')
-            TYPED(copy_rows)((RowOperand){'r', (char *)room, pitch * size, size, NULL}, out, count,
-                             n);
+        if (own && out.type == 'r') TYPED(copy_rows)(given, out, count, n);
         for (int k = 0; k < call.results; k++)
             TYPED(give_results)(row_at(call.result[k], start), count, rows.result[k]);
     }
