@@ -74,24 +74,23 @@ static inline double middle_float(double low, double high) {
  *
  * Where a step leaves the bracket, its middle is tried. From the twentieth pass on every other one
  * halves the bracket in the order of floating-point numbers, of which there are fewer than 2^63
- * above 0: 150 passes at most, whatever the row holds. */
+ * above 0: 150 passes at most, whatever the row holds. It ends where t has no other float to go to:
+ * two roundings of t may be more than the total, and the level far below. */
 static double find_level(Vessels all, double total, double t, double highest, double *rest) {
     double lowest = 0;
     *rest = 0;
     for (int pass = 0; pass < MOST_LEVELS; pass++) {
         const Filled now = at_level(all, t);
         const double lacks = total - now.sum, step = lacks / now.slope;
-        if (fabs(lacks) <= 2 * DBL_EPSILON * total || fabs(step) <= 2 * DBL_EPSILON * t) {
-            *rest = now.slope > 0 ? step : 0;
-            break;
-        }
+        *rest = now.slope > 0 ? step : 0;
+        if (fabs(lacks) <= 2 * DBL_EPSILON * total || t + step == t) break;
         *(now.sum < total ? &lowest : &highest) = t;
         double next = t + step;
         if (pass >= 20 && pass % 2 == 0)
             next = middle_float(lowest, highest);
         else if (!(lowest < next && next < highest))
             next = lowest + (highest - lowest) / 2;
-        if (next == t) break;
+        if (!(lowest < next && next < highest)) break;
         t = next;
     }
     return t;

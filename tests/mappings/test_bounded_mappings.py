@@ -157,6 +157,24 @@ def test_distant_scores_share_remaining_mass(name: str, dtype: type, form: str) 
 @every_form
 @every_dtype
 @every_name
+def test_long_rows_of_distant_scores_fill_one_after_the_other(
+    name: str, dtype: type, form: str
+) -> None:
+    """At scores of 1e16 the level may be less than a rounding of the level of a sample."""
+    rng = np.random.default_rng(7)
+    z = (rng.standard_normal((200, 3000)) * 1e16).astype(dtype)
+    upper = (rng.random(z.shape) * 10 ** rng.uniform(-2.5, 0.5, size=(200, 1))).astype(dtype)
+    upper[rng.random(z.shape) < 0.2] = 0
+    order = np.argsort(-z, axis=-1)
+    bound = np.take_along_axis(upper, order, axis=-1).astype(np.float64)
+    full = np.clip(1 - (np.cumsum(bound, axis=-1) - bound), 0, bound)
+    p = np.take_along_axis(forward_of(name, form)(z, upper), order, axis=-1)
+    np.testing.assert_allclose(p, full, rtol=0, atol=1e3 * np.finfo(dtype).eps)
+
+
+@every_form
+@every_dtype
+@every_name
 def test_many_full_scales_keep_remaining_digits(name: str, dtype: type, form: str) -> None:
     """The NumPy body took four scales off and shared the rest evenly."""
     scales, gaps = [1e38, 1e29, 1e20, 1e11, 1e2], np.array([0.5, 0.45, 0.4])
