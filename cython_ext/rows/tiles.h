@@ -11,6 +11,7 @@
 
 #include "rows/ahead.h"
 #include "rows/lanes.h"
+#include "rows/steps.h"
 
 #define TEMPLATE "rows/tiles.h"
 #include "float_and_double.h"

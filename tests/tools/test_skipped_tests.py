@@ -26,12 +26,13 @@ WHOLE = "import pytest\npytest.skip('no JAX', allow_module_level=True)\n"
 @pytest.mark.slow
 def test_skip_that_another_stage_ran_is_left_out(tmp_path: Path) -> None:
     conftest = Path(__file__).parents[1] / "conftest.py"
+    pytest_alone = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider"]
     (tmp_path / "conftest.py").write_text(conftest.read_text("utf-8"), "utf-8")
     for torch, whole in ((True, WHOLE), (False, "def test_jax(): ...\n")):
         (tmp_path / "test_some.py").write_text(TESTS.format(torch=torch))
         (tmp_path / "test_jax.py").write_text(whole)
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", tmp_path],
+            [*pytest_alone, "--rootdir", tmp_path, tmp_path],
             check=True,
             env=os.environ | {"PYENTMAX_TEST_OUTCOMES": str(tmp_path)},
             stdout=subprocess.DEVNULL,
