@@ -74,23 +74,24 @@ static inline double middle_float(double low, double high) {
  *
  * Where a step leaves the bracket, its middle is tried. From the twentieth pass on every other one
  * halves the bracket in the order of floating-point numbers, of which there are fewer than 2^63
- * above 0: 150 passes at most, whatever the row holds. It ends where t has no other float to go to:
- * two roundings of t may be more than the total, and the level far below. */
+ * above 0: 150 passes at most, whatever the row holds. */
 static double find_level(Vessels all, double total, double t, double highest, double *rest) {
     double lowest = 0;
     *rest = 0;
     for (int pass = 0; pass < MOST_LEVELS; pass++) {
         const Filled now = at_level(all, t);
         const double lacks = total - now.sum, step = lacks / now.slope;
-        *rest = now.slope > 0 ? step : 0;
-        if (fabs(lacks) <= 2 * DBL_EPSILON * total || t + step == t) break;
+        if (fabs(lacks) <= 2 * DBL_EPSILON * total || fabs(step) <= 2 * DBL_EPSILON * t) {
+            *rest = now.slope > 0 ? step : 0;
+            break;
+        }
         *(now.sum < total ? &lowest : &highest) = t;
         double next = t + step;
         if (pass >= 20 && pass % 2 == 0)
             next = middle_float(lowest, highest);
         else if (!(lowest < next && next < highest))
             next = lowest + (highest - lowest) / 2;
-        if (!(lowest < next && next < highest)) break;
+        if (next == t) break;
         t = next;
     }
     return t;
@@ -116,7 +117,8 @@ static double filled(Vessels all, double t, double rest, double *restrict value)
  * A level is rounded for all entries alike, and where it ends between two floats, or some entries
  * are so near to it that not even the rest is theirs alike, thousands add that up. So what is not
  * scaled and does not sum up is filled again, from a little below: there the level has all its
- * digits. */
+ * digits. Where that is too high as well, as two roundings of the level of a sample were more than
+ * the sum lacked, the level is further down. */
 static void fill_to(Vessels all, double *restrict a, double total, double *restrict value) {
     const ptrdiff_t n = all.n, size = n / (SAMPLE_STEP * LANES) * LANES;
     const double sum_a = sum_of(a, n);
@@ -141,7 +143,11 @@ static void fill_to(Vessels all, double *restrict a, double total, double *restr
     t = find_level(all, total, t, highest, &rest);
     const double sum = filled(all, t, rest, value);
     if (all.scaled || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
-    const double below = t * (1 - 4 * DBL_EPSILON);
+    double below = t * (1 - 4 * DBL_EPSILON);
+    while (at_level(all, below).sum > total) {
+        t = find_level(all, total, below / 2, below, &rest);
+        below = t * (1 - 4 * DBL_EPSILON);
+    }
     for (ptrdiff_t i = 0; i < n; i++) a[i] = all.u[i] > 0 ? a[i] + below : 0;
     t = find_level(all, total, t - below, highest - below, &rest);
     filled(all, t, rest, value);
