@@ -144,7 +144,7 @@ static void fill_to(Vessels all, double *restrict a, double total, double *restr
     const double sum = filled(all, t, rest, value);
     if (all.scaled || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
     double below = t * (1 - 4 * DBL_EPSILON);
-    while (at_level(all, below).sum > total) {
+    for (int lower = 0; lower < 4 && at_level(all, below).sum > total; lower++) {
         t = find_level(all, total, below / 2, below, &rest);
         below = t * (1 - 4 * DBL_EPSILON);
     }
