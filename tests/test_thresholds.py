@@ -455,3 +455,17 @@ def test_water_fill_reaches_any_total(fill: Any, exponential: bool) -> None:
         y, upper = 3 * rng.standard_normal((50, 8)), rng.uniform(0.4, 1, (50, 8))
         p = fill(y, upper, total, exponential).p
         np.testing.assert_allclose(p.sum(axis=-1), total, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exponential", [False, True])
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e8), (np.float32, 1e16), (float, 1e17)])
+def test_bounds_of_distant_scores_fill_one_after_the_other(
+    dtype: type, scale: float, exponential: bool
+) -> None:
+    """A step was lost in the rounding of the level, and sums were off by up to 0.9."""
+    rng = np.random.default_rng(0)
+    y = np.sort(scale * rng.standard_normal((200, 20)))[:, ::-1].astype(dtype)
+    upper = rng.uniform(0.1, 0.4, y.shape).astype(dtype)
+    p = bracketed_water_fill(y, upper, 1, exponential).p
+    full = np.clip(1 - (upper.cumsum(axis=-1) - upper), 0, upper)
+    np.testing.assert_allclose(p, full, rtol=0, atol=1e-6)

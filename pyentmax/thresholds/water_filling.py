@@ -255,7 +255,8 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
             nearest = np.max(np.where(there & (away < 0), away, -np.inf), axis=-1, keepdims=True)
             following = np.where(weight > 0, following, t - np.where(up, nearest, -nearest))
             bottom, top = np.where(moving & up, t, bottom), np.where(moving & ~up, t, top)
-            moving = moving & (missing != 0) & (following != t) & (bottom < top)
+            coarse = np.finfo(y.dtype).eps * np.abs(t) > 0.01  # one rounding may move all of p
+            moving = moving & (missing != 0) & ((following != t) | coarse) & (bottom < top)
             width = top - bottom
             good = (bottom < following) & (following < top) & (width <= widths[-2] / 2)
             following = np.where(good, following, bottom / 2 + top / 2)

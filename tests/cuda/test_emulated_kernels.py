@@ -106,6 +106,13 @@ def full_at_many_scales(n: int) -> tuple[Any, ...]:
     return z, np.full(z.shape, 0.15, np.float32)
 
 
+def far_apart(n: int, scale: float) -> tuple[Any, ...]:
+    """A rounding of the level is more than any p: bounds fill one after the other."""
+    rng = np.random.default_rng(n)
+    z = scale * rng.standard_normal((12, n))
+    return z, rng.uniform(1 / n, 4 / n, z.shape).astype(np.float32)
+
+
 def tied_for_the_kth(n: int) -> tuple[Any, ...]:
     """Scores that tie, or all but tie, for one place or another."""
     rng = np.random.default_rng(n)
@@ -141,6 +148,8 @@ HARD = [
       for name in ("topk_softmax", "topk_sparsemax") for form in FORMS),
     *((name, form, full_at_many_scales(form.lengths[-2]))
       for name in ("csoftmax", "csparsemax") for form in BOUNDED_FORMS),
+    *((name, form, far_apart(form.lengths[-2], scale)) for scale in (1e8, 1e16)
+      for name in ("csoftmax", "csparsemax") for form in BOUNDED_FORMS),
 ]  # fmt: skip
 
 
@@ -150,7 +159,11 @@ def check_hard(name: str, form: Form, number: NumberType, rows: tuple[Any, ...],
     return check(name, form, number, (z, np.ones(z.shape, bool), *further), **how)
 
 
-@pytest.mark.parametrize(("name", "form", "rows"), HARD, ids=str)
+@pytest.mark.parametrize(
+    ("name", "form", "rows"),
+    HARD,
+    ids=[f"{i}-{name}-{form}" for i, (name, form, _) in enumerate(HARD)],
+)
 def test_hard_rows(name: str, form: Form, rows: tuple[Any, ...]) -> None:
     check_hard(name, form, FLOAT32, rows)
 

@@ -115,7 +115,8 @@ template <typename C, class Rule> struct Level {
     /* The sum rises with t, piecewise smooth, neither convex nor concave. Each pass tries the step
      * that is exact if the right entries move already. Where none moves, the sum is flat: the next
      * level where one begins or ceases to be full is taken. A try outside of what is known, or a
-     * bracket that was not halved in two passes, is answered by halving. */
+     * bracket that was not halved in two passes, is answered by halving. A step that rounds to
+     * nothing ends the search, but for levels so large that all p could change in one rounding. */
     template <class Team, class Row>
     __device__ void search(Team &team, const Row &row, C count, bool moving) {
         C highest = -infinity<C>(), ends = -infinity<C>();
@@ -158,7 +159,8 @@ template <typename C, class Rule> struct Level {
                 bottom = t;
             else
                 top = t;
-            moving = missing != 0 && next != t && bottom < top;
+            const bool coarse = epsilon<C>() * fabs(t) > (C)0.01;
+            moving = missing != 0 && (next != t || coarse) && bottom < top;
             if (!moving) continue;
             const C middle = bottom / 2 + top / 2, width = top - bottom;
             const bool stalls = width > widths[0] / 2;
