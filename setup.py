@@ -31,19 +31,13 @@ REQUIRED = enabled("PYENTMAX_REQUIRE_EXT")
 # Nothing machine-specific: a wheel must run on every machine of its platform;
 # cython_ext/builds/target.h says how the kernels still use the instructions of a machine. The code
 # uses neither errno nor floating-point traps; with these flags sqrt and conditionals become vector
-# instructions. Multiplications are fused with additions where the target can. Loops over the lanes
-# of a vector must reach the vectoriser as loops: GCC would unroll those of up to 16 iterations
-# before.
-FLAGS = [
-    "-O3",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=fast",
-    "--param=max-completely-peel-times=15",
-]
-# GCC's own. Copies of loops for special cases take a fifth of the time to compile and a tenth of
-# the module, and no kernel is measurably faster for them.
+# instructions. Multiplications are fused with additions where the target can.
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+# GCC's own. It would unroll loops over the lanes of a vector, of up to 16 iterations, before its
+# vectoriser sees them. Copies of loops for special cases take a fifth of the time to compile and a
+# tenth of the module, and no kernel is measurably faster for them.
 GCC_FLAGS = [
+    "--param=max-completely-peel-times=15",
     "-fno-ipa-cp-clone",
     "-fno-split-loops",
     "-fno-unswitch-loops",
