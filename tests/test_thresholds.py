@@ -458,7 +458,9 @@ def test_water_fill_reaches_any_total(fill: Any, exponential: bool) -> None:
 
 
 @pytest.mark.parametrize("exponential", [False, True])
-@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e8), (np.float32, 1e16), (float, 1e17)])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float32, 1e8), (np.float32, 1e16), (float, 1e17), (float, 1e100)]
+)
 def test_bounds_of_distant_scores_fill_one_after_the_other(
     dtype: type, scale: float, exponential: bool
 ) -> None:

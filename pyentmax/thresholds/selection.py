@@ -111,3 +111,9 @@ def rising_keys(x: Any) -> Any:
     bits = x.view(f"u{x.itemsize}")
     sign = np.array(1, bits.dtype) << np.array(8 * x.itemsize - 1, bits.dtype)
     return np.where(bits & sign, ~bits, bits | sign)
+
+
+def number_at(keys: Any) -> Any:
+    """The floats of `rising_keys`."""
+    sign = np.array(1, keys.dtype) << np.array(8 * keys.itemsize - 1, keys.dtype)
+    return np.where(keys & sign, keys ^ sign, ~keys).view(f"f{keys.itemsize}")

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax.thresholds.selection import number_at, rising_keys
 from pyentmax.thresholds.threshold import between, row_sums
 
-MAX_LEVELS = 160
-"""More passes than halving a bracket of doubles can take."""
+FREE_LEVELS, MAX_LEVELS = 20, 160
+"""Passes after which every other one halves the bracket's floats, and so more than there can be."""
 
 
 class WaterFilling(NamedTuple):
@@ -193,15 +194,15 @@ def _newton_level(rows: _Rows, total: Any, t: Any, highest: Any, most: Any) -> t
 
 
 def middle_float(low: Any, high: Any) -> Any:
-    """Halfway between 0 ≤ low ≤ high in the order of doubles, which is that of their bits.
+    """Halfway between low ≤ high in the order of floating-point numbers.
 
     Examples
     --------
     >>> print(middle_float(np.array([1e-200]), np.array([1e200])).round(3))
     [0.959]
     """
-    start, end = low.view(np.int64), high.view(np.int64)
-    return (start + (end - start) // 2).view(np.float64)
+    start, end = rising_keys(low), rising_keys(high)
+    return number_at(start + (end - start) // 2)
 
 
 def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False) -> WaterFilling:
@@ -210,8 +211,10 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
     The sum rises with t, piecewise smooth, neither convex nor concave. Each pass tries the step
     that is exact if the set of moving entries is already right. Where none moves, the sum is
     constant, and the next level where one starts or stops moving is taken. If the step leaves the
-    bracket, or two passes did not halve it, the bracket is halved, so that three passes per bit are
-    enough. Finally p is mixed from two levels a few ε from the last one, so that the sum is right.
+    bracket, or two passes did not halve it, the bracket is halved; from the 21st pass on, every
+    other one halves it in the order of floating-point numbers, so that 20 passes and two per bit
+    are enough. Finally p is mixed from two levels a few ε from the last one, so that the sum is
+    right.
 
     Parameters and result are those of `newton_water_fill`.
 
@@ -228,6 +231,8 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
         count = np.sum(there, axis=-1, keepdims=True, dtype=y.dtype)
         bottom = np.log(total) - np.log(count) if exponential else 0 * count
         top = np.max(full_at, axis=-1, keepdims=True)
+        top = top + 2 * np.finfo(y.dtype).eps * np.abs(top)  # the last level of all is tried, too
+        begins_at = full_at if exponential else -y
 
         def fill(t: Any) -> Any:
             risen = np.exp(y + t) if exponential else np.maximum(y + t, 0)
@@ -251,15 +256,18 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
                 starts = np.where(up, y + t >= 0, y + t > 0)
                 weight = np.sum(may_move & starts, axis=-1, keepdims=True, dtype=y.dtype)
                 following = t + missing / weight
-            away = np.where(up, np.where(rising, y + t, 0), beyond)
-            nearest = np.max(np.where(there & (away < 0), away, -np.inf), axis=-1, keepdims=True)
-            following = np.where(weight > 0, following, t - np.where(up, nearest, -nearest))
+            level = np.where(up, -begins_at, full_at)
+            on = there & (level < np.where(up, -t, t))
+            nearest = np.max(np.where(on, level, -np.inf), axis=-1, keepdims=True)
+            following = np.where(weight > 0, following, np.where(up, -nearest, nearest))
             bottom, top = np.where(moving & up, t, bottom), np.where(moving & ~up, t, top)
             coarse = np.finfo(y.dtype).eps * np.abs(t) > 0.01  # one rounding may move all of p
             moving = moving & (missing != 0) & ((following != t) | coarse) & (bottom < top)
             width = top - bottom
             good = (bottom < following) & (following < top) & (width <= widths[-2] / 2)
             following = np.where(good, following, bottom / 2 + top / 2)
+            if passes > FREE_LEVELS and passes % 2 == 0:
+                following = middle_float(bottom, top)
             widths.append(width)
             moving = moving & (bottom < following) & (following < top)
             t = np.where(moving, following, t)

@@ -113,6 +113,13 @@ def far_apart(n: int, scale: float) -> tuple[Any, ...]:
     return z, rng.uniform(1 / n, 4 / n, z.shape).astype(np.float32)
 
 
+def of_all_sizes(n: int, budget: bool) -> tuple[Any, ...]:
+    """Halving the difference of two levels would take hundreds of passes."""
+    rng = np.random.default_rng(n)
+    z = rng.choice([-1, 1], (12, n)) * 10 ** rng.uniform(-37, 36, (12, n))
+    return z, 0.3 * n if budget else np.full(z.shape, 3 / n, np.float32)
+
+
 def tied_for_the_kth(n: int) -> tuple[Any, ...]:
     """Scores that tie, or all but tie, for one place or another."""
     rng = np.random.default_rng(n)
@@ -150,6 +157,8 @@ HARD = [
       for name in ("csoftmax", "csparsemax") for form in BOUNDED_FORMS),
     *((name, form, far_apart(form.lengths[-2], scale)) for scale in (1e8, 1e16)
       for name in ("csoftmax", "csparsemax") for form in BOUNDED_FORMS),
+    *((name, form, of_all_sizes(form.lengths[-1], name == "budget_sparsemax"))
+      for name in ("csoftmax", "csparsemax", "budget_sparsemax") for form in BOUNDED_FORMS),
 ]  # fmt: skip
 
 

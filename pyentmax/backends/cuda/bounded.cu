@@ -10,6 +10,7 @@
 template <typename C> struct Boxes {
     __device__ C bottom(C t, C) const { return t; }
     __device__ C full_at(C y, C u) const { return u - y; }
+    __device__ C begins_at(C y, C) const { return -y; }
     __device__ C fill(C y, C u, C t) const {
         const C p = positive(y + t);
         return p < u ? p : u;
@@ -48,6 +49,7 @@ template <typename C> struct Csoftmax {
     /* Σ e^(y + t) is at least 1, and at most `count` times its largest. */
     __device__ C bottom(C t, C count) const { return t - log(count); }
     __device__ C full_at(C y, C u) const { return log(u) - y; }
+    __device__ C begins_at(C y, C u) const { return full_at(y, u); }
     __device__ C fill(C y, C u, C t) const {
         const C p = exp(y + t);
         return p < u ? p : u;

@@ -17,6 +17,7 @@
  *     bottom(t, count)          a level too low for that, of so many entries with a largest y of −t
  *     feasible(sum, count)      whether bounds with that sum, on so many entries, allow it
  *     full_at(y, u)             the level from which on p is u
+ *     begins_at(y, u)           one from which on it rises, or is all but 0 below
  *     fill(y, u, t)             p at level t
  *     weigh(y, u, t, up)        if the entry moves when t rises (up) or falls, its share in step()
  *     step(t, missing, weight)  the level where nothing would be missing if the same entries moved
@@ -29,8 +30,9 @@
 #pragma once
 #include "rows.cuh"
 
-constexpr int MAX_LEVELS = 160; /* more than halving a bracket of doubles can take */
-constexpr int SHIFTS = 80;      /* more than there are scales that full entries can hide */
+constexpr int FREE_LEVELS = 20; /* then every other pass halves, in the order of floats: */
+constexpr int MAX_LEVELS = FREE_LEVELS + 140; /* fewer than 2^64 doubles lie in a bracket */
+constexpr int SHIFTS = 80; /* more than there are scales that full entries can hide */
 
 /* Scores and bounds of a row; a bound of 0 where an entry is ruled out. */
 template <typename T> struct Bounded {
@@ -126,6 +128,7 @@ template <typename C, class Rule> struct Level {
             ends = Larger()(ends, rule.full_at(y, u));
         });
         C bottom = rule.bottom(-team.largest(highest), count), top = team.largest(ends);
+        top += 2 * epsilon<C>() * fabs(top); /* so that the last level of all is tried, too */
         C t = bottom + 1;
         if (!(t < top)) t = bottom / 2 + top / 2;
         C widths[2] = {infinity<C>(), infinity<C>()};
@@ -147,12 +150,12 @@ template <typename C, class Rule> struct Level {
             if (team.any(flat)) {
                 C nearest = -infinity<C>();
                 row.each([&](C z, C u) {
-                    const C y = relative(z), full = rule.full_at(y, u) - t;
-                    const C away = missing > 0 ? (full > 0 ? y + t : (C)0) : full;
-                    if (away < 0) nearest = Larger()(nearest, away);
+                    const C y = relative(z);
+                    const C level = missing > 0 ? -rule.begins_at(y, u) : rule.full_at(y, u);
+                    if (level < (missing > 0 ? -t : t)) nearest = Larger()(nearest, level);
                 });
                 nearest = team.largest(nearest);
-                if (flat) next = missing > 0 ? t - nearest : t + nearest;
+                if (flat) next = missing > 0 ? -nearest : nearest;
             }
             if (!moving) continue;
             if (missing > 0)
@@ -162,9 +165,10 @@ template <typename C, class Rule> struct Level {
             const bool coarse = epsilon<C>() * fabs(t) > (C)0.01;
             moving = missing != 0 && (next != t || coarse) && bottom < top;
             if (!moving) continue;
-            const C middle = bottom / 2 + top / 2, width = top - bottom;
+            const C width = top - bottom;
             const bool stalls = width > widths[0] / 2;
-            if (!(next > bottom && next < top) || stalls) next = middle;
+            if (!(next > bottom && next < top) || stalls) next = bottom / 2 + top / 2;
+            if (pass >= FREE_LEVELS && pass % 2 == 1) next = middle_float(bottom, top);
             widths[0] = widths[1];
             widths[1] = width;
             moving = next > bottom && next < top;

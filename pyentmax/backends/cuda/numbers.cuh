@@ -80,3 +80,22 @@ __device__ inline float number_of(unsigned bits) { return __int_as_float((int)bi
 __device__ inline double number_of(unsigned long long bits) {
     return __longlong_as_double((long long)bits);
 }
+
+/* The same for all floats, the largest first: the complements of `rising_keys` in
+ * pyentmax/thresholds/selection.py. */
+template <typename C> using Bits = decltype(bits_of((C)0));
+template <typename C> constexpr Bits<C> SIGN = ~(~(Bits<C>)0 >> 1);
+
+template <typename C> __device__ inline Bits<C> place_of(C score) {
+    const Bits<C> bits = bits_of(score);
+    return bits & SIGN<C> ? bits : ~(bits | SIGN<C>);
+}
+template <typename C> __device__ inline C score_in(Bits<C> place) {
+    return number_of(place & SIGN<C> ? place : ~(place | SIGN<C>));
+}
+
+/* Halfway between low <= high in the order of floats. */
+template <typename C> __device__ inline C middle_float(C low, C high) {
+    const Bits<C> least = place_of(high);
+    return score_in<C>(least + (place_of(low) - least) / 2);
+}

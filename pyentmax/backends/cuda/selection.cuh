@@ -24,16 +24,3 @@ __device__ inline Whole selected(Team &team, C wanted, Whole least, Whole most, 
     }
     return most;
 }
-
-/* Whole numbers that order scores, the largest first, and back: the complements of `rising_keys` in
- * pyentmax/thresholds/selection.py. */
-template <typename C> using Bits = decltype(bits_of((C)0));
-template <typename C> constexpr Bits<C> SIGN = ~(~(Bits<C>)0 >> 1);
-
-template <typename C> __device__ inline Bits<C> place_of(C score) {
-    const Bits<C> bits = bits_of(score);
-    return bits & SIGN<C> ? bits : ~(bits | SIGN<C>);
-}
-template <typename C> __device__ inline C score_in(Bits<C> place) {
-    return number_of(place & SIGN<C> ? place : ~(place | SIGN<C>));
-}
