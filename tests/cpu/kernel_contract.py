@@ -243,23 +243,27 @@ def assert_probabilities(
     assert (spread / 2 <= 8 * epsilon * reach(z, on)[:, 0]).all()
 
 
-STRUCTURED = ("fusedmax", "oscarmax", "csoftmax", "csparsemax", "budget_sparsemax", "normmax")
+BOUNDED = ("csoftmax", "csparsemax", "budget_sparsemax")
+STRUCTURED = ("fusedmax", "oscarmax", *BOUNDED, "normmax")
 
 
 def assert_structured(name: str, p: np.ndarray, best: np.ndarray, given: Operands) -> None:
     """To 64ε times how far apart scores are that can share probability; the sum, the bounds."""
     scores = np.where(given[1] & np.isfinite(given[0]), given[0], np.nan).astype(np.float64)
+    bounds = given[2] if name in ("csoftmax", "csparsemax") else 1
+    if name in BOUNDED:  # what is full, and what has nothing, shares with no other
+        scores = np.where((best > 0) & (best < bounds), scores, np.nan)
     scores[np.isnan(scores).all(axis=-1)] = 0
     width = np.nanmax(scores, axis=-1) - np.nanmin(scores, axis=-1)
     if name in ("fusedmax", "oscarmax"):
         width = np.minimum(width, 1 + given[2] * (4 if name == "fusedmax" else p.shape[-1]))
-    wrong = np.abs(p - best) > 64 * float(np.finfo(p.dtype).eps) * np.maximum(width, 1)[:, None]
-    assert not wrong.any(), (name, p[wrong][:3], best[wrong][:3], np.nonzero(wrong))
     total = given[2] if name == "budget_sparsemax" else np.ones(len(p))
+    size = np.maximum(width, np.maximum(total, 1))[:, None]
+    wrong = np.abs(p - best) > 64 * float(np.finfo(p.dtype).eps) * size
+    assert not wrong.any(), (name, p[wrong][:3], best[wrong][:3], np.nonzero(wrong))
     fine = best.sum(axis=-1) > 0
     off = np.abs(p.sum(axis=-1, dtype=np.float64) / total - 1)[fine]
     assert (off <= 8 * float(np.finfo(p.dtype).eps) * np.sqrt(p.shape[-1])).all()
-    bounds = given[2] if name in ("csoftmax", "csparsemax") else 1
     assert ((p <= bounds) & (p >= 0) | np.isnan(p)).all()
 
 
