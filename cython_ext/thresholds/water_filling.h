@@ -117,8 +117,9 @@ static double filled(Vessels all, double t, double rest, double *restrict value)
  * A level is rounded for all entries alike, and where it ends between two floats, or some entries
  * are so near to it that not even the rest is theirs alike, thousands add that up. So what is not
  * scaled and does not sum up is filled again, from a little below: there the level has all its
- * digits. Where that is too high as well, as two roundings of the level of a sample were more than
- * the sum lacked, the level is further down. */
+ * digits. A search that began at a sample's level, too high, may have ended there, since what the
+ * sum had too much was less than two of that level's roundings: then a little below is too high as
+ * well, and the level is looked for further down. */
 static void fill_to(Vessels all, double *restrict a, double total, double *restrict value) {
     const ptrdiff_t n = all.n, size = n / (SAMPLE_STEP * LANES) * LANES;
     const double sum_a = sum_of(a, n);
