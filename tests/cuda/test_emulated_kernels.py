@@ -120,6 +120,12 @@ def of_all_sizes(n: int, budget: bool) -> tuple[Any, ...]:
     return z, 0.3 * n if budget else np.full(z.shape, 3 / n, np.float32)
 
 
+def zeros_of_either_sign(n: int) -> tuple[Any, ...]:
+    """Which of them is the largest, threads did not agree on."""
+    rng = np.random.default_rng(n)
+    return rng.choice([0.0, -0.0, -0.5], (40, n)), rng.integers(1, n, 40)
+
+
 def tied_for_the_kth(n: int) -> tuple[Any, ...]:
     """Scores that tie, or all but tie, for one place or another."""
     rng = np.random.default_rng(n)
@@ -153,6 +159,7 @@ HARD = [
         ("csparsemax", np.full((24, 2048), 0.9, np.float32))]),
     *((name, form, chosen_by_score(form.lengths[-1]))
       for name in ("topk_softmax", "topk_sparsemax") for form in FORMS),
+    *(("topk_softmax", form, zeros_of_either_sign(form.lengths[-2])) for form in FORMS),
     *((name, form, full_at_many_scales(form.lengths[-2]))
       for name in ("csoftmax", "csparsemax") for form in BOUNDED_FORMS),
     *((name, form, far_apart(form.lengths[-2], scale)) for scale in (1e8, 1e16)

@@ -2,8 +2,8 @@
  *
  * A team knows its size, its thread's rank in it, and three things that all its threads do at once:
  * sum, largest and any. Everyone gets the same result to the last bit: the partners of a butterfly
- * add the same two numbers. No thread may leave before the others, so loops ask `any` whether to go
- * on.
+ * add the same two numbers, and to the largest 0 is added, which makes −0 of it 0 as well as what the
+ * hardware takes for 0. No thread may leave before the others, so loops ask `any` whether to go on.
  */
 #pragma once
 #include "numbers.cuh"
@@ -50,7 +50,7 @@ template <int LANES> struct Lanes {
         for (int k = 0; k < K; k++) values[k] = butterfly<LANES>(values[k], Sum());
     }
     template <typename C> __device__ C largest(C value) const {
-        return butterfly<LANES>(value, Larger());
+        return butterfly<LANES>(value, Larger()) + 0;
     }
     /* Whether any thread of the warp says so: all of its teams go on until the last has done. */
     __device__ bool any(bool here) const { return __any_sync(ALL_LANES, here); }
@@ -85,7 +85,7 @@ template <typename C, int WARPS> struct Block {
     __device__ C largest(C value) {
         C values[1] = {value};
         together(values, Larger());
-        return values[0];
+        return values[0] + 0;
     }
     /* One row, so that every thread knows the same and there is nobody to ask. */
     __device__ bool any(bool here) const { return here; }
