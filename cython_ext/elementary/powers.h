@@ -55,11 +55,6 @@ ALWAYS_INLINE TYPED(Register) TYPED(log2_of_register)(TYPED(Register) f, TYPED(R
 #endif
 }
 
-/* The integer nearest to x, which still has ROUNDER on it. */
-ALWAYS_INLINE TYPED(Register) TYPED(rounded)(TYPED(Register) x) {
-    return x + ROUNDER;
-}
-
 /* 2^(k + g) unit, where that is normal, for k that is given as k + ROUNDER; unit is a power of 2.
  */
 ALWAYS_INLINE TYPED(Register)
@@ -86,7 +81,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(log2_of_each)(TYPED(Register) u) {
 
 /* 2^x for x between -EXPONENT_BIAS and EXPONENT_BIAS. */
 ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
-    const TYPED(Register) whole = TYPED(rounded)(x);
+    const TYPED(Register) whole = x + ROUNDER;
     return TYPED(exp2_of_register)(whole, x - (whole - ROUNDER), 1);
 }
 
@@ -97,7 +92,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
 ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Register) *r,
                                              TYPED(Register) b, const int count) {
     const TYPED(Register) none = {0};
-    const TYPED(Register) near_1 = TYPED(where_below)(b, 0, 2 - none, (REAL)0.75 - none);
+    const TYPED(Register) near_1 = TYPED(choose)(b < 0, 2 - none, (REAL)0.75 - none);
     const REAL lowest = 2 - EXPONENT_BIAS - SHIFT;
     TYPED(Register) e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++) {
@@ -107,7 +102,7 @@ ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Reg
     for (int k = 0; k < count; k++)
         f[k] = TYPED(at_least)(b * TYPED(log2_of_register)(f[k], e[k]), lowest);
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) whole = TYPED(rounded)(f[k]);
+        const TYPED(Register) whole = f[k] + ROUNDER;
         u[k] = TYPED(exp2_of_register)(whole, f[k] - (whole - ROUNDER),
                                        TYPED(power_of_2)(ROUNDER, SHIFT));
     }
@@ -130,7 +125,7 @@ ALWAYS_INLINE void TYPED(wide_power_of_registers)(TYPED(Register) *u, double exp
         e[k] -= LIFT;
     }
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) of_e = high * e[k], whole = TYPED(rounded)(of_e + f[k]);
+        const TYPED(Register) of_e = high * e[k], whole = of_e + f[k] + ROUNDER;
         const TYPED(Register) g = (of_e - (whole - ROUNDER)) + (low * e[k] + f[k]);
         u[k] = TYPED(exp2_of_register)(whole, g, TYPED(power_of_2)(ROUNDER, LIFT))
                * TYPED(power_of_2)(ROUNDER, -LIFT);

@@ -106,7 +106,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(root)(TYPED(Register) a) {
 #endif
 }
 
-/* x in the lanes of the mask, y in the others. */
+/* x in the lanes of the mask, as a > b is one, y in the others. */
 ALWAYS_INLINE TYPED(Register)
     TYPED(choose)(TYPED(LaneMask) mask, TYPED(Register) x, TYPED(Register) y) {
     return (TYPED(Register))((mask & (TYPED(LaneMask))x) | (~mask & (TYPED(LaneMask))y));
@@ -145,17 +145,6 @@ ALWAYS_INLINE TYPED(Register) TYPED(larger_of)(TYPED(Register) a, TYPED(Register
 
 ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
     return TYPED(larger_of)(a, bound - (TYPED(Register)){0});
-}
-
-/* x where a is below bound, y elsewhere. */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(where_below)(TYPED(Register) a, REAL bound, TYPED(Register) x, TYPED(Register) y) {
-    return TYPED(choose)(a < bound, x, y);
-}
-
-/* All bits of the lanes where a > b, and none of the others; masks are combined by & | ~. */
-ALWAYS_INLINE TYPED(LaneMask) TYPED(is_above)(TYPED(Register) a, TYPED(Register) b) {
-    return a > b;
 }
 
 ALWAYS_INLINE bool TYPED(any_lane)(TYPED(LaneMask) mask) {

@@ -242,25 +242,22 @@ NEVER_INLINE void TYPED(halley_step)(TYPED(EntmaxSearch) *at, const TYPED(Entmax
     /* What a parabola leaves out, at least: by Cauchy and Schwarz, sum |g|^3 w^(b-3) is E^2/|D| or
      * more. Much where a crowd is at the threshold. */
     const TYPED(Register) left_out = TYPED(size_of)((b - 2) / 3 * curve * (m * e));
-    const TYPED(LaneMask) is_crowded = TYPED(is_above)(left_out, -d * (EPSILON / 2));
-    const TYPED(Register) reach = TYPED(where_below)(b, 2, reaches / 50,
-                                                     reaches); /* E not smooth */
-    const TYPED(LaneMask) far = TYPED(is_above)(length * of_b,
-                                                TYPED(larger_of)(reach, of_b * (4 * EPSILON)))
-                                | (is_crowded & TYPED(is_above)(length, none + ENTMAX_ROUNDING));
+    const TYPED(LaneMask) is_crowded = left_out > -d * (EPSILON / 2);
+    const TYPED(Register) reach = TYPED(choose)(b < 2, reaches / 50, reaches); /* E not smooth */
+    const TYPED(LaneMask) far = (length * of_b > TYPED(larger_of)(reach, of_b * (4 * EPSILON)))
+                                | (is_crowded & (length > ENTMAX_ROUNDING));
     const TYPED(LaneMask) was_moving = *moving; /* what has ended stays */
     const TYPED(Register) factor = 1 / (sums->p + sums->p * (tangent + curve));
     at->move = TYPED(choose)(was_moving, m, at->move);
     at->factor = TYPED(choose)(was_moving, factor, at->factor);
     *crowded = (was_moving & is_crowded) | (~was_moving & *crowded);
-    *moving = was_moving & far & TYPED(is_above)(sums->p, none);
+    *moving = was_moving & far & (sums->p > 0);
     at->steepness = TYPED(choose)(*moving, TYPED(larger_of)(now + now * m, at->least), now);
 }
 
 /* A bound on t from the largest entries of a row: a tangent from the last t above the root. */
 static void TYPED(bound_by_tangent)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at) {
-    const TYPED(Register) none = {0};
-    TYPED(LaneMask) moving = TYPED(is_above)(none + 1, none), crowded = moving;
+    TYPED(LaneMask) moving = ~(TYPED(LaneMask)){0}, crowded = moving;
     TYPED(EntmaxSums) sums;
     int pass = 0;
     do {
@@ -304,7 +301,7 @@ static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
             TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
             TYPED(power_of_registers)(&exact, &more, b, 1);
             exact = TYPED(choose_above)(moved, none, exact * at->factor, none);
-            p = TYPED(where_below)(beyond, 0, exact, p);
+            p = TYPED(choose)(beyond < 0, exact, p);
         }
         p = TYPED(at_least)(p, 0);
         const TYPED(Register) next = sum + p;
@@ -330,17 +327,17 @@ static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
 NEVER_INLINE void TYPED(newton_step)(const TYPED(EntmaxSearch) *at, const TYPED(SumsAtAnchor) *sums,
                                      int pass, REAL enough, TYPED(EntmaxNewton) *c,
                                      TYPED(LaneMask) *moving) {
-    const TYPED(Register) none = {0}, one = none + 1, least_u = none + LEAST_U;
+    const TYPED(Register) none = {0}, least_u = none + LEAST_U;
     const TYPED(Register) beta = at->beta, p = sums->p, s = sums->s, over = p - 1;
     const TYPED(Register) t = c->anchor + c->beyond, kink = sums->farthest;
     const TYPED(Register) u = TYPED(larger_of)((c->anchor - kink) + c->beyond, least_u);
     const TYPED(Register) shift = over / s, part = shift / u;
-    const TYPED(LaneMask) is_low = TYPED(is_above)(one, p), was_moving = *moving;
-    TYPED(LaneMask) fits = TYPED(is_above)(one, none), above = ~fits, is_tie = above;
+    const TYPED(LaneMask) is_low = p < 1, was_moving = *moving;
+    TYPED(LaneMask) above = {0}, is_tie = above, fits = ~above;
     TYPED(Register) anchor = kink, beyond = u - beta * shift, high = t;
     if (at->above_2) {
         const REAL most = EXPONENT_BIAS - 1;
-        fits = TYPED(is_above)(one, part);
+        fits = part < 1;
         const TYPED(Register) base = TYPED(choose)(fits, 1 - part, p);
         const TYPED(Register) exponent = TYPED(choose)(fits, beta, -beta * p / (t * s));
         const TYPED(Register) log_ratio = TYPED(at_least)(exponent * TYPED(log2_of_each)(base),
@@ -352,19 +349,18 @@ NEVER_INLINE void TYPED(newton_step)(const TYPED(EntmaxSearch) *at, const TYPED(
         anchor = TYPED(choose)(fits, kink, TYPED(smaller_of)(jump, kink));
         beyond = TYPED(choose)(fits, TYPED(larger_of)(u * ratio, least_u), none);
         high = TYPED(choose)(fits, t, kink);
-        is_tie = ~TYPED(is_above)(u, least_u);
+        is_tie = ~(u > least_u);
     }
     const TYPED(Register) further = TYPED(choose)(fits, beyond, u);
     const TYPED(Register) low = TYPED(choose)(is_low, TYPED(larger_of)(c->low, t), c->low);
     high = TYPED(choose)(is_low, c->high, high);
-    if (at->above_2) above = is_low & ~TYPED(is_above)(high, anchor + beyond);
+    if (at->above_2) above = is_low & ~(high > anchor + beyond);
     const TYPED(Register) bend = at->above_2 ? beta - 1 : beta * beta / (s * u);
     const TYPED(Register) length = TYPED(size_of)(at->above_2 ? over : beta * shift * (32 / t));
-    const TYPED(LaneMask) is_close = ~TYPED(is_above)(over * over * bend, 2 * EPSILON * (s * u))
-                                     | ~TYPED(is_above)(u - further, enough * t) | is_tie;
-    const TYPED(LaneMask) there = (is_close & fits & ~is_low)
-                                  | ~TYPED(is_above)(length, none + 4 * EPSILON);
-    const TYPED(LaneMask) moves = was_moving & ~there & TYPED(is_above)(p, none);
+    const TYPED(LaneMask) is_close = ~(over * over * bend > 2 * EPSILON * (s * u))
+                                     | ~(u - further > enough * t) | is_tie;
+    const TYPED(LaneMask) there = (is_close & fits & ~is_low) | ~(length > 4 * EPSILON);
+    const TYPED(LaneMask) moves = was_moving & ~there & (p > 0);
     c->shift = TYPED(choose)(was_moving, shift, c->shift);
     c->low = TYPED(choose)(was_moving, low, c->low);
     c->high = TYPED(choose)(was_moving, high, c->high);
@@ -482,8 +478,7 @@ static void TYPED(take_off_shift)(const TYPED(Gaps) *gaps, const TYPED(EntmaxNew
     }
     sum = TYPED(total)(gaps, sum);
     const TYPED(Register) t = newton->anchor + newton->beyond;
-    const TYPED(LaneMask) is_off = wanted & ~TYPED(is_above)(t, none + 2 * LEAST_U)
-                                   & TYPED(is_above)(sum, none);
+    const TYPED(LaneMask) is_off = wanted & ~(t > 2 * LEAST_U) & (sum > 0);
     if (!TYPED(any_lane)(is_off)) return;
     const TYPED(Register) factor = TYPED(choose)(is_off, 1 / sum, one);
     for (ptrdiff_t i = 0; i < gaps->count * gaps->apart; i += gaps->apart)
@@ -496,7 +491,7 @@ static void TYPED(finish_searches)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) 
                                    REAL *restrict p, const int count) {
     enum { MOST = BLOCK / TYPED(WIDTH), WIDTH = TYPED(WIDTH) };
     const TYPED(Register) none = {0};
-    const TYPED(LaneMask) all = TYPED(is_above)(none + 1, none);
+    const TYPED(LaneMask) all = ~(TYPED(LaneMask)){0};
     TYPED(LaneMask) moving[MOST], off[MOST], any = all;
     for (int g = 0; g < count; g++) moving[g] = off[g] = all;
     for (int pass = 0; !at->above_2 && pass < MAX_PASSES && TYPED(any_lane)(any); pass++) {
@@ -516,10 +511,8 @@ static void TYPED(finish_searches)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) 
         if (!at->above_2) {
             const TYPED(Register) sum = TYPED(move_along_parabola)(gaps + g, at + g, p + g * WIDTH);
             /* Nor does it know of entries that the last move brings into the support. */
-            const TYPED(Register) most = TYPED(where_below)(at[g].b, 2, none + 8, none + 16)
-                                         * EPSILON;
-            off[g] = (off[g] | TYPED(is_above)(TYPED(size_of)(sum - 1), most))
-                     & TYPED(is_above)(sum, none);
+            const TYPED(Register) most = TYPED(choose)(at[g].b < 2, none + 8, none + 16) * EPSILON;
+            off[g] = (off[g] | (TYPED(size_of)(sum - 1) > most)) & (sum > 0);
             if (!TYPED(any_lane)(off[g])) continue;
         }
         const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps + g, at + g, off[g], 0,

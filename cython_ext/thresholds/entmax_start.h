@@ -40,10 +40,10 @@ static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start,
     const TYPED(Register) b = TYPED(load_register)(inverse);
     TYPED(Register) lowest = none, node[NODES];
     for (int most = 24, own = 8; own >= 1; most /= 2, own /= 2)
-        lowest = TYPED(where_below)(b, (REAL)most, none + (REAL)own, lowest);
+        lowest = TYPED(choose)(b < (REAL)most, none + (REAL)own, lowest);
     start->lowest = lowest;
     for (int i = 0; i < NODES; i++)
-        node[i] = TYPED(where_below)(lowest, 2, none + low_nodes[i], lowest * nodes[i] / 2);
+        node[i] = TYPED(choose)(lowest < 2, none + low_nodes[i], lowest * nodes[i] / 2);
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < NODES; i++) {
             TYPED(Register) weight = none + 1;
@@ -53,9 +53,9 @@ static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start,
         }
     for (int i = 0; i < NODES; i++) start->norm[i] = start->slope[i] = none;
     for (int i = 1; i < NODES; i++) { /* the first node from b on, the lowest never */
-        TYPED(LaneMask) own = TYPED(is_above)(none + 1, none);
-        if (i > 1) own &= TYPED(is_above)(b, node[i - 1]);
-        if (i < NODES - 1) own &= ~TYPED(is_above)(b, node[i]);
+        TYPED(LaneMask) own = ~(TYPED(LaneMask)){0};
+        if (i > 1) own &= b > node[i - 1];
+        if (i < NODES - 1) own &= ~(b > node[i]);
         const TYPED(Register) share = 1 / (node[i] - node[i - 1]); /* chord from the node before */
         start->norm[i] = TYPED(choose)(own, 1 / node[i], none);
         start->slope[i] = TYPED(choose)(own, -share, none);
@@ -71,8 +71,7 @@ ALWAYS_INLINE void TYPED(node_sums)(const TYPED(Gaps) *gaps, const TYPED(EntmaxS
     /* From here down the last power would be denormal. The first is below 2^-23 here. */
     const REAL least = lowest == 2 ? (REAL)0x1p-12 : lowest == 4 ? (REAL)0x1p-6 : (REAL)0x1p-3;
     const TYPED(Register) none = {0};
-    const TYPED(LaneMask) own = TYPED(is_above)(start->lowest, none + (lowest - (REAL)0.5))
-                                & TYPED(is_above)(none + (lowest + (REAL)0.5), start->lowest);
+    const TYPED(LaneMask) own = start->lowest == (REAL)lowest;
     if (!TYPED(any_lane)(own)) return;
     TYPED(Register) first = none, second = none, third = none, last = none;
     const REAL *x = gaps->x;
@@ -133,7 +132,7 @@ NEVER_INLINE void TYPED(start_step)(const TYPED(Register) sums[NODES],
     const TYPED(Register) next = now * whole / TYPED(larger_of)(whole - part, whole * (REAL)0.05);
     const TYPED(Register) there = TYPED(larger_of)(next, at->least);
     at->steepness = TYPED(choose)(*far, there, now);
-    *far &= TYPED(is_above)(TYPED(size_of)(there - now), now * FAR_STEP);
+    *far &= TYPED(size_of)(there - now) > now * FAR_STEP;
 }
 
 /* Move every search closer to its root, by so many steps; by up to two more where the last one was
@@ -143,10 +142,10 @@ static void TYPED(entmax_start)(const TYPED(Gaps) *gaps, REAL weight,
                                 const TYPED(EntmaxStart) *start, int passes, bool settle,
                                 TYPED(EntmaxSearch) *at) {
     const TYPED(Register) none = {0};
-    TYPED(LaneMask) far = TYPED(is_above)(start->lowest, none);
+    TYPED(LaneMask) far = start->lowest > 0;
     for (int pass = 0; pass < passes + (settle ? 2 : 0); pass++) {
         TYPED(Register) sums[NODES] = {none + 1, none + 1, none + 1, none + 1};
-        if (pass < passes) far = TYPED(is_above)(start->lowest, none);
+        if (pass < passes) far = start->lowest > 0;
         if (!TYPED(any_lane)(far)) break;
         TYPED(node_sums)(gaps, start, at->steepness, weight, 1, sums);
         TYPED(node_sums)(gaps, start, at->steepness, weight, 2, sums);
