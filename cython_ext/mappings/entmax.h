@@ -84,7 +84,6 @@ static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart)
 
 /* Raise the least that 1/t can be, for α > 2, from a part of the entries. */
 static void TYPED(bound_above_2)(const TYPED(Gaps) *gaps, REAL enough, TYPED(EntmaxSearch) *at) {
-    const TYPED(Register) none = {0};
     const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, ~(TYPED(LaneMask)){0}, enough, NULL);
     at->least = TYPED(at_least)((1 - 2 * ENTMAX_ROUNDING) / newton.high, 1);
 }

@@ -2,8 +2,9 @@
  *
  * A team knows its size, its thread's rank in it, and three things that all its threads do at once:
  * sum, largest and any. Everyone gets the same result to the last bit: the partners of a butterfly
- * add the same two numbers, and to the largest 0 is added, which makes −0 of it 0 as well as what the
- * hardware takes for 0. No thread may leave before the others, so loops ask `any` whether to go on.
+ * add the same two numbers, and to the largest 0 is added, which makes −0 of it 0 as well as what
+ * the hardware takes for 0. No thread may leave before the others, so loops ask `any` whether to go
+ * on.
  */
 #pragma once
 #include "numbers.cuh"
