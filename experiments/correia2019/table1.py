@@ -4,7 +4,7 @@ What came out (Multi30k, German to English, 3,200 updates, three seeds): 35.5 BL
 34.8 with 1.5-entmax and 34.7 with α learned per head, both after 1,200 updates of softmax: within
 one point, where the paper has 29.79, 29.83 and 29.90 after a hundred times the updates. From the
 start, 1.5-entmax is seven points behind (`own/starts.py`). Sparsemax stays three behind. English to
-German, one seed: 32.3 and 32.1. Twenty minutes a model on one core.
+German: 32.1, 31.8 and 32.1, two and three seeds. Twenty minutes a model on one core.
 
     python -m experiments.correia2019.table1 --data FOLDER --seed 0 1 2
 """
