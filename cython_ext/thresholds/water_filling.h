@@ -97,11 +97,13 @@ static double find_level(Vessels all, double total, double t, double highest, do
     return t;
 }
 
-/* p at a level, and its sum: rest is what the level lacks. */
+/* p at a level, and its sum: rest is what the level lacks. Where that is far above a bound, a rest
+ * could be infinite as well. */
 static double filled(Vessels all, double t, double rest, double *restrict value) {
     for (ptrdiff_t i = 0; i < all.n; i++) {
         const double a = all.a[i], raised = all.scaled ? a * t : a + t;
         double p = raised + (all.scaled ? a * rest : rest);
+        p = raised < 2 * all.u[i] ? p : raised;
         p = p > 0 ? p : 0;
         value[i] = p < all.u[i] ? p : all.u[i];
     }

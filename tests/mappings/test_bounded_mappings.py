@@ -175,6 +175,20 @@ def test_long_rows_of_distant_scores_fill_one_after_the_other(
 @every_form
 @every_dtype
 @every_name
+def test_one_rounding_above_all_others_is_full(name: str, dtype: type, form: str) -> None:
+    """What was left of the level was infinite, as the level was, and the largest score got 0."""
+    rng = np.random.default_rng(1)
+    z = np.full((400, 8), 1e30, dtype)
+    z[:, 0] = np.nextafter(z[:, 0], dtype(np.inf))
+    upper = rng.uniform(1 / 8, 1 / 2, z.shape).astype(dtype)
+    p = forward_of(name, form)(z, upper)
+    np.testing.assert_array_equal(p[:, 0], upper[:, 0])
+    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=0, atol=8 * np.finfo(dtype).eps)
+
+
+@every_form
+@every_dtype
+@every_name
 def test_many_full_scales_keep_remaining_digits(name: str, dtype: type, form: str) -> None:
     """The NumPy body took four scales off and shared the rest evenly."""
     scales, gaps = [1e38, 1e29, 1e20, 1e11, 1e2], np.array([0.5, 0.45, 0.4])
