@@ -106,7 +106,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(root)(TYPED(Register) a) {
 #endif
 }
 
-/* x in the lanes of the mask, as a > b is one, y in the others. */
+/* x in the lanes of the mask, y in the others; a > b is such a mask. */
 ALWAYS_INLINE TYPED(Register)
     TYPED(choose)(TYPED(LaneMask) mask, TYPED(Register) x, TYPED(Register) y) {
     return (TYPED(Register))((mask & (TYPED(LaneMask))x) | (~mask & (TYPED(LaneMask))y));

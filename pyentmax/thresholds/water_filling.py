@@ -15,8 +15,10 @@ import numpy as np
 from pyentmax.thresholds.selection import number_at, rising_keys
 from pyentmax.thresholds.threshold import between, row_sums
 
-FREE_LEVELS, MAX_LEVELS = 20, 160
-"""Passes after which every other one halves the bracket's floats, and so more than there can be."""
+FREE_LEVELS = 20
+"""Passes after which every other one halves the number of floats in the bracket."""
+MAX_LEVELS = 160
+"""More passes than that leaves: fewer than 2⁶⁴ doubles lie in a bracket."""
 
 
 class WaterFilling(NamedTuple):

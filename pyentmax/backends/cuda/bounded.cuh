@@ -17,7 +17,7 @@
  *     bottom(t, count)          a level too low for that, of so many entries with a largest y of −t
  *     feasible(sum, count)      whether bounds with that sum, on so many entries, allow it
  *     full_at(y, u)             the level from which on p is u
- *     begins_at(y, u)           one from which on it rises, or is all but 0 below
+ *     begins_at(y, u)           the level to try next where t is lower and no entry moves
  *     fill(y, u, t)             p at level t
  *     weigh(y, u, t, up)        if the entry moves when t rises (up) or falls, its share in step()
  *     step(t, missing, weight)  the level where nothing would be missing if the same entries moved
