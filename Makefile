@@ -99,7 +99,7 @@ test-adapters: $(VENV)/.test $(ADAPTERS_SKIPPED)
 # folder without sources and an environment without the rest. WHEEL_WITH='numpy==2.0.*' tests it with that.
 WHEELS := build/wheels
 WHEEL_WITH ?=
-WHEEL_TESTS ?= tests/cpu tests/mappings tests/test_losses.py tests/test_install.py
+WHEEL_TESTS ?= tests/cpu tests/reference/mappings tests/reference/test_losses.py tests/test_install.py
 wheel: $(VENV)/.release
 	rm -rf $(WHEELS)
 	export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)}"; \
@@ -166,7 +166,7 @@ GPU_PYTHON ?= $(PYTHON)
 GPU_JOBS ?= $(shell nproc)
 gpu: export PYTHONPATH := .
 gpu:
-	$(GPU_PYTHON) -c 'from pyentmax.calls.devices import device_module; device_module("cuda")'
+	$(GPU_PYTHON) -c 'from pyentmax.engine.calls.devices import device_module; device_module("cuda")'
 	$(GPU_PYTHON) -m pytest -n $(GPU_JOBS) -p no:cacheprovider -p no:benchmark tests/cuda/test_kernels_on_a_gpu.py tests/device
 	$(GPU_PYTHON) -m pytest -rs -p no:cacheprovider -p no:benchmark tests/adapters/test_torch_*.py -k 'on_a_gpu'
 	PYENTMAX_TEST_TRITON=cuda $(GPU_PYTHON) -m pytest -s -p no:cacheprovider -p no:benchmark tests/adapters/interpreted_triton.py

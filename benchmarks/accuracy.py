@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 import pyentmax
-from pyentmax.system.files import replacing
+from pyentmax.engine.system.files import replacing
 
 WIDER = {"float32": np.float64, "float64": np.longdouble}
 KINDS = ["random", "ascending", "descending", "constant", "tied", "outlier", "offset"]

@@ -31,9 +31,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import pyentmax
 from pyentmax import _cpu, attention, attention_vjp
-from pyentmax.autograd import Tensor
-from pyentmax.nn.attention import init_multi_head_attention, learned_entmax, multi_head_attention
-from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.nn.attention import (
+    init_multi_head_attention,
+    learned_entmax,
+    multi_head_attention,
+)
+from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
 D = 64
 LENGTHS = [256, 1024, 4096]
@@ -337,8 +341,8 @@ def layers(rounds: int) -> None:
 
 def draw(page: Path) -> None:
     """Draw the table by length of a page that this program printed."""
-    from pyentmax.plotting import save_figure
-    from pyentmax.plotting.palette import BLUE, GREY, RULE, VERMILION
+    from pyentmax.seq2seq.plotting import save_figure
+    from pyentmax.seq2seq.plotting.palette import BLUE, GREY, RULE, VERMILION
 
     lines = page.read_text(encoding="utf-8").partition(f"## {BY_LENGTH}")[2].splitlines()
     table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]

@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pyentmax
-from pyentmax.backends.cuda import functions
-from pyentmax.backends.cuda.launch import Kernel, prepared
-from pyentmax.calls.devices import device_module
+from pyentmax.engine.backends.cuda import functions
+from pyentmax.engine.backends.cuda.launch import Kernel, prepared
+from pyentmax.engine.calls.devices import device_module
 
 MEASUREMENTS = Path(__file__).parents[1] / "experiments" / "measurements"
 LENGTHS = [64, 128, 256, 512, 1024, 4096, 8192, 16384, 32000, 57000, 128000]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import pyentmax
-from pyentmax.calls.devices import device_module
+from pyentmax.engine.calls.devices import device_module
 
 HEADS, D = 8, 64
 LENGTHS, QUICK = [1024, 4096, 16384], [128]

@@ -153,7 +153,7 @@ class Worker:
 # --- in a worker ----------------------------------------------------------------------------------
 def work(args: argparse.Namespace) -> None:
     """Answer the words on the standard input until it ends."""
-    from pyentmax.system.memory import keep_freed_memory, peak_memory
+    from pyentmax.engine.system.memory import keep_freed_memory, peak_memory
 
     keep_freed_memory()  # as training does; PyTorch gains from it just as well
     hidden, layers, batch, alpha = *map(int, args.case[:3]), args.case[3]
@@ -180,8 +180,8 @@ class Data:
     def __init__(self, hidden: int, layers: int, batch: int, alpha: str, weights: Path) -> None:
         import numpy as np
 
-        from pyentmax.data import bucketed_batches, make_batch
-        from pyentmax.tasks.inflection import Inflector, english_verbs
+        from pyentmax.seq2seq.data import bucketed_batches, make_batch
+        from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs
 
         examples = english_verbs()
         self.inflector = Inflector.untrained(
@@ -218,9 +218,9 @@ def pyentmax_side(
     import numpy as np
 
     import pyentmax
-    from pyentmax.autograd import Tensor
-    from pyentmax.decoding import beam_search
-    from pyentmax.nn.optim import Adam, clip_gradients
+    from pyentmax.seq2seq.autograd import Tensor
+    from pyentmax.seq2seq.decoding import beam_search
+    from pyentmax.seq2seq.nn.optim import Adam, clip_gradients
 
     data = Data(hidden, layers, batch, alpha, weights)
     model, rng = data.model, np.random.default_rng(2)

@@ -1,4 +1,4 @@
-"""The model of ``pyentmax.models.rnn_seq2seq`` written in PyTorch, for comparison.
+"""The model of ``pyentmax.seq2seq.models.rnn_seq2seq`` written in PyTorch, for comparison.
 
 Same architecture, sizes and dropout places; the encoder uses PyTorch's own fused LSTM, and the part
 of the decoder's gates that comes from the embeddings is one product for all steps, as in pyentmax.
@@ -200,12 +200,12 @@ def beam_search(
 ) -> list[tuple[tuple[int, ...], float]]:
     """The best string of each source and its log-probability, all sources in one batch.
 
-    The rule is that of ``pyentmax.decoding.beam_search`` for a dense output mapping: a prefix that
-    can end gives a finished hypothesis, the ``beam`` best other continuations stay open, and a
-    source is done when nothing is open, at its length limit, or when ``n_best`` (by default
-    ``beam``) finished hypotheses are at least as probable as its best open prefix. Sources that are
-    done leave the batch. A source's prefixes stand side by side, so that its keys and values are
-    never copied; places without a prefix have score −∞.
+    The rule is that of ``pyentmax.seq2seq.decoding.beam_search`` for a dense output mapping: a
+    prefix that can end gives a finished hypothesis, the ``beam`` best other continuations stay
+    open, and a source is done when nothing is open, at its length limit, or when ``n_best`` (by
+    default ``beam``) finished hypotheses are at least as probable as its best open prefix. Sources
+    that are done leave the batch. A source's prefixes stand side by side, so that its keys and
+    values are never copied; places without a prefix have score −∞.
     """
     state, memory = model.encode(source, source_mask)
     sources = len(source)

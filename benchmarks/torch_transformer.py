@@ -1,4 +1,4 @@
-"""The Transformer of `pyentmax.models.transformer` in PyTorch, from the same parameters.
+"""The Transformer of `pyentmax.seq2seq.models.transformer` in PyTorch, from the same parameters.
 
 Written as one would for PyTorch: its fused layer norm, cross-entropy and Adam, its batched
 products. With a mapping other than softmax the weights come from the `entmax` package.
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pyentmax.nn.positions import sinusoidal_positions
+from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 Mapping = Callable[[torch.Tensor], torch.Tensor]
 
@@ -196,9 +196,9 @@ class TorchTransformer(nn.Module):
     ) -> list[list[int]]:
         """The string with the best mean log-probability that a beam finds for each source.
 
-        The rule is that of `pyentmax.decoding.beam_search` for a dense output: a source is done
-        when ``beam`` finished strings are at least as probable as its best open prefix, or at its
-        length limit. Those that are done leave the batch.
+        The rule is that of `pyentmax.seq2seq.decoding.beam_search` for a dense output: a source is
+        done when ``beam`` finished strings are at least as probable as its best open prefix, or at
+        its length limit. Those that are done leave the batch.
         """
         tokens, mask = torch.from_numpy(source), torch.from_numpy(source_mask)
         memory = self.encode(tokens, mask)

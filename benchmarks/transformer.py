@@ -23,12 +23,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from pyentmax.autograd import Tensor  # noqa: E402
-from pyentmax.data import TokenBatches  # noqa: E402
-from pyentmax.decoding import greedy_search  # noqa: E402
-from pyentmax.models.transformer import Transformer, TransformerConfig  # noqa: E402
-from pyentmax.nn.optim import Adam, clip_gradients  # noqa: E402
-from pyentmax.system.memory import keep_freed_memory  # noqa: E402
+from pyentmax.engine.system.memory import keep_freed_memory  # noqa: E402
+from pyentmax.seq2seq.autograd import Tensor  # noqa: E402
+from pyentmax.seq2seq.data import TokenBatches  # noqa: E402
+from pyentmax.seq2seq.decoding import greedy_search  # noqa: E402
+from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig  # noqa: E402
+from pyentmax.seq2seq.nn.optim import Adam, clip_gradients  # noqa: E402
 
 
 def corpus(vocabulary: int, count: int = 4000) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -22,8 +22,8 @@ import numpy as np  # noqa: E402
 
 import pyentmax  # noqa: E402
 from experiments.pictures import curves, panels, points, save
-from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
-from pyentmax.plotting import (
+from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, HypothesisTree
+from pyentmax.seq2seq.plotting import (
     plot_attention,
     plot_forced_decoding,
     plot_hypothesis_tree,

@@ -3,7 +3,7 @@
 ``.. reference:: MODULE`` documents the names in its body, or all public names of the module where
 it has no body: first a table of them, then each from its docstring. ``.. textbooks::`` shows the
 textbook version of every mapping, and ``.. commands::`` the help texts. Elsewhere, code such as
-``entmax15`` or ``pyentmax.data.Vocabulary`` in a text becomes a link to its place there.
+``entmax15`` or ``pyentmax.seq2seq.data.Vocabulary`` in a text becomes a link to its place there.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def missing_names(documented: set[str]) -> list[str]:
     """The public names that none of the documented ones, given in full, stands for.
 
     A name counts where another module's of the same name is the same object: entropies belong to
-    `pyentmax` and to `pyentmax.entropies`, and are documented once.
+    `pyentmax` and to `pyentmax.reference.entropies`, and are documented once.
     """
     objects: dict[str, list[Any]] = {}
     for full_name in documented:
@@ -415,7 +415,8 @@ def exists(full_name: str) -> bool:
 def named(full_name: str) -> Any:
     """What a dotted name stands for.
 
-    A function goes before the module of its name: `pyentmax.thresholds.bisection` is both.
+    A function goes before the module of its name: `pyentmax.reference.thresholds.bisection` is
+    both.
     """
     first, *others = full_name.split(".")
     found: Any = import_module(first)

@@ -23,7 +23,7 @@ except ImportError as error:
     raise SystemExit(f"{error}: pip install 'pyentmax[torch]' matplotlib") from None
 
 import pyentmax.torch as pt
-from pyentmax.tasks.translation import toy_german
+from pyentmax.seq2seq.tasks.translation import toy_german
 
 WIDTH, HEADS, LAYERS = 64, 4, 2
 PADDING, MARK, END = 0, 1, 2

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.plotting import save_figure
-from pyentmax.plotting.palette import RULE, line_style
+from pyentmax.seq2seq.plotting import save_figure
+from pyentmax.seq2seq.plotting.palette import RULE, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

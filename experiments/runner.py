@@ -37,12 +37,12 @@ from typing import Any
 import numpy as np
 
 import pyentmax
-from pyentmax.data import DataError
-from pyentmax.data.download import FOLDER_VARIABLE
-from pyentmax.system.blas import limit_blas
-from pyentmax.system.files import locked, replacing
-from pyentmax.training import History, RunOptions
-from pyentmax.training.config import SETTINGS
+from pyentmax.engine.system.blas import limit_blas
+from pyentmax.engine.system.files import locked, replacing
+from pyentmax.seq2seq.data import DataError
+from pyentmax.seq2seq.data.download import FOLDER_VARIABLE
+from pyentmax.seq2seq.training import History, RunOptions
+from pyentmax.seq2seq.training.config import SETTINGS
 
 Settings = dict[str, Any]
 """What makes a run what it is, as JSON can hold it."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd import Tensor
-from pyentmax.nn.optim import Adam, clip_gradients
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.nn.optim import Adam, clip_gradients
 
 
 def seconds(

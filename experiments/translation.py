@@ -30,16 +30,16 @@ from experiments.runner import (
     speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
-from pyentmax.calls.devices import to_host
-from pyentmax.data import Pair, bucketed_batches, make_batch
-from pyentmax.decoding import forced_decoding
-from pyentmax.models.transformer import KINDS, Transformer
-from pyentmax.system.files import replacing
-from pyentmax.tasks.translation import Translator, train_translator
-from pyentmax.tasks.translation.bleu import bleu
-from pyentmax.tasks.translation.parallel import Multi30k, read_multi30k
-from pyentmax.tasks.translation.segmentation import learn_subwords
-from pyentmax.training import TrainingConfig, Validation, fingerprint
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.engine.system.files import replacing
+from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
+from pyentmax.seq2seq.decoding import forced_decoding
+from pyentmax.seq2seq.models.transformer import KINDS, Transformer
+from pyentmax.seq2seq.tasks.translation import Translator, train_translator
+from pyentmax.seq2seq.tasks.translation.bleu import bleu
+from pyentmax.seq2seq.tasks.translation.parallel import Multi30k, read_multi30k
+from pyentmax.seq2seq.tasks.translation.segmentation import learn_subwords
+from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
 TRACED = 200  # dev pairs on which supports are measured at each validation

@@ -26,12 +26,13 @@ from IPython.display import HTML, display
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
-from pyentmax.plotting import (
+from pyentmax.engine.system.blas import describe_blas, limit_blas
+from pyentmax.seq2seq.plotting import (
     AttentionPanel,
     plot_attention,
     plot_attention_panels,
 )
-from pyentmax.plotting.palette import (
+from pyentmax.seq2seq.plotting.palette import (
     BLUE,
     EDGE,
     GREEN,
@@ -43,7 +44,6 @@ from pyentmax.plotting.palette import (
     RULE,
     VERMILION,
 )
-from pyentmax.system.blas import describe_blas, limit_blas
 
 __all__ = [
     "CURVES",

@@ -16,7 +16,7 @@ from exercises import guard
 from figures import puzzle_panels, show
 
 import pyentmax
-from pyentmax.analysis import epsilon_perplexity
+from pyentmax.seq2seq.analysis import epsilon_perplexity
 
 __all__ = ["PUZZLES", "difference", "puzzle", "verdict"]
 

@@ -3,10 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 import pyentmax.keep as keep
-import pyentmax.mappings.functions as functions  # of this form, pyright reads its __all__
-from pyentmax.backends.choice import show_config
-from pyentmax.backends.threads import get_workers, set_workers
-from pyentmax.calls.record import Mapping
+import pyentmax.reference.mappings.functions as functions  # of this form, pyright reads its __all__
 from pyentmax.checking import (
     AttentionReport,
     CheckReport,
@@ -19,10 +16,19 @@ from pyentmax.checking import (
     check_mapping,
     check_vjp,
 )
-from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
-from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
-from pyentmax.mappings import MAPPINGS
-from pyentmax.mappings.functions import *  # noqa: F403  # a line for each mapping is there
+from pyentmax.engine.backends.choice import show_config
+from pyentmax.engine.backends.threads import get_workers, set_workers
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.entropies import (
+    gini_entropy,
+    norm_entropy,
+    shannon_entropy,
+    tsallis_entropy,
+)
+from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
+from pyentmax.reference.mappings import MAPPINGS
+from pyentmax.reference.mappings.functions import *  # noqa: F403  # a line for each mapping is there
+from pyentmax.reference.sparse_output import csr
 from pyentmax.sparse_attention import (
     AttentionWeights,
     DistanceBias,
@@ -31,7 +37,6 @@ from pyentmax.sparse_attention import (
     attention_vjp,
     attention_vjp_alpha,
 )
-from pyentmax.sparse_output import csr
 
 try:
     __version__ = version("pyentmax")

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import declare
-from pyentmax.calls.parameters import PerRow
+from pyentmax.engine.backends import declare
+from pyentmax.engine.calls.parameters import PerRow
 
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
 

@@ -29,16 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import (
+from pyentmax.engine.calls.dtypes import as_floating
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.rows import (
     apply_to_scores,
     arrange_probabilities,
     arrange_scores,
 )
-from pyentmax.calls.signatures import renamed
-from pyentmax.mappings import _simplex
-from pyentmax.thresholds.threshold import between
+from pyentmax.engine.calls.signatures import renamed
+from pyentmax.reference.mappings import _simplex
+from pyentmax.reference.thresholds.threshold import between
 
 __all__ = [
     "hessian_jacobian",

@@ -28,13 +28,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.calls.documentation import AT_SCORES, F, with_sections
-from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.parameters import PerRow
-from pyentmax.calls.rows import Rows, arrange_scores, check_one_axis, check_same_shape, to_rows
-from pyentmax.calls.signatures import parameter_names
-from pyentmax.mappings._fused import falling_rows, pooled, run_means, run_sums
-from pyentmax.mappings.topk_softmax import K
+from pyentmax.engine.calls.documentation import AT_SCORES, F, with_sections
+from pyentmax.engine.calls.dtypes import as_floating
+from pyentmax.engine.calls.parameters import PerRow
+from pyentmax.engine.calls.rows import (
+    Rows,
+    arrange_scores,
+    check_one_axis,
+    check_same_shape,
+    to_rows,
+)
+from pyentmax.engine.calls.signatures import parameter_names
+from pyentmax.reference.mappings._fused import falling_rows, pooled, run_means, run_sums
+from pyentmax.reference.mappings.topk_softmax import K
 
 __all__ = [
     "soft_rank",

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.calls.signatures import renamed
-from pyentmax.mappings import sparsemax as _sparsemax
+from pyentmax.engine.calls.signatures import renamed
+from pyentmax.reference.mappings import sparsemax as _sparsemax
 
 __all__ = [
     "Oracle",

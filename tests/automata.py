@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from pyentmax.decoding import Step
-from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.decoding import Step
+from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
 BOS, EOS = 0, 1
 

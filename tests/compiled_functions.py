@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import pyentmax
-from pyentmax.backends import choice
+from pyentmax.engine.backends import choice
 
 PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 

@@ -41,8 +41,8 @@ LONG = {
     "tests/cuda/test_compile.py",
     "tests/cuda/test_emulated_fused.py",
     "tests/cuda/test_mutants.py",
-    "tests/decoding/test_ensemble_certificates.py",
-    "tests/tasks/translation/test_translation_commands.py",
+    "tests/seq2seq/decoding/test_ensemble_certificates.py",
+    "tests/seq2seq/tasks/translation/test_translation_commands.py",
     "tests/test_docs_pages.py",
     "tests/test_install.py",
 }

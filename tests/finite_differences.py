@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from pyentmax.autograd import Tensor
+from pyentmax.seq2seq.autograd import Tensor
 
 
 def central_difference(function, at, weights, step=1e-6):

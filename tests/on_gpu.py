@@ -16,7 +16,7 @@ import emulated_cupy  # noqa: E402
 import fake_cupy  # noqa: E402
 from emulation import REVERSED, unavailable  # noqa: E402
 
-from pyentmax.backends.cuda.functions import KERNELS  # noqa: E402
+from pyentmax.engine.backends.cuda.functions import KERNELS  # noqa: E402
 
 MARKS = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 

@@ -77,8 +77,12 @@ def test_names_in_equations_exist():
     ("old", "new", "message"),
     [
         ("`entmax_grad_alpha`", "`entmax_grad_beta`", "no entmax_grad_beta"),
-        ("`pyentmax.thresholds.bisection`", "`pyentmax.thresholds.guess`", "no pyentmax.th"),
-        ("tests/test_entropies.py", "tests/test_nothing.py", "test_nothing.py"),
+        (
+            "`pyentmax.reference.thresholds.bisection`",
+            "`pyentmax.reference.thresholds.guess`",
+            "no pyentmax.reference.th",
+        ),
+        ("tests/reference/test_entropies.py", "tests/test_nothing.py", "test_nothing.py"),
         ("[1.7](", "[1.99](", "no section 1.99"),
         ("03_finding_the_threshold.ipynb", "03_guessing.ipynb", "no section 3"),
         ("`topk_softmax_support`", "–", "needs functions and a test"),

@@ -53,12 +53,18 @@ def build(tmp_path):
 
 
 def test_names_without_entry_are_reported(build):
-    _, warned = build(".. reference:: pyentmax.entropies\n\n.. reference:: pyentmax.nn", "")
+    _, warned = build(
+        ".. reference:: pyentmax.reference.entropies\n\n.. reference:: pyentmax.seq2seq.nn", ""
+    )
     missing = {line.split()[1] for line in warned.splitlines() if "on no page" in line}
-    assert {"pyentmax.softmax", "pyentmax.MAPPINGS", "pyentmax.data.Vocabulary"} <= missing
-    assert "pyentmax.losses.targets.Target" in missing
-    assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.entropies.gini_entropy
-    assert not {name for name in missing if name.startswith(("pyentmax.nn.", "pyentmax.entropies"))}
+    assert {"pyentmax.softmax", "pyentmax.MAPPINGS", "pyentmax.seq2seq.data.Vocabulary"} <= missing
+    assert "pyentmax.reference.losses.targets.Target" in missing
+    assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.reference.entropies.gini_entropy
+    assert not {
+        name
+        for name in missing
+        if name.startswith(("pyentmax.seq2seq.nn.", "pyentmax.reference.entropies"))
+    }
     assert not {name for name in missing if "._" in name}
 
 
@@ -83,7 +89,9 @@ def test_textbook_versions_show_their_source(build):
         f".. textbooks:: pyentmax.{name}"
         for name in ("keep", "mappings.entmax_sigmoid", "regularized", "sorting", "structured")
     )
-    site, warned = build(f".. textbooks::\n\n{own}", "`pyentmax.mappings.csparsemax.textbook`")
+    site, warned = build(
+        f".. textbooks::\n\n{own}", "`pyentmax.reference.mappings.csparsemax.textbook`"
+    )
     html = (site / "index.html").read_text()
     text = re.sub("<.*?>", "", html)
     package = Path(str(pyentmax.__file__)).parent
@@ -92,12 +100,14 @@ def test_textbook_versions_show_their_source(build):
     assert text.count("def textbook") == there
     assert "tau = (np.cumsum(falling) - 1) / rho" in unescape(text)
     assert "Problem: argmin over the simplex of ½‖p − z‖²" in text
-    assert "#pyentmax.mappings.csparsemax.textbook" in (site / "page.html").read_text()
+    assert "#pyentmax.reference.mappings.csparsemax.textbook" in (site / "page.html").read_text()
     assert "textbook" not in warned
 
 
 def test_code_that_names_something_is_linked(build):
-    pages = "`softmax` `pe.softmax()` `entmax` `pyentmax.gone` `pyentmax.nn.lstm` `softmax(z)`"
+    pages = (
+        "`softmax` `pe.softmax()` `entmax` `pyentmax.gone` `pyentmax.seq2seq.nn.lstm` `softmax(z)`"
+    )
     names = "softmax\n   softmax_jvp\n   softmax_vjp\n   entmax"
     site, warned = build(f".. reference:: pyentmax\n\n   {names}", pages)
     html = (site / "page.html").read_text()

@@ -27,7 +27,7 @@ import pytest
 
 import pyentmax
 from pyentmax import cli
-from pyentmax.backends import choice
+from pyentmax.engine.backends import choice
 
 ROOT = Path(__file__).parents[1]
 TRAINING = ["morphology.md", "translation.md", "language-model.md"]

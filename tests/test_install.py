@@ -50,7 +50,7 @@ def test_import_loads_only_numpy():
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has its lock"
 )
 def test_kernels_leave_the_gil_disabled():
-    code = "import sys, pyentmax.mappings, pyentmax._cpu; print(sys._is_gil_enabled())"
+    code = "import sys, pyentmax.reference.mappings, pyentmax._cpu; print(sys._is_gil_enabled())"
     command = [sys.executable, "-W", "error", "-c", code]
     clean = {k: v for k, v in os.environ.items() if k != "PYTHON_GIL"}
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=clean)
@@ -61,11 +61,11 @@ def test_data_files_are_installed():
     package = importlib.resources.files("pyentmax")
     for path in (
         "py.typed",
-        "tasks/inflection/english_verbs.tsv",
-        "tasks/translation/toy_german.tsv",
-        "tasks/translation/configs/toy-rnn.toml",
-        "backends/cuda/softmax.cu",
-        "backends/cuda/rows.cuh",
+        "seq2seq/tasks/inflection/english_verbs.tsv",
+        "seq2seq/tasks/translation/toy_german.tsv",
+        "seq2seq/tasks/translation/configs/toy-rnn.toml",
+        "engine/backends/cuda/softmax.cu",
+        "engine/backends/cuda/rows.cuh",
     ):
         assert (package / path).is_file(), path
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax import thresholds
-from pyentmax.backends import gufuncs
-from pyentmax.mappings._total_variation import condat_tv
+from pyentmax.engine.backends import gufuncs
+from pyentmax.reference import thresholds
+from pyentmax.reference.mappings._total_variation import condat_tv
 
 ROOT = Path(__file__).parents[1]
 # An installed package may lie elsewhere than the tests.
 PACKAGE = Path(str(pyentmax.__file__)).parent
-CUDA = PACKAGE / "backends" / "cuda"
+CUDA = PACKAGE / "engine" / "backends" / "cuda"
 SOURCES = sorted([*ROOT.glob("cython_ext/**/*.h"), *CUDA.glob("*.cu*")])
 SUMS_ALONE = ("softmax.cu", "separable.cuh", "grad_alpha.cu")  # their `solve` does not search
 TABLE = re.findall(r"^    (\S+\.(?:h|cuh?)) +(\w+(?:, \w+)*)$", thresholds.__doc__ or "", re.M)

@@ -31,7 +31,7 @@ NEEDS = "executing notebooks needs the extra: pip install 'pyentmax[notebooks]'"
 
 MAPPINGS = "\n".join(
     file.read_text(encoding="utf-8")
-    for file in Path(str(pyentmax.__file__)).with_name("mappings").glob("*.py")
+    for file in Path(str(pyentmax.__file__)).parent.joinpath("reference", "mappings").glob("*.py")
 )
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name.split("_")[0])
@@ -255,7 +255,7 @@ def cheat(z: Any) -> Any:
     ("own", "without"),
     [
         (pyentmax.sparsemax, ()),
-        (pyentmax.mappings.sparsemax.textbook, ()),
+        (pyentmax.reference.mappings.sparsemax.textbook, ()),
         (lambda z: pyentmax.sparsemax(z), ()),
         (partial(pyentmax.entmax, alpha=2), ()),
         (np.vectorize(pyentmax.sparsemax, signature="(n)->(n)"), ()),
@@ -277,11 +277,11 @@ def test_exercise_refuses_library_functions(own, without, capsys):
 
 def test_exercise_refuses_functions_of_a_module():
     exercise, z = load("exercises").exercise, np.array([1.0, 0.5, -1.0])
-    options = {"without": ("pyentmax.losses",), "library": True}
+    options = {"without": ("pyentmax.reference.losses",), "library": True}
     with exercise(4, own=cheat, **options) as own:
         np.testing.assert_array_equal(own(z), pyentmax.sparsemax(z))
     with (
-        pytest.raises(AssertionError, match="is done without pyentmax.losses"),
+        pytest.raises(AssertionError, match="is done without pyentmax.reference.losses"),
         exercise(4, own=lambda z: pyentmax.sparsemax_loss(z, 0), **options) as own,
     ):
         own(z)

@@ -13,7 +13,7 @@ import pytest
 import webdriver
 
 import pyentmax as pe
-from pyentmax import thresholds
+from pyentmax.reference import thresholds
 
 pytestmark = [
     pytest.mark.docs,

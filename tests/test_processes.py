@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax.backends import threads
+from pyentmax.engine.backends import threads
 
 TIMEOUT = 60  # seconds; nothing here takes two
 
@@ -26,7 +26,7 @@ PREPARE = """
 import os, sys, threading
 import numpy as np
 import pyentmax
-from pyentmax.backends import threads
+from pyentmax.engine.backends import threads
 
 threads.ENTRIES_PER_WORKER = 1  # small inputs are shared as big ones are,
 threads.SECONDS_PER_WORKER = 0  # and quick ones as slow ones

@@ -1,4 +1,4 @@
-"""The import graph: subpackages import only those before them in ROOMS, and there is no cycle.
+"""The import graph: a wing imports only wings before it in WINGS, and there is no cycle.
 
 The order is the reading order. It keeps the mathematics free of what is built on it. Imports inside
 functions count, and so does `importlib`. `experiments` comes last: nothing imports it.
@@ -21,40 +21,30 @@ PACKAGE = Path(str(pyentmax.__file__)).parent
 REPOSITORY = Path(__file__).parents[1]
 
 ROOT = "pyentmax"  # __init__.py: the namespace of array functions
-ROOMS = [
-    "calls",
-    "backends",
-    "system",
-    "entropies",
-    "log_probabilities",
-    "thresholds",
-    "losses",
+WINGS = [
+    "engine",
     "keep",
-    "mappings",
-    "fenchel_young",
-    "sparse_output",
+    "reference",
     "sorting",
     "structured",
     "regularized",
     "sparse_attention",
     "checking",
     ROOT,
-    "composed",
     "jax",
     "sklearn",
     "torch",
-    "autograd",
-    "nn",
-    "models",
-    "decoding",
-    "data",
-    "training",
-    "analysis",
-    "plotting",
-    "tasks",
+    "seq2seq",
     "cli",
     "__main__",
 ]
+ADAPTERS = ("jax", "sklearn", "torch")
+# What adapters import below the public modules, of the wings whose insides are private.
+OPEN_TO_ADAPTERS = (
+    "pyentmax.reference.composed",
+    "pyentmax.engine.backends.choice",
+    "pyentmax.engine.system.config",
+)
 KERNELS = "pyentmax._cpu"  # compiled, and only backends/ knows it
 
 
@@ -64,9 +54,25 @@ def module_of(path: Path) -> str:
     return ".".join(("pyentmax", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
-def room_of(module: str) -> str:
-    """The room of a module."""
+def wing_of(module: str) -> str:
+    """The wing of a module."""
     return (*module.split(".")[1:], ROOT)[0]
+
+
+def forbidden(here: str, target: str) -> str:
+    """Why the wing `here` must not import the module `target`; empty if it may."""
+    wing = wing_of(target)
+    if wing == here:
+        return ""
+    if WINGS.index(wing) > WINGS.index(here):
+        return f"{wing} comes after {here}"
+    inside = target.count(".") > 1
+    if here in ADAPTERS and wing in ("engine", "reference"):
+        if not target.startswith(OPEN_TO_ADAPTERS):
+            return f"adapters import public functions and {', '.join(OPEN_TO_ADAPTERS)}"
+    if wing in ADAPTERS and inside:
+        return f"only public functions of {wing} may be imported"
+    return ""
 
 
 @functools.cache
@@ -104,20 +110,19 @@ def imports(source: str, modules: set[str], package: str = "pyentmax") -> Iterat
 
 def offences(source: str, path: Path, modules: set[str]) -> list[str]:
     """What the file at `path`, relative to the package, imports that it must not."""
-    here = room_of(module_of(path))
-    if here not in ROOMS:
-        return [f"pyentmax/{path} is not in a room: move it into one, or add its room to ROOMS"]
+    module = module_of(path)
+    here = wing_of(module)
+    if here not in WINGS:
+        return [f"pyentmax/{path} is not in a wing: move it into one, or add its wing to WINGS"]
     found = []
     for line, target in imports(source, modules):
-        room = room_of(target)
         if target.startswith("."):
             why = "imports must be absolute and name what they import"
         elif target == KERNELS:
-            why = "" if here == "backends" else "only backends/ may import the kernels"
-        elif room == here or ROOMS.index(room) < ROOMS.index(here):
-            why = ""
+            in_backends = module.startswith("pyentmax.engine.backends")
+            why = "" if in_backends else "only engine/backends/ may import the kernels"
         else:
-            why = f"{room} comes after {here}"
+            why = forbidden(here, target)
         if why:
             found.append(f"pyentmax/{path}:{line}: importing {target} is forbidden: {why}")
     return found
@@ -140,7 +145,7 @@ def read(folder: str) -> dict[Path, str]:
     return {file.relative_to(root): file.read_text(encoding="utf-8") for file in files}
 
 
-def test_rooms_import_only_rooms_before_them() -> None:
+def test_wings_import_only_wings_before_them() -> None:
     package = {path.relative_to("pyentmax"): source for path, source in read("pyentmax").items()}
     modules = {module_of(path) for path in package}
     found = [
@@ -169,46 +174,55 @@ def test_package_does_not_import_experiments() -> None:
     ] == []
 
 
-def test_contributing_lists_rooms_in_order() -> None:
+def test_contributing_lists_wings_in_order() -> None:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _, _, rest = text.partition("in this order: ")
     listed, _, _ = rest.partition(".")
-    assert re.findall(r"`(\w+)`", listed) == [room for room in ROOMS if room != ROOT]
+    assert re.findall(r"`(\w+)`", listed) == [wing for wing in WINGS if wing != ROOT]
 
 
 MODULES = {
     "pyentmax",
-    "pyentmax.entropies",
-    "pyentmax.losses",
-    "pyentmax.losses.definition",
-    "pyentmax.mappings",
-    "pyentmax.mappings.softmax",
-    "pyentmax.autograd.tensor",
-    "pyentmax.data",
-    "pyentmax.decoding.beam",
-    "pyentmax.backends.choice",
+    "pyentmax.engine.backends.choice",
+    "pyentmax.engine.calls.rows",
+    "pyentmax.keep",
+    "pyentmax.reference.composed.mappings",
+    "pyentmax.reference.entropies",
+    "pyentmax.reference.mappings",
+    "pyentmax.reference.mappings.softmax",
+    "pyentmax.sorting",
+    "pyentmax.torch",
+    "pyentmax.torch.operations",
+    "pyentmax.seq2seq.autograd.tensor",
+    "pyentmax.seq2seq.data",
+    "pyentmax.seq2seq.decoding.beam",
 }
+ENTROPIES, RULES = "reference/entropies.py", "engine/calls/rows.py"
 
 
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("entropies.py", "from pyentmax.losses import definition"),
-        ("entropies.py", "import numpy, pyentmax.losses"),
-        ("entropies.py", "from .losses import definition"),
-        ("entropies.py", "from . import losses"),
-        ("entropies.py", "from pyentmax import losses"),
-        ("entropies.py", "from pyentmax import entmax"),
-        ("entropies.py", "import importlib\nimportlib.import_module('pyentmax.losses')"),
-        ("entropies.py", "from importlib import import_module\nimport_module('pyentmax.losses')"),
-        ("entropies.py", "import importlib\nimportlib.import_module(name)"),
-        ("losses/definition.py", "from pyentmax.mappings.softmax import softmax"),
-        ("mappings/__init__.py", "from pyentmax.autograd import tensor"),
-        ("mappings/softmax.py", "def f():\n    import pyentmax.autograd.tensor"),
-        ("mappings/softmax.py", "import pyentmax._cpu as _cpu"),
-        ("mappings/softmax.py", "from pyentmax import _cpu"),
-        ("decoding/beam.py", "from pyentmax.data import Vocabulary"),
-        ("__init__.py", "from pyentmax.autograd.tensor import Tensor"),
+        (RULES, "from pyentmax.reference import entropies"),
+        (RULES, "import numpy, pyentmax.reference.entropies"),
+        (RULES, "import pyentmax.keep"),
+        ("keep.py", "from pyentmax.reference.entropies import gini_entropy"),
+        (ENTROPIES, "from .mappings import softmax"),
+        (ENTROPIES, "from . import mappings"),
+        (ENTROPIES, "from pyentmax import sorting"),
+        (ENTROPIES, "from pyentmax import entmax"),
+        (ENTROPIES, "import importlib\nimportlib.import_module('pyentmax.sorting')"),
+        (ENTROPIES, "from importlib import import_module\nimport_module('pyentmax.sorting')"),
+        (ENTROPIES, "import importlib\nimportlib.import_module(name)"),
+        (ENTROPIES, "import pyentmax._cpu as _cpu"),
+        (ENTROPIES, "from pyentmax import _cpu"),
+        ("reference/mappings/__init__.py", "from pyentmax.seq2seq.autograd import tensor"),
+        ("reference/mappings/softmax.py", "def f():\n    import pyentmax.torch.operations"),
+        ("torch/mappings.py", "from pyentmax.reference.mappings.softmax import softmax"),
+        ("torch/mappings.py", "from pyentmax.engine.calls.rows import Rows"),
+        ("torch/mappings.py", "from pyentmax.seq2seq.data import Vocabulary"),
+        ("seq2seq/decoding/beam.py", "from pyentmax.torch.operations import run"),
+        ("__init__.py", "from pyentmax.seq2seq.autograd.tensor import Tensor"),
         ("cellar.py", "import numpy"),
     ],
 )
@@ -221,14 +235,21 @@ def test_forbidden_imports_are_found(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("backends/choice.py", "import pyentmax._cpu as _cpu"),
-        ("backends/choice.py", "from pyentmax import _cpu"),
-        ("backends/choice.py", "import importlib\nimportlib.import_module('cupy')"),
-        ("mappings/softmax.py", "from pyentmax.losses.definition import fenchel_young"),
-        ("mappings/__init__.py", "from pyentmax.mappings.softmax import softmax"),
-        ("__init__.py", "from pyentmax.mappings import MAPPINGS"),
-        ("autograd/mappings.py", "from pyentmax import entmax\nimport pyentmax"),
-        ("cli.py", "from pyentmax.data import Vocabulary\nimport pyentmaximal"),
+        ("engine/backends/choice.py", "import pyentmax._cpu as _cpu"),
+        ("engine/backends/choice.py", "from pyentmax import _cpu"),
+        ("engine/backends/choice.py", "import importlib\nimportlib.import_module('cupy')"),
+        ("reference/mappings/softmax.py", "from pyentmax.engine.calls.rows import Rows"),
+        (
+            "reference/mappings/__init__.py",
+            "from pyentmax.reference.mappings.softmax import softmax",
+        ),
+        ("__init__.py", "from pyentmax.reference.mappings import MAPPINGS"),
+        ("torch/composed.py", "from pyentmax.reference.composed.mappings import entmax"),
+        ("torch/arrays.py", "from pyentmax.engine.backends.choice import kernels"),
+        ("torch/sorting.py", "from pyentmax.sorting import soft_rank"),
+        ("seq2seq/autograd/mappings.py", "from pyentmax import entmax\nimport pyentmax"),
+        ("seq2seq/models/steps.py", "import pyentmax.torch as pt"),
+        ("cli/__init__.py", "from pyentmax.seq2seq.data import Vocabulary\nimport pyentmaximal"),
     ],
 )
 def test_allowed_imports_pass(path: str, source: str) -> None:
@@ -239,5 +260,5 @@ def test_import_cycles_are_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
     assert circle({"a": {"a"}}) == ["a", "a"]
-    deferred = "def f():\n    from pyentmax.losses import definition"
-    assert [name for _, name in imports(deferred, MODULES)] == ["pyentmax.losses.definition"]
+    deferred = "def f():\n    from pyentmax.reference import entropies"
+    assert [name for _, name in imports(deferred, MODULES)] == ["pyentmax.reference.entropies"]

@@ -2,8 +2,9 @@
 
     python tools/write_stubs.py
 
-``pyentmax/mappings/functions.pyi`` declares them with the types that callers pass and get; in the
-sources their bodies see rows of any array library. A test compares it with what this would write.
+``pyentmax/reference/mappings/functions.pyi`` declares them with the types that callers pass and
+get; in the sources their bodies see rows of any array library. A test compares it with what this
+would write.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyentmax
-from pyentmax.mappings import functions
+from pyentmax.reference.mappings import functions
 
 STUB = Path(str(pyentmax.__file__)).parent / "mappings" / "functions.pyi"
 WIDTH = 100
@@ -48,7 +49,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.backends.declare import Declare
+from pyentmax.engine.backends.declare import Declare
 
 Array = NDArray[Any]
 Axis = int | tuple[int, ...] | None

@@ -1,5 +1,5 @@
 /* Fenchel-Young losses of one row and a label y, with their gradients p - e_y: a template. The
- * NumPy twin is pyentmax/losses/definition.py.
+ * NumPy twin is pyentmax/reference/losses/definition.py.
  *
  * The loss at threshold t is the dual objective, so that an error in t counts only squared. What
  * cancels in it is taken out by hand: with u_i = [x_i + t]+ for a mapping p = u^(1/(alpha - 1)),

@@ -1,5 +1,5 @@
 /* The Fenchel-Young loss of α-entmax and a label y: a template. The NumPy twin is
- * pyentmax/losses/definition.py.
+ * pyentmax/reference/losses/definition.py.
  *
  * With β = α - 1, x = z - max z <= 0 and u_i = p_i^β on the support, all thresholds are told by the
  * largest probability: (1 - u_i)/β = c - x_i for c = (1 - p_max^β)/β, which is -log p_max at β = 0.

@@ -1,4 +1,4 @@
-/* The loss of 1.5-entmax: a template. The NumPy twin is pyentmax/losses/definition.py. */
+/* The loss of 1.5-entmax: a template. The NumPy twin is pyentmax/reference/losses/definition.py. */
 #ifndef PYENTMAX_LOSSES_ENTMAX15_H
 #define PYENTMAX_LOSSES_ENTMAX15_H
 

@@ -1,6 +1,6 @@
 /* The loss of α-sigmoid and its gradient, entry by entry: a template. The NumPy twin, with the
  * derivation, is `_loss_and_slope` with `_conjugate` and `_entropy` in
- * pyentmax/mappings/entmax_sigmoid.py.
+ * pyentmax/reference/mappings/entmax_sigmoid.py.
  *
  * With q, the smaller of p and 1 - p, from mappings/entmax_sigmoid.h, the loss is a sum of
  * Ω* at -|z|, in which nothing cancels, of the part of |z| that the target is away from the side of

@@ -1,5 +1,5 @@
 /* The loss of softmax, the cross-entropy: a template. The NumPy twin is
- * pyentmax/losses/definition.py. */
+ * pyentmax/reference/losses/definition.py. */
 #ifndef PYENTMAX_LOSSES_SOFTMAX_H
 #define PYENTMAX_LOSSES_SOFTMAX_H
 

@@ -1,4 +1,4 @@
-/* The loss of sparsemax: a template. The NumPy twin is pyentmax/losses/definition.py. */
+/* The loss of sparsemax: a template. The NumPy twin is pyentmax/reference/losses/definition.py. */
 #ifndef PYENTMAX_LOSSES_SPARSEMAX_H
 #define PYENTMAX_LOSSES_SPARSEMAX_H
 

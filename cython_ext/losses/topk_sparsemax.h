@@ -1,5 +1,5 @@
 /* The loss of top-k sparsemax and a label y, with its gradient p - e_y: a template. The NumPy twin
- * is pyentmax/losses/definition.py.
+ * is pyentmax/reference/losses/definition.py.
  *
  * With Omega(p) = |p|^2/2 - 1/2 on vectors of at most k entries above 0, and u = x_y + t,
  *

@@ -1,5 +1,5 @@
 /* Logarithms of probabilities, -inf where those are 0: a template. The NumPy twin is
- * pyentmax/log_probabilities.py.
+ * pyentmax/reference/log_probabilities.py.
  *
  * A probability near 1 says little of its logarithm: that comes from what the others have left.
  */

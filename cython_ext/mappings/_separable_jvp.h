@@ -1,5 +1,5 @@
 /* The Jacobian of a separable mapping times v: a template. The NumPy twin is
- * pyentmax/mappings/_simplex.py.
+ * pyentmax/reference/mappings/_simplex.py.
  *
  * With s = 1/Omega''(p), (J v)_i = s_i (v_i - sum_j w_j v_j) and w = s/sum s: proposition 2 of
  * Peters, Niculae and Martins (2019). Where one entry k has most of the weight, v_k less the mean

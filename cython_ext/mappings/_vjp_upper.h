@@ -1,5 +1,5 @@
 /* Gradients in upper bounds, for csoftmax and csparsemax: a template. The NumPy twin is
- * pyentmax/mappings/_bounded.py.
+ * pyentmax/reference/mappings/_bounded.py.
  */
 #ifndef PYENTMAX_MAPPINGS__VJP_UPPER_H
 #define PYENTMAX_MAPPINGS__VJP_UPPER_H

@@ -1,5 +1,5 @@
 /* budget sparsemax, the projection onto what sums to a budget and is at most 1 each: a template.
- * The NumPy twin is pyentmax/mappings/budget_sparsemax.py.
+ * The NumPy twin is pyentmax/reference/mappings/budget_sparsemax.py.
  */
 #ifndef PYENTMAX_MAPPINGS_BUDGET_SPARSEMAX_H
 #define PYENTMAX_MAPPINGS_BUDGET_SPARSEMAX_H

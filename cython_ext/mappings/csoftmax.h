@@ -1,5 +1,5 @@
 /* csoftmax, softmax with upper bounds, and its derivatives: a template. The NumPy twin is
- * pyentmax/mappings/csoftmax.py.
+ * pyentmax/reference/mappings/csoftmax.py.
  *
  *     p = min(u, e^z t),   full at the level t = u e^-z
  */

@@ -1,5 +1,5 @@
 /* csparsemax, sparsemax with upper bounds, and its derivatives: a template. The NumPy twin is
- * pyentmax/mappings/csparsemax.py.
+ * pyentmax/reference/mappings/csparsemax.py.
  *
  *     p = clip(z + t, 0, u),   full at the level t = u - z
  */

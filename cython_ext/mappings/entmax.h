@@ -1,5 +1,5 @@
-/* α-entmax of rows: a template. The NumPy twin is pyentmax/mappings/entmax.py; thresholds/entmax.h
- * has the search for the threshold.
+/* α-entmax of rows: a template. The NumPy twin is pyentmax/reference/mappings/entmax.py;
+ * thresholds/entmax.h has the search for the threshold.
  *
  * A long row goes through thresholds/search.h: its largest entries bound the threshold, what the
  * bound reaches is gathered and solved, and written back. Short rows go through a tile, BLOCK of

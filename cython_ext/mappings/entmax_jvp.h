@@ -1,5 +1,5 @@
 /* The Jacobian of α-entmax at p times v, and derivatives in α: a template. The NumPy twins are
- * `entmax_jvp`, `entmax_vjps` and `entmax_grad_alpha` in pyentmax/mappings/entmax.py, and
+ * `entmax_jvp`, `entmax_vjps` and `entmax_grad_alpha` in pyentmax/reference/mappings/entmax.py, and
  * _simplex.py.
  *
  * On the support s = 1/Omega''(p) = p^(2-α): proposition 1 of Peters, Niculae and Martins (2019).

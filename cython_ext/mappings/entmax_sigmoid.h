@@ -1,6 +1,6 @@
 /* α-sigmoid, entry by entry: a template. The NumPy twins, with the derivations of all ways, are
  * `_logistic`, `_square`, `_linear`, `_below_2` and `_above_2` in
- * pyentmax/mappings/entmax_sigmoid.py.
+ * pyentmax/reference/mappings/entmax_sigmoid.py.
  *
  * All is computed from a = |z| and β = α - 1, and is q, the smaller of p and 1 - p. The entries go
  * CHUNK at a time, and each step is a loop over all of them.

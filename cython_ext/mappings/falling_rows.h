@@ -1,5 +1,6 @@
 /* The falling sequence nearest to each row, an isotonic regression: a template. The NumPy twin is
- * `falling_rows` in pyentmax/mappings/_fused.py; soft sorting, ranks and top-k are made of it.
+ * `falling_rows` in pyentmax/reference/mappings/_fused.py; soft sorting, ranks and top-k are made
+ * of it.
  */
 #ifndef PYENTMAX_MAPPINGS_FALLING_ROWS_H
 #define PYENTMAX_MAPPINGS_FALLING_ROWS_H

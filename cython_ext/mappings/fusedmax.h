@@ -1,5 +1,5 @@
 /* fusedmax: sparsemax of scores smoothed along a chain: a template. The NumPy twin is
- * pyentmax/mappings/fusedmax.py.
+ * pyentmax/reference/mappings/fusedmax.py.
  */
 #ifndef PYENTMAX_MAPPINGS_FUSEDMAX_H
 #define PYENTMAX_MAPPINGS_FUSEDMAX_H

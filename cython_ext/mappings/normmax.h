@@ -1,5 +1,5 @@
 /* normmax of one row and its Jacobian's product: a template. The NumPy twin, with the derivation,
- * is pyentmax/mappings/normmax.py.
+ * is pyentmax/reference/mappings/normmax.py.
  *
  * With gaps x = z - max z <= 0 and the threshold as s = 1 + tau >= 0, q = [1 + w]+^power, w = x - s
  * and power = 1/(alpha - 1); and q^alpha = [1 + w]+^(1/beta) = q (1 + w) as 1/beta = 1 + power, so
@@ -55,9 +55,10 @@ static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, d
 }
 
 /* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from the
- * left it rises to where the norm is 1 (`newton` in pyentmax/thresholds/newton.py, which bounds the
- * steps by 60 for rows that memory holds), and what once falls off the support stays off. The start
- * is at the left: by convexity, m entries have sum q^alpha >= m (1 + mean w)^(1/beta).
+ * left it rises to where the norm is 1 (`newton` in pyentmax/reference/thresholds/newton.py, which
+ * bounds the steps by 60 for rows that memory holds), and what once falls off the support stays
+ * off. The start is at the left: by convexity, m entries have sum q^alpha >= m (1 + mean
+ * w)^(1/beta).
  *
  * A largest entry comes first, and gives its q^alpha less 1: so what the sum exceeds 1 by keeps its
  * digits however little it is, and near the threshold 1 + x is exact, and so is that less a small

@@ -1,5 +1,5 @@
 /* oscarmax: sparsemax of scores smoothed along all pairs: a template. The NumPy twin is
- * pyentmax/mappings/oscarmax.py.
+ * pyentmax/reference/mappings/oscarmax.py.
  */
 #ifndef PYENTMAX_MAPPINGS_OSCARMAX_H
 #define PYENTMAX_MAPPINGS_OSCARMAX_H

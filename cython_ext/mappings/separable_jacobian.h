@@ -1,5 +1,5 @@
 /* diag(s) - s s^T / sum s, the Jacobian of mappings with a separable regulariser: a template. The
- * NumPy twin, with the derivation, is `dense` in pyentmax/mappings/_simplex.py.
+ * NumPy twin, with the derivation, is `dense` in pyentmax/reference/mappings/_simplex.py.
  *
  * Written for few scores, where NumPy's calls take the time, in one pass over the matrix.
  */

@@ -1,5 +1,5 @@
 /* Softmax of one row, its logarithm and its Jacobian's product: a template. The NumPy twin is
- * pyentmax/mappings/softmax.py.
+ * pyentmax/reference/mappings/softmax.py.
  *
  *     p_i = e^x_i / sum_j e^x_j,   x = z - max z
  */

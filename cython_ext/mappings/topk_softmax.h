@@ -1,4 +1,5 @@
-/* Top-k softmax of one row: a template. The NumPy twin is pyentmax/mappings/topk_softmax.py.
+/* Top-k softmax of one row: a template. The NumPy twin is
+ * pyentmax/reference/mappings/topk_softmax.py.
  *
  *     p_i = e^x_i / sum over the same of e^x_j   for z_i not below the k-th largest, ties included
  */

@@ -1,5 +1,5 @@
 /* Sparsemax of the k largest scores of a row: a template. The NumPy twin, with the derivation, is
- * pyentmax/mappings/topk_sparsemax.py; its Jacobian's product is that of sparsemax.
+ * pyentmax/reference/mappings/topk_sparsemax.py; its Jacobian's product is that of sparsemax.
  *
  * Where sparsemax of the whole row reaches at most k entries, that is it. Otherwise the k-th
  * largest score is found, and the threshold once more for the scores above it and so many of its

@@ -5,7 +5,7 @@
  * All of it is in double, whatever the scores are. Which entries are fused is decided by rounded
  * running sums; what they share is then the mean over the run, once for all of it, to the last bit,
  * and how far the edges at its ends move that. Where the problem comes from is in
- * pyentmax/mappings/_fused.py and fusedmax.py.
+ * pyentmax/reference/mappings/_fused.py and fusedmax.py.
  */
 #ifndef PYENTMAX_SMOOTHING_CHAIN_H
 #define PYENTMAX_SMOOTHING_CHAIN_H
@@ -56,8 +56,8 @@ static inline double height_above(const Run *run, const Run *other, double weigh
 }
 
 /* Smooth x, part of a chain whose edges all have one weight, by Johnson's (2013) dynamic program,
- * as derived in pyentmax/mappings/fusedmax.py. `before` and `behind` say whether a further edge, at
- * that end, goes down. Writes the runs, and returns how many there are.
+ * as derived in pyentmax/reference/mappings/fusedmax.py. `before` and `behind` say whether a
+ * further edge, at that end, goes down. Writes the runs, and returns how many there are.
  *
  * f_j is the derivative of the best value of the terms up to j, given u_j; it reaches -weight at
  * low_j and weight at high_j, and u_j = clip(u_{j+1}, low_j, high_j). Each step adds a knot at

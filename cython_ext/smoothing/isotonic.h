@@ -1,6 +1,6 @@
 /* Isotonic regression, the first step of oscarmax once scores are sorted: the falling sequence
  * nearest to a given one. All of it is in double; where it comes from is in
- * pyentmax/mappings/oscarmax.py, whose textbook pools as this does.
+ * pyentmax/reference/mappings/oscarmax.py, whose textbook pools as this does.
  */
 #ifndef PYENTMAX_SMOOTHING_ISOTONIC_H
 #define PYENTMAX_SMOOTHING_ISOTONIC_H

@@ -1,5 +1,5 @@
 /* How a sparse mapping finds its threshold in one pass over the row: a template. The NumPy twin is
- * `prune_chunks` in pyentmax/thresholds/pruning.py.
+ * `prune_chunks` in pyentmax/reference/thresholds/pruning.py.
  *
  * Scores are kept as gaps x = scale (z - max z) <= 0, and the threshold as t = -tau, with
  *
@@ -14,9 +14,9 @@
 #include "rows/steps.h"
 
 /* Never reached: keeps a rounding cycle from being an endless loop. Newton's steps on a norm are
- * at most log2 n + log2(1/ε)/2, 57 of doubles for 2^31 entries, as pyentmax/thresholds/newton.py
- * proves. So many do for sparsemax, 8 more for α-entmax; 1.5-entmax takes twice as many at most,
- * and took ten at the most in tests. */
+ * at most log2 n + log2(1/ε)/2, 57 of doubles for 2^31 entries, as
+ * pyentmax/reference/thresholds/newton.py proves. So many do for sparsemax, 8 more for
+ * α-entmax; 1.5-entmax takes twice as many at most, and took ten at the most in tests. */
 #define MAX_PASSES 128
 
 #define TEMPLATE "thresholds/search.h"

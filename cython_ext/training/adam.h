@@ -1,5 +1,5 @@
-/* One step of Adam: a template. The NumPy twin, with the formulas, is pyentmax/nn/optim.py. Both
- * take the same operations in the same order, so their bits agree.
+/* One step of Adam: a template. The NumPy twin, with the formulas, is pyentmax/seq2seq/nn/optim.py.
+ * Both take the same operations in the same order, so their bits agree.
  */
 #ifndef PYENTMAX_TRAINING_ADAM_H
 #define PYENTMAX_TRAINING_ADAM_H

@@ -1,5 +1,5 @@
 /* The gates of an LSTM cell and their derivative: a template. The NumPy twin, with the formulas, is
- * pyentmax/nn/lstm_cell.py.
+ * pyentmax/seq2seq/nn/lstm_cell.py.
  *
  * A row is one example: the gates i, f, o, g of its n units stand one behind the other.
  */

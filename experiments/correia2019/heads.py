@@ -28,7 +28,7 @@ import numpy as np
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
 from experiments.translation import ROWS, read_data, settings_of
-from pyentmax.analysis import (
+from pyentmax.seq2seq.analysis import (
     PerSentence,
     bootstrap_difference,
     corpus_attention,
@@ -36,17 +36,17 @@ from pyentmax.analysis import (
     positional_confidence,
     word_clusters,
 )
-from pyentmax.models.transformer import KINDS
-from pyentmax.plotting import (
+from pyentmax.seq2seq.models.transformer import KINDS
+from pyentmax.seq2seq.plotting import (
     plot_alpha_histograms,
     plot_head_densities,
     plot_head_diversity,
     plot_positional_confidence,
     save_figure,
 )
-from pyentmax.tasks.translation import heads
-from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.training import BEST
+from pyentmax.seq2seq.tasks.translation import heads
+from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
+from pyentmax.seq2seq.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")
 POSITIONS = ("encoder -1", "encoder +1", "encoder +0", "decoder -1")

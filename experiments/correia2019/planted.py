@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyentmax.tasks.translation.parallel import SentencePair
+from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
 
 CONFIG = Path(__file__).with_name("planted-transformer.toml")
 HELD_OUT = 200  # pairs at the end

@@ -29,9 +29,9 @@ from experiments.own.captioning.grid_transformer import GridTransformer
 from experiments.own.captioning.scenes import GRID
 from experiments.runner import Experiment, Line, Options, Settings, finished, run_options, speed
 from experiments.tables import markdown
-from pyentmax.calls.devices import to_host
-from pyentmax.plotting import save_figure
-from pyentmax.training import TrainingConfig
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.seq2seq.plotting import save_figure
+from pyentmax.seq2seq.training import TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
 """Name → the mapping of every head."""

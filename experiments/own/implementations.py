@@ -28,8 +28,8 @@ import pyentmax
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from pyentmax import check_attention, check_loss, check_mapping
-from pyentmax.plotting import save_figure
-from pyentmax.plotting.palette import COLOURS
+from pyentmax.seq2seq.plotting import save_figure
+from pyentmax.seq2seq.plotting.palette import COLOURS
 
 TABULAR = """
 from importlib.util import find_spec, module_from_spec, spec_from_file_location

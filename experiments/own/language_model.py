@@ -40,18 +40,18 @@ from experiments.runner import (
     speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
-from pyentmax.analysis import (
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.seq2seq.analysis import (
     PerSentence,
     bootstrap_difference,
     epsilon_perplexity,
     jensen_shannon,
     sparsemax_score,
 )
-from pyentmax.calls.devices import to_host
-from pyentmax.data import DataError, cut
-from pyentmax.models.language_model import LanguageModel
-from pyentmax.tasks.language_model import Text, Writer, read_text, train_writer
-from pyentmax.training import TrainingConfig, Validation, fingerprint
+from pyentmax.seq2seq.data import DataError, cut
+from pyentmax.seq2seq.models.language_model import LanguageModel
+from pyentmax.seq2seq.tasks.language_model import Text, Writer, read_text, train_writer
+from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 MODEL: Settings = {

@@ -34,21 +34,21 @@ from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.timing import seconds, updater
 from experiments.translation import MODELS
-from pyentmax.autograd import Tensor
-from pyentmax.data import Segments, TokenBatches
-from pyentmax.decoding import greedy_search
-from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
-from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.nn.attention import (
+from pyentmax.engine.system.memory import keep_freed_memory
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.data import Segments, TokenBatches
+from pyentmax.seq2seq.decoding import greedy_search
+from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelConfig
+from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
+from pyentmax.seq2seq.nn.attention import (
     init_learned_alpha,
     init_multi_head_attention,
     learned_entmax,
     multi_head_attention,
 )
-from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.system.memory import keep_freed_memory
-from pyentmax.tasks.language_model import Writer
+from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.tasks.language_model import Writer
 
 MAPPINGS = {
     "transformer": ("1", "1.5", "2", "topk_softmax:8", "learned"),

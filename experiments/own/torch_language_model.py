@@ -1,4 +1,4 @@
-"""The model of `pyentmax.models.language_model` in PyTorch, from the same parameters.
+"""The model of `pyentmax.seq2seq.models.language_model` in PyTorch, from the same parameters.
 
 Written as one would for PyTorch: its fused layer norm, cross-entropy and Adam, and for softmax its
 scaled dot-product attention. With another mapping, a function of PyTorch tensors, the weights are
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pyentmax.nn.positions import sinusoidal_positions
+from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 Mapping = Callable[[torch.Tensor], torch.Tensor]
 

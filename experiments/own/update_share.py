@@ -27,10 +27,10 @@ from experiments.peters2019.inflection import read_words
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.timing import seconds, updater
-from pyentmax.data import bucketed_batches, make_batch
-from pyentmax.models.rnn_seq2seq import RNNSeq2Seq
-from pyentmax.system.memory import keep_freed_memory, peak_memory
-from pyentmax.tasks.inflection import Inflector, english_verbs
+from pyentmax.engine.system.memory import keep_freed_memory, peak_memory
+from pyentmax.seq2seq.data import bucketed_batches, make_batch
+from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq
+from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

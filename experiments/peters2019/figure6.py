@@ -1,8 +1,8 @@
 """Figure 6: accuracy against the seconds of training (Peters et al. 2019).
 
 The same model with softmax, with 1.5-entmax by its exact algorithm, and with 1.5-entmax by
-bisection (`pyentmax.nn.bisection`), each as attention and as output, on the inflection of one
-language. Bisection is plain NumPy. With PYENTMAX_BACKEND=reference so are the others, and the
+bisection (`pyentmax.seq2seq.nn.bisection`), each as attention and as output, on the inflection of
+one language. Bisection is plain NumPy. With PYENTMAX_BACKEND=reference so are the others, and the
 algorithms are compared in one language; one folder can hold both.
 
 What came out (English, high, one seed): 52, 54 and 87 CPU seconds with compiled kernels, and 94.5,

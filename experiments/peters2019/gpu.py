@@ -1,9 +1,9 @@
 """Table 1 trained in PyTorch on a GPU, decoded and measured in NumPy (Peters et al. 2019, §4.1).
 
-The model of `pyentmax.models.rnn_seq2seq`, from the same first parameters. All models of a call
-learn side by side from the same batches, each on a CUDA stream of its own. A batch has sources of
-one length, and an update of each frequent shape is recorded once as a CUDA graph, which turns 25 ms
-of launches into 2 ms of arithmetic. The mappings are PyTorch operations (a graph must own its
+The model of `pyentmax.seq2seq.models.rnn_seq2seq`, from the same first parameters. All models of a
+call learn side by side from the same batches, each on a CUDA stream of its own. A batch has sources
+of one length, and an update of each frequent shape is recorded once as a CUDA graph, which turns 25
+ms of launches into 2 ms of arithmetic. The mappings are PyTorch operations (a graph must own its
 memory), held to `pyentmax.torch` by ``--check``.
 
     python -m experiments.peters2019.gpu prepare --data FOLDER --size high --file high.npz
@@ -222,7 +222,7 @@ def inflector_of(args: argparse.Namespace) -> Any:
     """A model with first parameters, the words to learn from and those to measure on."""
     from experiments.peters2019.inflection import read_words
     from experiments.runner import Options
-    from pyentmax.tasks.inflection import Inflector
+    from pyentmax.seq2seq.tasks.inflection import Inflector
 
     train, dev = read_words({"languages": "all", "size": args.size}, Options(args.data))
     shape = {"hidden": args.hidden, "layers": LAYERS, "dropout": DROPOUT, "score": "bilinear"}
@@ -231,7 +231,7 @@ def inflector_of(args: argparse.Namespace) -> Any:
 
 def first_parameters(source: int, target: int, args: argparse.Namespace) -> Arrays:
     """The parameters of an untrained model of pyentmax, the same for all mappings."""
-    from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+    from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 
     shape = RNNSeq2SeqConfig(source, target, hidden=args.hidden, layers=LAYERS)
     rng = np.random.default_rng(args.seed)
@@ -456,8 +456,8 @@ def measure(args: argparse.Namespace) -> None:
     """Decode the dev words with NumPy, and add a line for each trained model."""
     from experiments.peters2019.inflection import fingerprints, measured
     from experiments.runner import RESULTS, add_line, session
-    from pyentmax.system.blas import limit_blas
-    from pyentmax.tasks.inflection import Inflector
+    from pyentmax.engine.system.blas import limit_blas
+    from pyentmax.seq2seq.tasks.inflection import Inflector
 
     inflector, train, dev = inflector_of(args)
     for path in sorted(args.out.glob(f"{args.size}-*.json")):
@@ -483,7 +483,7 @@ def with_params(kind: Any, inflector: Any, arrays: Arrays, config: dict[str, str
     """An inflector with these parameters, loss and attention."""
     from dataclasses import replace
 
-    from pyentmax.models.rnn_seq2seq import RNNSeq2Seq
+    from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq
 
     shape = replace(inflector.model.config, output=config["loss"], attention=config["attention"])
     model = RNNSeq2Seq(shape, arrays, inflector.model.bos, inflector.model.eos)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from experiments.runner import Notes, Options, Settings, finished, run_options
-from pyentmax.analysis import exactness_statistics, word_accuracy
-from pyentmax.tasks.inflection import Inflector, train_inflector
-from pyentmax.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
-from pyentmax.tasks.inflection.examples import (
+from pyentmax.seq2seq.analysis import exactness_statistics, word_accuracy
+from pyentmax.seq2seq.tasks.inflection import Inflector, train_inflector
+from pyentmax.seq2seq.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
+from pyentmax.seq2seq.tasks.inflection.examples import (
     Example,
     compounds_of,
     hold_out,
     read_examples,
 )
-from pyentmax.training import History, TrainingConfig, fingerprint
+from pyentmax.seq2seq.training import History, TrainingConfig, fingerprint
 
 SIZES = ("high", "medium", "low")
 MODEL = ("hidden", "layers", "dropout", "score", "attention")

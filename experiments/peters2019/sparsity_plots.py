@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyentmax.analysis import Calibration, SupportSizes
-from pyentmax.plotting._figures import axes_or_new, legend, percent_axis
-from pyentmax.plotting.palette import BLUE, GREY, INK, VERMILION
+from pyentmax.seq2seq.analysis import Calibration, SupportSizes
+from pyentmax.seq2seq.plotting._figures import axes_or_new, legend, percent_axis
+from pyentmax.seq2seq.plotting.palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ def plot_exactness_by_beam(
     Parameters
     ----------
     shares : mapping
-        Beam width → share, such as `pyentmax.analysis.exactness_by_beam` gives.
+        Beam width → share, such as `pyentmax.seq2seq.analysis.exactness_by_beam` gives.
     single : float, optional
         Share of the sources with a single possible sequence, drawn as a line for comparison.
     ax : as in `plot_attention`
@@ -90,7 +90,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     Parameters
     ----------
     calibrations : mapping
-        Label → result of `pyentmax.analysis.calibration`; at most two.
+        Label → result of `pyentmax.seq2seq.analysis.calibration`; at most two.
     ax : as in `plot_attention`
 
     Raises
@@ -100,7 +100,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
 
     Examples
     --------
-    >>> from pyentmax.analysis import calibration
+    >>> from pyentmax.seq2seq.analysis import calibration
     >>> ax = plot_reliability({"best": calibration([0.9, 0.8], [True, False])})
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['best, ECE 45.0%']

@@ -23,7 +23,7 @@ from experiments.peters2019.sparsity_plots import (
     plot_reliability,
     plot_support_sizes,
 )
-from pyentmax.analysis import (
+from pyentmax.seq2seq.analysis import (
     Calibration,
     ExactnessStatistics,
     SupportSizes,
@@ -35,10 +35,10 @@ from pyentmax.analysis import (
     support_sizes,
     word_accuracy,
 )
-from pyentmax.tasks.inflection import Example, Inflector
-from pyentmax.tasks.inflection.commands import read_marked
-from pyentmax.tasks.inflection.examples import first_words
-from pyentmax.tasks.reports import save
+from pyentmax.seq2seq.tasks.inflection import Example, Inflector
+from pyentmax.seq2seq.tasks.inflection.commands import read_marked
+from pyentmax.seq2seq.tasks.inflection.examples import first_words
+from pyentmax.seq2seq.tasks.reports import save
 
 PAPER_BEAM = 5
 

@@ -43,10 +43,10 @@ from experiments.runner import (
     speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
-from pyentmax.system.memory import peak_memory
-from pyentmax.tasks.inflection.examples import first_words
-from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.training import BEST
+from pyentmax.engine.system.memory import peak_memory
+from pyentmax.seq2seq.tasks.inflection.examples import first_words
+from pyentmax.seq2seq.tasks.inflection.inflector import Inflector
+from pyentmax.seq2seq.training import BEST
 
 PAPER = {
     ("1", "1"): {"high": (93.15, 94.20), "medium": (82.55, 85.68)},

@@ -29,7 +29,7 @@ import numpy as np
 from experiments.pictures import panels, points, save
 from experiments.runner import RESULTS, Experiment, Line, Options, Settings, Unready, read_lines
 from experiments.tables import grouped, markdown, values
-from pyentmax.system.files import replacing
+from pyentmax.engine.system.files import replacing
 
 TASKS = ("copy", "sort")
 ROWS = (

@@ -32,13 +32,13 @@ from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.translation import paired_bootstrap, read_data
 from pyentmax import log_softmax
-from pyentmax.analysis import PerSentence, bootstrap_difference
-from pyentmax.data import Pair, bucketed_batches, make_batch
-from pyentmax.models.transformer import KINDS
-from pyentmax.models.transformer_layers import LayerPass
-from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.plotting import plot_choice_of_k, save_figure
-from pyentmax.tasks.translation import SentencePair, Translator, heads
+from pyentmax.seq2seq.analysis import PerSentence, bootstrap_difference
+from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
+from pyentmax.seq2seq.models.transformer import KINDS
+from pyentmax.seq2seq.models.transformer_layers import LayerPass
+from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.plotting import plot_choice_of_k, save_figure
+from pyentmax.seq2seq.tasks.translation import SentencePair, Translator, heads
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import Cause, likely
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import LIMIT, CallError, Finding, Report, compare, examine, same
@@ -29,6 +28,7 @@ from pyentmax.checking._subjects import (
     to_numbers,
 )  # fmt: skip
 from pyentmax.checking._truths import JACOBIANS, truth
+from pyentmax.engine.calls.record import Mapping
 
 NAMES = {
     "mask": ("mask", "attn_mask", "attention_mask"), "causal": ("causal", "is_causal"),

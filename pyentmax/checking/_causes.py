@@ -17,7 +17,7 @@ import numpy as np
 from pyentmax.checking._claims import Claim
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError, PropertyResult
-from pyentmax.mappings import MAPPINGS
+from pyentmax.reference.mappings import MAPPINGS
 
 ROUNDING = 512  # spacings of floats that a variant may differ by
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pyentmax.calls.dtypes import is_masked
 from pyentmax.checking._differences import EPSILON, Array, derivatives
 from pyentmax.checking._report import CheckReport, compare
 from pyentmax.checking._subjects import SPACINGS, dtype_name
-from pyentmax.system.config import is_number
+from pyentmax.engine.calls.dtypes import is_masked
+from pyentmax.engine.system.config import is_number
 
 ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries
 N_DIRECTIONS = 16

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import Cause, likely
 from pyentmax.checking._checks import check_gradient
 from pyentmax.checking._differences import Array
@@ -25,7 +24,8 @@ from pyentmax.checking._subjects import (
     to_numbers,
 )  # fmt: skip
 from pyentmax.checking._truths import truth
-from pyentmax.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 
 IGNORED = -100
 REDUCTIONS: dict[str, Callable[[Array], Any]] = {"mean": np.mean, "sum": np.sum, "none": np.array}

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._causes import causes
 from pyentmax.checking._claims import FIXED, LENGTHS, Claim
 from pyentmax.checking._grades import Report, examine
 from pyentmax.checking._properties import PROPERTIES
 from pyentmax.checking._subjects import check_function, fitting, parameter_names, quiet
 from pyentmax.checking._truths import truth
+from pyentmax.engine.calls.record import Mapping
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,7 +16,7 @@ from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import CallError, Finding, compare, same
 from pyentmax.checking._subjects import dtype_name, to_numbers
 from pyentmax.checking._truths import slack
-from pyentmax.fenchel_young import fenchel_young_loss
+from pyentmax.reference.fenchel_young import fenchel_young_loss
 
 Findings = Iterator[Finding]
 SHAPES = ((2, 2), (1, 2), (2, 1), (1, 1))  # of batches

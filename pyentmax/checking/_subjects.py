@@ -20,9 +20,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._differences import Array
 from pyentmax.checking._grades import HALF_LIMIT, LIMIT, CallError
+from pyentmax.engine.calls.record import Mapping
 
 # --- libraries ------------------------------------------------------------------------------------
 Function = Callable[..., Any]

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.record import Mapping
 from pyentmax.checking._differences import Array
-from pyentmax.fenchel_young import record_and_parameters
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.fenchel_young import record_and_parameters
 
 SMALL = 30.0  # e^30 − 1 is e^30 to rounding, and neither overflows
 

@@ -19,19 +19,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyentmax import __version__
-from pyentmax.backends.choice import describe_backend
-from pyentmax.calls.devices import device_module
 from pyentmax.cli.check import add_check
-from pyentmax.system.blas import describe_blas, limit_blas
-from pyentmax.system.memory import keep_freed_memory
-from pyentmax.tasks.analyse import add_analyse
-from pyentmax.tasks.command_line import Commands, Parser, printable
-from pyentmax.tasks.inflection.commands import InflectionAnalysis
-from pyentmax.tasks.inflection.commands import add_commands as add_inflection
-from pyentmax.tasks.language_model.commands import add_commands as add_language_model
-from pyentmax.tasks.translation.commands import HeadAnalysis
-from pyentmax.tasks.translation.commands import add_commands as add_translation
-from pyentmax.training import LAST
+from pyentmax.engine.backends.choice import describe_backend
+from pyentmax.engine.calls.devices import device_module
+from pyentmax.engine.system.blas import describe_blas, limit_blas
+from pyentmax.engine.system.memory import keep_freed_memory
+from pyentmax.seq2seq.tasks.analyse import add_analyse
+from pyentmax.seq2seq.tasks.command_line import Commands, Parser, printable
+from pyentmax.seq2seq.tasks.inflection.commands import InflectionAnalysis
+from pyentmax.seq2seq.tasks.inflection.commands import add_commands as add_inflection
+from pyentmax.seq2seq.tasks.language_model.commands import add_commands as add_language_model
+from pyentmax.seq2seq.tasks.translation.commands import HeadAnalysis
+from pyentmax.seq2seq.tasks.translation.commands import add_commands as add_translation
+from pyentmax.seq2seq.training import LAST
 
 ERRORS = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
 """What a user's input or machine may cause, said in one line; others are bugs."""

@@ -10,7 +10,7 @@ import sys
 from pyentmax import MAPPINGS, check_mapping
 from pyentmax.checking._subjects import SPACINGS
 from pyentmax.checking._truths import TRUTHS
-from pyentmax.tasks.command_line import Commands
+from pyentmax.seq2seq.tasks.command_line import Commands
 
 PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from pyentmax.backends.choice import kernels, xla_handler
+from pyentmax.engine.backends.choice import kernels, xla_handler
 
 TARGET = "pyentmax_rows"
 

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from pyentmax.composed import losses
-from pyentmax.composed.mappings import ALPHAS
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.mappings import ROWS, name_for
 from pyentmax.jax.rows import Rows, broadcast, promoted
+from pyentmax.reference.composed import losses
+from pyentmax.reference.composed.mappings import ALPHAS
 
 
 def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""α-entmax and its kin, by kernels where there are some, else by `pyentmax.composed`.
+"""α-entmax and its kin, by kernels where there are some, else by `pyentmax.reference.composed`.
 
 The rules for derivatives are written in p, whose own derivatives are these rules again: second
 derivatives come by applying them twice.
@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from pyentmax.composed import mappings
-from pyentmax.composed.mappings import ALPHAS
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.kernels import with_kernel
 from pyentmax.jax.rows import Rows, by_rows
+from pyentmax.reference.composed import mappings
+from pyentmax.reference.composed.mappings import ALPHAS
 
 
 def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:

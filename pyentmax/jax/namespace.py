@@ -1,4 +1,4 @@
-"""JAX's functions as `pyentmax.composed` and the bodies of `pyentmax.keep` call them.
+"""JAX's functions as `pyentmax.reference.composed` and the bodies of `pyentmax.keep` call them.
 
 Most are those of `jax.numpy`; the rest is what frameworks do differently. XLA can look at a value,
 so that loops end when nothing moves.

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.composed import losses
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.losses import loss_of
 from pyentmax.jax.mappings import entmax
 from pyentmax.jax.rows import as_mask, broadcast
+from pyentmax.reference.composed import losses
 
 
 def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pyentmax.composed.mappings import shifted
 from pyentmax.jax import namespace as xp
+from pyentmax.reference.composed.mappings import shifted
 
 
 class Rows:

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 
-from pyentmax.composed import mappings
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.mappings import ROWS
 from pyentmax.jax.rows import Rows
+from pyentmax.reference.composed import mappings
 
 
 def _support(name: str, z: Any, axis: Any, mask: Any, value: Any = None) -> jax.Array:

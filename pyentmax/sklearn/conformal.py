@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from pyentmax.system.config import is_number
+from pyentmax.engine.system.config import is_number
 
 Floats = NDArray[np.float64]
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import threads
-from pyentmax.calls.devices import array_module, is_dask, on_device, on_device_of
-from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
-from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import as_mask, broadcasts, reduce_to
-from pyentmax.fenchel_young import record_and_parameters, record_of
-from pyentmax.mappings.entmax import ALPHA, ENTMAX
-from pyentmax.mappings.entmax15 import ENTMAX15
-from pyentmax.mappings.softmax import SOFTMAX
-from pyentmax.mappings.sparsemax import SPARSEMAX
-from pyentmax.mappings.topk_softmax import TOPK_SOFTMAX
-from pyentmax.mappings.topk_sparsemax import TOPK_SPARSEMAX
+from pyentmax.engine.backends import threads
+from pyentmax.engine.calls.devices import array_module, is_dask, on_device, on_device_of
+from pyentmax.engine.calls.dtypes import KERNEL_DTYPES, as_floating
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.rows import as_mask, broadcasts, reduce_to
+from pyentmax.reference.fenchel_young import record_and_parameters, record_of
+from pyentmax.reference.mappings.entmax import ALPHA, ENTMAX
+from pyentmax.reference.mappings.entmax15 import ENTMAX15
+from pyentmax.reference.mappings.softmax import SOFTMAX
+from pyentmax.reference.mappings.sparsemax import SPARSEMAX
+from pyentmax.reference.mappings.topk_softmax import TOPK_SOFTMAX
+from pyentmax.reference.mappings.topk_sparsemax import TOPK_SPARSEMAX
 from pyentmax.sparse_attention.bias import (
     DistanceBias,
     ScoreBias,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import array_module
+from pyentmax.engine.calls.devices import array_module
 
 
 class DistanceBias:

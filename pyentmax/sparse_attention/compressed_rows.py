@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import writes_out
-from pyentmax.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
+from pyentmax.engine.backends.choice import writes_out
+from pyentmax.reference.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
 
 # A kernel writes whole vectors, so that the last may end beyond the last entry and the sink.
 OVERHANG = 32

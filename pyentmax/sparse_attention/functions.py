@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.dask_arrays import plan
-from pyentmax.calls.devices import is_dask
-from pyentmax.calls.record import Mapping
+from pyentmax.engine.calls.dask_arrays import plan
+from pyentmax.engine.calls.devices import is_dask
+from pyentmax.engine.calls.record import Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.problem import AttentionProblem, attention_problem

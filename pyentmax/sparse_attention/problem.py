@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import to_host
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.sparse_attention import tiles
 from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, check_shapes, has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias, array_of, check_distances

@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import threads
-from pyentmax.calls.devices import array_module, on_device, to_host
+from pyentmax.engine.backends import threads
+from pyentmax.engine.calls.devices import array_module, on_device, to_host
+from pyentmax.reference.sparse_output import pack
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
 from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
@@ -34,7 +35,6 @@ from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
 from pyentmax.sparse_attention.route import is_dense
 from pyentmax.sparse_attention.tiling import KEYS, QUERIES, Heads, Tile, Tiling
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
-from pyentmax.sparse_output import pack
 
 WORK = 1 << 18  # scores from which a further thread pays
 TRUE = np.ones(1, bool)  # the mask of a tile without a mask, with strides of 0

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.backends import choice
-from pyentmax.calls.devices import array_module, on_device
+from pyentmax.engine.backends import choice
+from pyentmax.engine.calls.devices import array_module, on_device
 from pyentmax.sparse_attention.arguments import Arguments
 
 TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so

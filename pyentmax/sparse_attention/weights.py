@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import on_device
-from pyentmax.sparse_output import INT32_MAX, scipy_sparse
+from pyentmax.engine.calls.devices import on_device
+from pyentmax.reference.sparse_output import INT32_MAX, scipy_sparse
 
 
 @dataclass(frozen=True)

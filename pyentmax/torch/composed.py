@@ -1,4 +1,4 @@
-r"""`pyentmax.composed` for tensors: any dtype and mask, and parameters as users give them.
+r"""`reference.composed` for tensors: any dtype and mask, and parameters as users give them.
 
 Two callers need it: tensors on a device without kernels, and derivatives of derivatives. Rows lie
 along the last axis; a parameter is a number or a tensor of the batch shape.
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyentmax.composed import losses, mappings
-from pyentmax.composed.mappings import ALPHAS, NAMES
+from pyentmax.reference.composed import losses, mappings
+from pyentmax.reference.composed.mappings import ALPHAS, NAMES
 from pyentmax.torch import namespace as xp
 
 HALF = (torch.float16, torch.bfloat16)  # computed in float32

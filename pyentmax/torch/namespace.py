@@ -1,4 +1,4 @@
-"""PyTorch's functions as `pyentmax.composed` and the bodies of `pyentmax.keep` call them.
+"""PyTorch's functions as `pyentmax.reference.composed` and the bodies of `pyentmax.keep` call them.
 
 Most are those of `torch`, which take `axis` and `keepdims` as NumPy's do; the rest is what
 frameworks do differently. Nothing waits for a value on a device, so that loops have a fixed length.

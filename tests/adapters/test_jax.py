@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.backends.choice import kernels
+from pyentmax.engine.backends.choice import kernels
 
 jax = pytest.importorskip("jax", reason="JAX is not installed; pip install 'pyentmax[jax]'")
 jnp = pytest.importorskip("jax.numpy")

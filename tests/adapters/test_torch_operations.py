@@ -16,7 +16,7 @@ import pytest
 from stages import slow
 
 import pyentmax as pe
-from pyentmax.mappings import MAPPINGS
+from pyentmax.reference.mappings import MAPPINGS
 
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 

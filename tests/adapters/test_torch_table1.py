@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 from experiments.peters2019 import gpu  # noqa: E402
-from pyentmax.autograd import Tensor  # noqa: E402
-from pyentmax.data import BOS, EOS, PAD, make_batch  # noqa: E402
-from pyentmax.tasks.inflection import Inflector, english_verbs  # noqa: E402
+from pyentmax.seq2seq.autograd import Tensor  # noqa: E402
+from pyentmax.seq2seq.data import BOS, EOS, PAD, make_batch  # noqa: E402
+from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs  # noqa: E402
 
 
 @pytest.mark.parametrize("alpha", ["1", "1.5", "2"])

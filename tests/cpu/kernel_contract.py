@@ -2,8 +2,8 @@
 
 Of α-entmax, 1 ≤ α ≤ 2, the truth is a bisection of its definition and the dense Jacobian, both in
 long doubles; of all others it is the NumPy body in double precision. The bodies are tested
-against optimality conditions, other solvers and many digits in tests/mappings and
-tests/test_losses.py.
+against optimality conditions, other solvers and many digits in tests/reference/mappings and
+tests/reference/test_losses.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
 import pyentmax as pe
-from pyentmax.mappings._fused import falling_rows
-from pyentmax.mappings._simplex import dense_in_numpy
-from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
-from pyentmax.nn.optim import adam_step
+from pyentmax.reference.mappings._fused import falling_rows
+from pyentmax.reference.mappings._simplex import dense_in_numpy
+from pyentmax.seq2seq.nn.lstm_cell import lstm_cell, lstm_cell_vjp
+from pyentmax.seq2seq.nn.optim import adam_step
 
 OF_ALPHA = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 Operands = tuple[Any, ...]

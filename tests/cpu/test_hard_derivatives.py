@@ -1,7 +1,7 @@
 """Derivatives of rows where digits are lost easily: one entry dominates, or powers span all floats.
 
 What holds of all rows is in test_kernel_contract.py; more is in
-tests/mappings/test_steep_derivatives.py.
+tests/reference/mappings/test_steep_derivatives.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernel_rows import FLOATS
 from stages import sample, slow
 
 import pyentmax as pe
-from pyentmax.mappings.entmax import entmax_vjps
+from pyentmax.reference.mappings.entmax import entmax_vjps
 
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 EVERY_ALPHA = [1, 1 + 1e-9, 1.1, 1.5, 1.9, 2, 3, 20, np.inf]

@@ -1,6 +1,7 @@
 """Losses where digits are lost easily, labels out of reach, and calls with and without options.
 
-What holds of all rows is in test_kernel_contract.py, what holds of losses in tests/test_losses.py.
+What holds of all rows is in test_kernel_contract.py, what holds of losses in
+tests/reference/test_losses.py.
 """
 
 from __future__ import annotations

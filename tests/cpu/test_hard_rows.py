@@ -1,6 +1,7 @@
 """Rows that a kernel has got wrong, or that an algorithm of its kind gets wrong.
 
-What holds of all rows is in test_kernel_contract.py; see too tests/mappings/test_row_sums.py.
+What holds of all rows is in test_kernel_contract.py; see too
+tests/reference/mappings/test_row_sums.py.
 """
 
 from __future__ import annotations

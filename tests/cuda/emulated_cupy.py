@@ -1,8 +1,8 @@
 """CuPy where there is no GPU, kernels included: the stand-in for its arrays, and the emulation.
 
-`installed` puts it in place of CuPy, so that `pyentmax.backends.cuda` launches its kernels as on
-a GPU. Host memory in place of the device's, shared memory not asked for and arguments of a wrong
-type are errors, as are accesses outside the arrays that are alive.
+`installed` puts it in place of CuPy, so that `pyentmax.engine.backends.cuda` launches its kernels
+as on a GPU. Host memory in place of the device's, shared memory not asked for and arguments of a
+wrong type are errors, as are accesses outside the arrays that are alive.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _raw_module(emulation: Emulation) -> type:
 @contextlib.contextmanager
 def installed(*, checked: bool = False) -> Iterator[Emulation]:
     """Have `pyentmax` find this where it looks for CuPy."""
-    from pyentmax.backends.cuda import launch
+    from pyentmax.engine.backends.cuda import launch
 
     emulation = Emulation(checked=checked)
     module = types.ModuleType("cupy")

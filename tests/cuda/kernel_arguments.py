@@ -9,7 +9,7 @@ import numpy as np
 
 import pyentmax
 
-SOURCES = Path(str(pyentmax.__file__)).parent / "backends" / "cuda"
+SOURCES = Path(str(pyentmax.__file__)).parent / "engine" / "backends" / "cuda"
 
 OPERAND = np.dtype(
     [("at", "u8"), ("outer", "i8"), ("middle", "i8"), ("last", "i8"), ("inner", "i8")]

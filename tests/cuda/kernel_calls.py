@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 import pyentmax
-from pyentmax.backends.cuda.functions import KERNELS
+from pyentmax.engine.backends.cuda.functions import KERNELS
 
 
 def call_kernel(name: str, *args: Any, **kwargs: Any) -> Any:

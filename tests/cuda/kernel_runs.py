@@ -13,7 +13,7 @@ from emulation import IN_ORDER, Library, compiled
 from kernel_arguments import SOURCES, Arguments
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, TYPES, NumberType
 
-from pyentmax.backends.cuda import functions
+from pyentmax.engine.backends.cuda import functions
 
 LANES_THREADS = 128  # of a block of the kernels …_lanes
 

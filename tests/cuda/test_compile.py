@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 from nvrtc import Used, compiled, ptx, unavailable
 
-from pyentmax.backends.cuda import functions
-from pyentmax.backends.cuda.launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
+from pyentmax.engine.backends.cuda import functions
+from pyentmax.engine.backends.cuda.launch import (
+    STATIC_SHARED,
+    Form,
+    Kernel,
+    Limits,
+    shared_form,
+    source,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 

@@ -16,8 +16,14 @@ from fake_cupy import moved
 from stages import deep
 
 import pyentmax
-from pyentmax.backends.cuda.functions import ENTMAX, ENTMAX_LOSS, KERNELS, SPARSEMAX, SPARSEMAX_JVP
-from pyentmax.backends.cuda.launch import (
+from pyentmax.engine.backends.cuda.functions import (
+    ENTMAX,
+    ENTMAX_LOSS,
+    KERNELS,
+    SPARSEMAX,
+    SPARSEMAX_JVP,
+)
+from pyentmax.engine.backends.cuda.launch import (
     STATIC_SHARED,
     TWO_BLOCKS_WARPS,
     Kernel,

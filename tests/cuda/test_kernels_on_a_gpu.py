@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax.backends.cuda.functions import (
+from pyentmax.engine.backends.cuda.functions import (
     BUDGET_SPARSEMAX,
     ENTMAX,
     KERNELS,
     SPARSEMAX,
     SPARSEMAX_JVP,
 )
-from pyentmax.backends.cuda.launch import _limits
-from pyentmax.calls.devices import device_module
+from pyentmax.engine.backends.cuda.launch import _limits
+from pyentmax.engine.calls.devices import device_module
 
 try:
     cupy = device_module("cuda")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from pyentmax.backends.cuda.operands import MOST_ROWS, launches
+from pyentmax.engine.backends.cuda.operands import MOST_ROWS, launches
 
 
 def of_size(shape: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:

@@ -15,9 +15,9 @@ from fake_cupy import moved
 from stages import slow
 
 import pyentmax
-from pyentmax import analysis
-from pyentmax.mappings import MAPPINGS
+from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.regularized import hessian_jacobian, separable_mapping
+from pyentmax.seq2seq import analysis
 
 RNG = np.random.default_rng(0)
 SHAPE = (3, 5)
@@ -33,7 +33,7 @@ WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not No
 @pytest.fixture(autouse=True)
 def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled kernels agree with the bodies, but not to the last bit."""
-    monkeypatch.setattr(pyentmax.backends.choice, "kernels", dict)
+    monkeypatch.setattr(pyentmax.engine.backends.choice, "kernels", dict)
 
 
 each_mapping = pytest.mark.parametrize("name", MAPPINGS)
@@ -187,15 +187,18 @@ def test_every_alpha(alpha: float) -> None:
 
 
 def test_thresholds() -> None:
-    for function in (pyentmax.thresholds.bisection, pyentmax.thresholds.newton_threshold):
+    for function in (
+        pyentmax.reference.thresholds.bisection,
+        pyentmax.reference.thresholds.newton_threshold,
+    ):
         assert_same(lambda x, f=function: f(x, 1.5).tau, Z)
     for name in ("sort_sparsemax", "sort_entmax15", "halley"):
-        function = getattr(pyentmax.thresholds, name)
+        function = getattr(pyentmax.reference.thresholds, name)
         more = (1.5,) if name == "halley" else ()
         assert_same(lambda x, f=function, more=more: f(x, *more).tau, Z)
     # These look after each pass.
     for name in ("michelot", "condat", "partial_sort_sparsemax", "partial_sort_entmax15"):
-        function = getattr(pyentmax.thresholds, name)
+        function = getattr(pyentmax.reference.thresholds, name)
         assert_same(lambda x, f=function: f(x).tau, Z, looks=True)
 
 

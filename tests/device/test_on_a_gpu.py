@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax import autograd
-from pyentmax.autograd import Tensor
-from pyentmax.autograd.counter_rng import random_bits
-from pyentmax.calls.devices import device_module
-from pyentmax.data import BucketedPairs, make_batch
-from pyentmax.decoding import beam_search
-from pyentmax.mappings import MAPPINGS
-from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.training import RunOptions, TrainingConfig, Validation, train
+from pyentmax.engine.calls.devices import device_module
+from pyentmax.reference.mappings import MAPPINGS
+from pyentmax.seq2seq import autograd
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.autograd.counter_rng import random_bits
+from pyentmax.seq2seq.data import BucketedPairs, make_batch
+from pyentmax.seq2seq.decoding import beam_search
+from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.seq2seq.training import RunOptions, TrainingConfig, Validation, train
 
 try:
     cupy = device_module("cuda")

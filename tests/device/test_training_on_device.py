@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax import autograd
-from pyentmax.autograd import Tensor
-from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.cli import main
-from pyentmax.data import Batch, BucketedPairs, TokenBatches, make_batch
-from pyentmax.decoding import beam_search, exact_search, greedy_search
-from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.nn.attention import (
+from pyentmax.seq2seq import autograd
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.autograd.counter_rng import random_bits
+from pyentmax.seq2seq.data import Batch, BucketedPairs, TokenBatches, make_batch
+from pyentmax.seq2seq.decoding import beam_search, exact_search, greedy_search
+from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
+from pyentmax.seq2seq.nn.attention import (
     init_learned_alpha,
     init_multi_head_attention,
     learned_entmax,
     multi_head_attention,
 )
-from pyentmax.nn.optim import Adam, clip_gradients, global_norm
-from pyentmax.tasks.inflection import Example, Inflector, train_inflector
-from pyentmax.training import (
+from pyentmax.seq2seq.nn.optim import Adam, clip_gradients, global_norm
+from pyentmax.seq2seq.tasks.inflection import Example, Inflector, train_inflector
+from pyentmax.seq2seq.training import (
     RunOptions,
     TrainingConfig,
     Validation,
@@ -53,7 +53,7 @@ VERBS += [Example(w, f"{w}s", ("V", "PRS")) for w in ("play", "walk", "call", "m
 @pytest.fixture(autouse=True)
 def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled kernels agree with the bodies, but not to the last bit."""
-    monkeypatch.setattr(pyentmax.backends.choice, "kernels", dict)
+    monkeypatch.setattr(pyentmax.engine.backends.choice, "kernels", dict)
 
 
 def new_model(device: bool, dropout: float = 0.0, **changes: Any) -> RNNSeq2Seq:

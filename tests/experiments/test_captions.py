@@ -15,8 +15,8 @@ from experiments.own.captioning import (
     train_captioner,
 )
 from experiments.own.captioning.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
-from pyentmax.data import EOS
-from pyentmax.training import RunOptions, TrainingConfig
+from pyentmax.seq2seq.data import EOS
+from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
 

@@ -5,7 +5,7 @@ import pytest
 from finite_differences import assert_parameter_gradients
 
 from experiments.own.captioning.grid_transformer import GridTransformer, GridTransformerConfig
-from pyentmax.data import Batch
+from pyentmax.seq2seq.data import Batch
 
 TARGET_IN = np.array([[1, 3, 4], [1, 5, 0]])
 TARGET_OUT = np.array([[3, 4, 2], [5, 2, 0]])

@@ -4,8 +4,8 @@ import pytest
 
 from experiments.correia2019.planted import INTERROGATIVES, MARK, planted_questions, write
 from pyentmax.cli import main
-from pyentmax.tasks.translation import heads
-from pyentmax.tasks.translation.commands import read_pairs
+from pyentmax.seq2seq.tasks.translation import heads
+from pyentmax.seq2seq.tasks.translation.commands import read_pairs
 
 
 def test_mark_decides_what_planted_words_mean():

@@ -12,7 +12,7 @@ import pytest
 
 from experiments import runner
 from experiments.runner import Experiment, Options, add_line, folder_of, read_lines, run_all
-from pyentmax.training import History
+from pyentmax.seq2seq.training import History
 
 RUNS = [{"row": row, "seed": seed, "updates": 4} for row in ("a", "b") for seed in (0, 1)]
 

@@ -13,9 +13,9 @@ from experiments.peters2019.sparsity_plots import (
     plot_reliability,
     plot_support_sizes,
 )
-from pyentmax.analysis import SupportSizes, calibration, exactness_statistics
-from pyentmax.tasks.inflection import Example, Inflector, train_inflector
-from pyentmax.training import RunOptions, TrainingConfig
+from pyentmax.seq2seq.analysis import SupportSizes, calibration, exactness_statistics
+from pyentmax.seq2seq.tasks.inflection import Example, Inflector, train_inflector
+from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]
 

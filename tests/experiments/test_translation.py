@@ -9,13 +9,13 @@ from experiments.correia2019.heads import best_head, by_layer, specialised
 from experiments.peters2019.figure4_translation import right_tokens
 from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, supports
 from experiments.zhao2019.table5 import dense_by_layer, dense_in, highest, weight_outside
-from pyentmax.analysis import PerSentence
-from pyentmax.data import make_batch
-from pyentmax.models.transformer import KINDS
-from pyentmax.tasks.translation import Subwords, Translator, Words, heads, toy_german
-from pyentmax.tasks.translation.bleu import bleu
-from pyentmax.tasks.translation.translator import ARCHITECTURES
-from pyentmax.training import TrainingConfig
+from pyentmax.seq2seq.analysis import PerSentence
+from pyentmax.seq2seq.data import make_batch
+from pyentmax.seq2seq.models.transformer import KINDS
+from pyentmax.seq2seq.tasks.translation import Subwords, Translator, Words, heads, toy_german
+from pyentmax.seq2seq.tasks.translation.bleu import bleu
+from pyentmax.seq2seq.tasks.translation.translator import ARCHITECTURES
+from pyentmax.seq2seq.training import TrainingConfig
 
 SHAPES = {
     "transformer": {"width": 8, "layers": 2, "heads": 2, "inner": 8, "attention": "1.5"},

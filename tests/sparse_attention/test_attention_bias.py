@@ -9,8 +9,8 @@ import pytest
 from test_attention import gradients_by_difference
 
 from pyentmax import DistanceBias, attention, attention_jvp, attention_vjp
-from pyentmax.autograd import Tensor
-from pyentmax.autograd import attention as tape_attention
+from pyentmax.seq2seq.autograd import Tensor
+from pyentmax.seq2seq.autograd import attention as tape_attention
 from pyentmax.sparse_attention.bias import array_of
 
 T, S, HEADS = 5, 7, 4

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.autograd import attention as tape_attention
-from pyentmax.autograd.tensor import Tensor
+from pyentmax.seq2seq.autograd import attention as tape_attention
+from pyentmax.seq2seq.autograd.tensor import Tensor
 
 QUERIES, KEYS = [0, 3, 3, 8, 9], [0, 4, 6, 6, 11]  # the second has no query, the third no key
 FORMS: dict[str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ from make_english_verbs import (
     regular_forms,
 )
 
-from pyentmax.data import DataError
-from pyentmax.tasks.inflection import compounds_of, english_verbs, read_examples
+from pyentmax.seq2seq.data import DataError
+from pyentmax.seq2seq.tasks.inflection import compounds_of, english_verbs, read_examples
 
 
 @pytest.fixture(scope="module")

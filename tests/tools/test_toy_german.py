@@ -14,14 +14,14 @@ from make_toy_german import (
     toy_german_table,
 )
 
-from pyentmax.tasks.translation import toy_german
+from pyentmax.seq2seq.tasks.translation import toy_german
 
 PAIRS_READ = toy_german()
 
 
 def test_table_is_what_the_grammar_makes():
     # Of the package that is imported, which need not lie beside these tests.
-    table = resources.files("pyentmax.tasks.translation") / "toy_german.tsv"
+    table = resources.files("pyentmax.seq2seq.tasks.translation") / "toy_german.tsv"
     assert table.read_text(encoding="utf-8") == toy_german_table()
     assert len(PAIRS_READ) == PAIRS
     assert len({pair.source for pair in PAIRS_READ}) == PAIRS

@@ -22,11 +22,11 @@ from experiments.own.captioning.scenes import (
     Scene,
     cells_of,
 )
-from pyentmax.calls.devices import to_host
-from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
-from pyentmax.models.transformer import Transformer
-from pyentmax.tasks.model_files import SavedModel
-from pyentmax.training import History, RunOptions, TrainingConfig, Validation, fingerprint
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.seq2seq.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
+from pyentmax.seq2seq.models.transformer import Transformer
+from pyentmax.seq2seq.tasks.model_files import SavedModel
+from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
 LONGEST = 8
 """Words after which a caption is cut off; none has more than six."""
@@ -141,7 +141,7 @@ class Captioner(SavedModel):
 class ImageBatches:
     """Batches of images with their captions, in a new order in each epoch.
 
-    It is a :class:`pyentmax.training.BatchSource`.
+    It is a :class:`pyentmax.seq2seq.training.BatchSource`.
     """
 
     unit = "images"
@@ -179,7 +179,7 @@ def train_captioner(
     config : TrainingConfig
         Its seed fixes the initial parameters too.
     options : RunOptions, optional
-        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
+        Where and how to run, as for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
     batch_size : int
         Images per update.
     device : {"cpu", "cuda"}

@@ -3,9 +3,9 @@
     x_i = W f_i + (row of i, column of i)        for the features f_i of cell i
 
 Then come the feed-forward networks of the encoder, each cell by itself, and the decoder of
-`pyentmax.models.transformer` as it is, attending to the cells. The cells do not attend to each
-other: what the decoder finds in a cell was in the image there, so that its attention says where it
-looked.
+`pyentmax.seq2seq.models.transformer` as it is, attending to the cells. The cells do not attend to
+each other: what the decoder finds in a cell was in the image there, so that its attention says
+where it looked.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyentmax.autograd import Tensor, dropout
-from pyentmax.autograd.tensor import Array
-from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.nn.initializers import Generator, Parameters
-from pyentmax.nn.linear import init_linear, linear
-from pyentmax.nn.positions import grid_positions
-from pyentmax.system.config import is_count, require
+from pyentmax.engine.system.config import is_count, require
+from pyentmax.seq2seq.autograd import Tensor, dropout
+from pyentmax.seq2seq.autograd.tensor import Array
+from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters
+from pyentmax.seq2seq.nn.linear import init_linear, linear
+from pyentmax.seq2seq.nn.positions import grid_positions
 
 
 @dataclass(frozen=True)

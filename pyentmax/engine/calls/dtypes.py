@@ -1,0 +1,99 @@
+"""The dtypes that calls accept, compute in and return."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.calls.devices import is_dask
+
+KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+HINTS = {
+    "torch": "pyentmax.torch has this function for tensors; or pass tensor.numpy()",
+    "jax": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
+    "jaxlib": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
+    "sparse": "pass its .todense()",
+    "scipy": "pass its .toarray()",
+}
+MASKED = dict.fromkeys("zpv", "and its mask, inverted, as mask=") | {
+    "y": "of labels, with ignore_index for what to leave out, or of distributions, with mask="
+}
+
+
+def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
+    """Check an array's type; return it in the dtype to compute in, and the dtype to return.
+
+    float32 and float64 keep theirs, half types are computed in float32, integers and bools
+    become float64. Arrays that implement NumPy's functions (CuPy's) stay what they are.
+
+    >>> array, dtype = as_floating(np.zeros(3, np.float16), "z")
+    >>> print(array.dtype, dtype)
+    float32 float16
+    """
+    if type(array) is np.ndarray and array.dtype in KERNEL_DTYPES:
+        return array, array.dtype
+    array = as_array(array, name)
+    dtype = array.dtype
+    compute: np.dtype[Any]
+    result: np.dtype[Any]
+    if dtype.kind in "biu":
+        compute = result = np.dtype(np.float64)
+    elif dtype.kind == "f" and dtype.itemsize > 2:
+        compute = result = dtype if dtype.isnative else dtype.newbyteorder("=")
+    elif dtype.name in ("float16", "bfloat16"):
+        compute, result = np.dtype(np.float32), dtype if dtype.isnative else dtype.newbyteorder("=")
+    else:
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {dtype}; convert it to int64 or a floating "
+            "dtype first"
+        )
+    return array.astype(compute, copy=False), result
+
+
+def as_array(array: Any, name: str) -> Any:
+    """An argument as an array: NumPy's, unless it implements NumPy's functions itself (CuPy's).
+
+    Raises
+    ------
+    TypeError
+        for a masked array, a lazy one, and one of a library that has functions of its own here
+    """
+    if is_masked(array):
+        hint = MASKED.get(name, "(.filled(…))")
+        raise TypeError(f"{name} is a numpy.ma array; pass a plain array {hint}")
+    if isinstance(array, np.ndarray):  # the product of two np.matrix would be that of algebra
+        return np.asarray(array) if isinstance(array, np.matrix) else array
+    library = type(array).__module__.partition(".")[0]
+    if library in HINTS:
+        raise TypeError(f"{name} is a {library} array; {HINTS[library]}")
+    if is_dask(array) or is_dask(getattr(array, "data", None)):  # the latter is xarray's
+        raise TypeError(
+            f"{name} is lazy, a {type(array).__name__} of Dask, and would be computed whole here; "
+            f"pass {name}.compute(), or all arrays as Dask arrays"
+        )
+    return array if hasattr(array, "__array_function__") else np.asarray(array)
+
+
+@functools.lru_cache
+def epsilon(dtype: Any) -> float:
+    """The spacing of floats at 1; NumPy does not know that of bfloat16, which ml_dtypes brings."""
+    return 2.0**-7 if np.dtype(dtype).name == "bfloat16" else float(np.finfo(dtype).eps)
+
+
+@functools.lru_cache
+def largest(dtype: Any) -> Any:
+    """The largest number of a floating dtype that is not infinite."""
+    return np.finfo(dtype).max
+
+
+def is_masked(array: Any) -> bool:
+    """Whether an array is one of numpy.ma, whose mask neither kernels nor bodies see.
+
+    NumPy imports that module when it is first used. A thread that did so here would hold the lock
+    of the import, and a process forked meanwhile would wait for it for ever.
+    """
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)

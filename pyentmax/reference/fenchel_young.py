@@ -1,0 +1,197 @@
+"""The Fenchel-Young loss of any mapping with an Ω, by its name or record.
+
+For scores z and a target distribution q (a label y is q = e_y),
+
+    L(z; q) = Ω*(z) + Ω(q) − q·z,    Ω*(z) = p·z − Ω(p),  p = mapping(z),
+
+is convex in z, at least 0, and 0 exactly where p = q; its gradient in z is p − q (Blondel,
+Martins & Niculae 2020; Peters et al. 2019, §3.2). Softmax's is the cross-entropy (for a
+distribution q the Kullback-Leibler divergence, since Ω(q) is included).
+
+The mathematics is in `pyentmax.reference.losses.definition`; the losses with their own names are in
+the files of their mappings.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pyentmax.engine.calls.devices import is_dask
+from pyentmax.engine.calls.options import Options, checked_options
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.rows import arrange_scores, check_one_axis
+from pyentmax.reference.losses.declare import loss_by_body, loss_by_offsets, plan_loss
+from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.reference.losses.targets import with_class_weight
+from pyentmax.reference.mappings import MAPPINGS
+
+
+def fenchel_young_loss(
+    z: Any,
+    y: Any,
+    mapping: str | Mapping,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    class_weight: Any = None,
+    offsets: Any = None,
+    **params: Any,
+) -> Any:
+    """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
+    axis : int, tuple of int or None
+        which axes form a row
+    offsets : as in `pyentmax.softmax`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in `LossOptions`
+    **params
+        the mapping's own parameters, such as ``alpha``
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or an option is out of its range
+    TypeError
+        if y is not of numbers or is a masked array, an option is of the wrong kind, or a parameter
+        is missing or unknown
+
+    Examples
+    --------
+    >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [0], "sparsemax"))
+    0.0
+    >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
+    1.0
+    """
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+    return _loss(z, y, mapping, axis, options, offsets, params, gradient=False)
+
+
+def fenchel_young_loss_and_grad(
+    z: Any,
+    y: Any,
+    mapping: str | Mapping,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    class_weight: Any = None,
+    offsets: Any = None,
+    **params: Any,
+) -> tuple[Any, Any]:
+    """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
+
+    Parameters
+    ----------
+    z, y, mapping, axis, offsets : as in `fenchel_young_loss`
+    reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+    class_weight, **params : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    loss : float, or array of the labels' shape for "none"
+    gradient : array of z's shape
+        of the reduced loss; for "none" each row's own
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`
+
+    Examples
+    --------
+    >>> loss, grad = fenchel_young_loss_and_grad([[2.0, 1.0, 0.0]], [1], "sparsemax")
+    >>> print(loss, grad)
+    1.0 [[ 1. -1.  0.]]
+    """
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+    loss, gradient = _loss(z, y, mapping, axis, options, offsets, params, gradient=True)
+    return loss, gradient
+
+
+def _loss(
+    z: Any,
+    y: Any,
+    mapping: str | Mapping,
+    axis: Any,
+    options: Options,
+    offsets: Any,
+    params: dict[str, Any],
+    *,
+    gradient: bool,
+) -> Any:
+    """The loss, or that and its gradient: the mapping's own function, else by definition."""
+    record, values = record_and_parameters(mapping, params)
+    own = record.loss_and_grad if gradient else record.loss
+    if own is not None:
+        return own(z, y, *values, axis=axis, **options._asdict(), offsets=offsets)
+    if record.omega is None:
+        raise ValueError(
+            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
+            f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
+        )
+    forms = ("number", "entries") if gradient else ("number",)
+    if offsets is not None:
+
+        def call(z: Any, y: Any, axis: Any, *others: Any) -> Any:
+            n = len(Options._fields)
+            whole = dict(zip(record.parameters, others[n:], strict=True))
+            return _loss(z, y, record, axis, Options(*others[:n]), None, whole, gradient=gradient)
+
+        roles = ("z", "y", "axis", *Options._fields, *record.parameters)
+        declared = getattr(record.forward, "parameter", None)
+        return loss_by_offsets(call, roles, declared, forms, offsets, z, y, axis, *options, *values)
+    if is_dask(z):
+        arguments = {"z": z, "y": y, "axis": axis, **options._asdict()}
+        arguments |= zip(record.parameters, values, strict=True)
+        function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
+        return plan_loss(function, None, arguments, forms, mapping=record)
+    if options.class_weight is not None:
+        options = with_class_weight(options, z, y, axis)
+    rows = arrange_scores(z, axis, options.mask)
+    if record.one_axis:
+        check_one_axis(rows.axes)
+    definition = fenchel_young_and_gradient if gradient else fenchel_young
+    return loss_by_body(partial(definition, record), rows, y, values, options)
+
+
+def record_and_parameters(
+    mapping: str | Mapping, params: dict[str, Any]
+) -> tuple[Mapping, tuple[Any, ...]]:
+    """A mapping's record, by name or itself, and its parameters in order."""
+    record = record_of(mapping)
+    if set(params) != set(record.parameters):
+        raise TypeError(
+            f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
+            f"got ({', '.join(params)})"
+        )
+    return record, tuple(params[name] for name in record.parameters)
+
+
+def record_of(mapping: str | Mapping) -> Mapping:
+    """A mapping's record, by name or itself."""
+    if isinstance(mapping, str):
+        if mapping not in MAPPINGS:
+            raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
+        mapping = MAPPINGS[mapping]
+    if not isinstance(mapping, Mapping):
+        raise TypeError(
+            "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
+            f"{type(mapping).__name__}; make a Mapping of your function"
+        )
+    return mapping

@@ -1,0 +1,338 @@
+"""The decorator that declares a loss, and how its calls are arranged.
+
+The body of a loss sees scores of shape batch + (d,) with their maximum at 0, the `Target`, and the
+mapping's parameter as it came. It returns each row's loss, or that and its gradient, which are
+weighted and reduced here. A compiled kernel does the same for integer labels: it takes scores,
+mask, label and weight of each row, and gives its loss and gradient, both times that weight, and
+whether the row counts. For the mean it gets each weight's share in the sum of all weights, so that
+nothing has to be scaled afterwards.
+
+A loss of entries, one of each score, is summed over its row: see `loss_of_entries`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from pyentmax.engine.backends import choice, threads
+from pyentmax.engine.backends.declare import Accelerated, Declare, accelerated
+from pyentmax.engine.backends.entries import beta_like, run
+from pyentmax.engine.calls.dask_arrays import plan_rows
+from pyentmax.engine.calls.devices import is_dask, on_device_of
+from pyentmax.engine.calls.documentation import LOSS, with_sections
+from pyentmax.engine.calls.dtypes import as_array, as_floating
+from pyentmax.engine.calls.offsets import CutAxis, array_to_cut
+from pyentmax.engine.calls.options import Options, checked_options
+from pyentmax.engine.calls.parameters import Parameter, PerEntry, parts_of_largest
+from pyentmax.engine.calls.rows import Rows, arrange_scores, check_mask, live_entries, masked_scores
+from pyentmax.engine.calls.signatures import parameter_names
+from pyentmax.reference.losses.targets import (
+    checked_labels,
+    checked_weight,
+    labels_like,
+    prepare_entries,
+    prepare_target,
+    row_weights,
+    shares,
+    with_class_weight,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+def loss(parameter: Parameter | None = None) -> Declare:
+    """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`."""
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        with_sections(
+            body, LOSS, (*parameter_names(body)[2:], *Options._fields, "workers", "offsets")
+        )
+        name, named = body.__name__, "" if parameter is None else parameter.name
+        forms = ("number", "entries") if name.endswith("_and_grad") else ("number",)
+
+        def arrange(use_kernels: bool) -> Callable[..., Any]:
+            def call(
+                z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
+                ignore_index: Any, label_smoothing: Any, class_weight: Any, workers: Any,
+            ) -> Any:  # fmt: skip
+                options = checked_options(
+                    reduction, weight, mask, ignore_index, label_smoothing, class_weight
+                )
+                if class_weight is not None:
+                    options = with_class_weight(options, z, y, axis)
+                if type(z) is not np.ndarray:
+                    if is_dask(z):
+                        function = public if use_kernels else public.reference
+                        kwargs = {"z": z, "y": y, named: value, "axis": axis, **options._asdict()}
+                        return plan_loss(function, parameter, kwargs, forms)
+                    if use_kernels:
+                        values = (z, y, axis) if parameter is None else (z, y, value, axis)
+                        result = choice.run_on_gpu(name, parameter, value, (*values, *options[:-1]))
+                        if result is not NotImplemented:
+                            return result
+                rows = arrange_scores(z, axis, mask)
+                checked = None if parameter is None else parameter.for_scores(value, rows)
+                if workers is not None:
+                    workers = threads.counted(workers)
+                kernel = None
+                if use_kernels:
+                    kernel = choice.kernel_for(rows.array, name, parameter, checked)
+                labels = None if kernel is None else labels_like(y, rows.batch, options)
+                if kernel is not None and labels is not None:
+                    weights = _kernel_weights(labels, rows.array, options)
+                    if weights is not None:
+                        operands = (*rows.operands(), labels, weights)
+                        if parameter is not None:
+                            operands += (parameter.kernel_operand(checked, rows.array),)
+                        parts = threads.run(kernel, operands, None, workers)
+                        return _reduced(parts, labels, weights, options, rows)
+                body_values = () if parameter is None else (value,)
+                shifted = parameter is None or parameter.shifted
+                return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
+
+            return call
+
+        roles = ("z", "y", named, "axis", *Options._fields, "workers")
+        public: Any = accelerated(
+            body, parameter, arrange, roles, Options._field_defaults,
+            results=forms, by_offsets=loss_by_offsets,
+        )  # fmt: skip
+        return cast("Accelerated[P, R]", public)
+
+    return decorate
+
+
+def loss_of_entries(parameter: PerEntry, kernel: str) -> Declare:
+    """A sum of losses of entries: ``f(z, y, parameter[, axis=-1], **options)``.
+
+    The body, and the kernel of that name, see β = α − 1 as in `pyentmax.engine.backends.entries`,
+    and give the loss and the slope of each entry. Without an axis every entry is a row of its own.
+    """
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        has_axis = "axis" in parameter_names(body)
+        forms: tuple[str, ...] = ("number",)
+        if body.__name__.endswith("_and_grad"):
+            forms += ("entries" if has_axis else "number",)
+
+        def arrange(use_kernels: bool) -> Callable[..., Any]:
+            def call(z: Any, y: Any, value: Any, axis: Any, *values: Any) -> Any:
+                *chosen, workers = values
+                options = checked_options(*chosen)
+                if is_dask(z):
+                    kwargs = {"z": z, "y": y, parameter.name: value, **options._asdict()}
+                    kwargs |= {"axis": axis} if has_axis else {}
+                    this = public if use_kernels else public.reference
+                    return plan_loss(this, None, kwargs, forms)
+                if not has_axis:
+                    axis, (z, y, value, options) = -1, _each_a_row(parameter, z, y, value, options)
+                if options.class_weight is not None:
+                    options = with_class_weight(options, z, y, axis, soft=False)
+                rows = arrange_scores(z, axis, options.mask)
+                beta = beta_like(parameter.for_scores(value, rows), rows.array)
+                q, live, weights = prepare_entries(y, rows, options)
+                each, slope = run(use_kernels, workers, kernel, body, rows.array, q, beta)
+                each = np.sum(np.where(live, each, 0), axis=-1)
+                slope = slope if len(forms) > 1 else None
+                result = _weighted(each, slope, live, weights, rows, options)
+                return result if has_axis or slope is None else (result[0], result[1][..., 0][()])
+
+            return call
+
+        roles = ("z", "y", parameter.name, "axis", *Options._fields, "workers")
+        public: Any = accelerated(
+            body, parameter, arrange, roles, Options._field_defaults,
+            results=forms if has_axis else (), by_offsets=loss_by_offsets,
+        )  # fmt: skip
+        return cast("Accelerated[P, R]", public)
+
+    return decorate
+
+
+def _each_a_row(
+    parameter: PerEntry, z: Any, y: Any, value: Any, options: Options
+) -> tuple[Any, Any, Any, Options]:
+    """The arguments of a call for which each entry is a row of one class."""
+    z, y, mask = as_array(z, "z"), as_array(y, "y"), options.mask
+    if y.shape != z.shape:  # or y could be taken for labels, which is another loss
+        raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
+    if options.class_weight is not None:
+        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
+    value = parameter.checked(value, z, z.shape)
+    if mask is not None:
+        mask = np.broadcast_to(check_mask(mask, z, "z"), z.shape)[..., None]
+    value = value[..., None] if value.ndim else value
+    return z[..., None], y[..., None], value, options._replace(mask=mask)
+
+
+def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
+    """What the kernel weighs each row by, or None where rounding would lose a weight."""
+    weight = row_weights(z, labels, options)
+    if type(weight) is float or not weight.ndim:  # the same for all rows: of a mean its sign counts
+        if options.reduction == "mean":
+            weight = (weight > 0) / max(labels.size, 1)
+        return _constant(float(weight), z.dtype)
+    rounded = shares(weight, z.dtype, options)
+    # What is lost compared with another counts if that one has no score left; the body looks first.
+    if options.weight is not None and np.count_nonzero(rounded) < np.count_nonzero(weight):
+        return None
+    if options.reduction == "mean":
+        each = max(labels.size // max(rounded.size, 1), 1)  # labels that share a weight
+        rounded = rounded / (_total(rounded) * each)
+    return rounded
+
+
+@functools.lru_cache(maxsize=256)
+def _constant(value: float, dtype: Any) -> Any:
+    return np.array(value, dtype)
+
+
+def _reduced(
+    parts: tuple[Any, ...], labels: Any, weights: Any, options: Options, rows: Rows
+) -> Any:
+    """The reduced loss and, if the kernel gave one, the gradient in the caller's form."""
+    each, counts, *gradient = parts
+    total = np.add.reduce(each, axis=None)
+    if total != total:  # a NaN is what the kernel gives for a label that is out of range
+        checked_labels(labels, counts, rows.array.shape[-1])
+    all_count = counts.item() if counts.size == 1 else np.logical_and.reduce(counts, axis=None)
+    if options.reduction == "mean" and not all_count and np.any(~counts & (weights != 0)):
+        weights = np.broadcast_to(weights, counts.shape)
+        # Rows without any score had their share in the sum of weights, and should not have.
+        share = _total(weights) / _total(np.where(counts, weights, 0))
+        total, gradient = total * share, [part * share for part in gradient]
+    reduced = each if options.reduction == "none" else total
+    if reduced.dtype != rows.dtype:
+        reduced = reduced.astype(rows.dtype)
+    return (reduced, rows.finish(gradient[0])) if gradient else reduced
+
+
+@np.errstate(under="ignore")
+def loss_by_body(
+    body: Callable[..., Any],
+    rows: Rows,
+    y: Any,
+    values: tuple[Any, ...],
+    options: Options,
+    *,
+    shifted: bool = True,
+) -> Any:
+    """The reduced loss and, if the body gives one, the gradient in the caller's form.
+
+    Parameters
+    ----------
+    body : callable
+        ``body(scores, target, *values)``, as of a declared loss
+    rows : Rows
+        of scores
+    """
+    scores, top = masked_scores(rows.array, rows.mask, shifted=shifted)
+    target, weights = prepare_target(scores, top, y, rows, options)
+    result = body(scores, target, *values)
+    each, *parts = result if isinstance(result, tuple) else (result,)
+    broken = ~np.isfinite(top)
+    each = np.where(broken[..., 0], np.nan, each)
+    gradient = np.where(broken, np.nan, parts[0]) if parts else None
+    return _weighted(each, gradient, (weights != 0)[..., None], weights, rows, options)
+
+
+def _weighted(
+    each: Any, gradient: Any, counts: Any, weights: Any, rows: Rows, options: Options
+) -> Any:
+    """The reduced loss of rows and their gradient, if any, which is 0 where `counts` is False."""
+    # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
+    each = np.where(weights != 0, each, 0)
+    if options.reduction == "mean":
+        total = np.sum(weights)
+        weights = weights / np.where(total == 0, 1, total)
+    each = each * weights
+    reduced = each if options.reduction == "none" else np.sum(each)
+    reduced = reduced.astype(rows.dtype, copy=False)[()]
+    if gradient is None:
+        return reduced
+    return reduced, rows.finish(np.where(counts, gradient * weights[..., None], 0))
+
+
+def loss_by_offsets(
+    call: Callable[..., Any],
+    roles: Sequence[str],
+    parameter: Parameter | None,
+    results: Sequence[str],
+    offsets: Any,
+    *values: Any,
+) -> Any:
+    """What a loss gives where offsets cut the axis, as
+    `pyentmax.engine.calls.offsets.call_by_offsets`.
+
+    The rows' losses are summed here, for a mean by their weights' shares in the sum of those that
+    count.
+    """
+    kwargs = dict(zip(roles, values, strict=True))
+    options = Options(**{name: kwargs[name] for name in Options._fields})
+    checked_options(*options)
+    if options.class_weight is not None:
+        raise TypeError("class_weight is not for offsets, whose rows have classes of their own")
+    z, dtype = as_floating(array_to_cut("z", kwargs["z"]), "z")
+    cut = CutAxis(offsets, z.shape, kwargs["axis"], "z")
+    y = on_device_of(as_array(kwargs["y"], "y"), z, "y")
+    weight: Any = np.ones_like(z, shape=cut.batch)
+    if options.weight is not None:
+        one_of_each = np.zeros_like(z, shape=(*cut.batch, 1))
+        weight = weight * checked_weight(options.weight, one_of_each, options.reduction)
+    mask = None if options.mask is None else check_mask(options.mask, z, "z")
+    live = live_entries(z, mask)
+    if isinstance(parameter, PerEntry):  # −∞ is a score as any other
+        live = np.broadcast_to(True if mask is None else mask, z.shape)
+    if y.dtype.kind in "iu" and y.shape == cut.batch:
+        if options.ignore_index is not None:
+            weight = np.where(y == options.ignore_index, 0, weight)
+        cut.refuse_labels_of_empty_rows(y, weight)
+    elif options.ignore_index is not None:
+        live = live & (y != options.ignore_index)
+    if options.reduction == "mean":
+        weight = parts_of_largest(np.where(cut.any(live), weight, 0))
+        total = np.sum(weight)
+        weight = weight / (total + (total == 0))
+    kwargs |= {"z": z, "y": y, "reduction": "none", "weight": weight}
+    loss, *gradient = cut.run(call, list(kwargs.items()), parameter, results)
+    if options.reduction != "none":
+        loss = np.sum(loss)
+    parts = [part.astype(dtype, copy=False) for part in (loss, *gradient)]
+    return tuple(parts) if gradient else parts[0]
+
+
+def plan_loss(
+    function: Callable[..., Any],
+    parameter: Parameter | None,
+    kwargs: dict[str, Any],
+    results: Sequence[str] = ("number",),
+    **others: Any,
+) -> Any:
+    """A loss of Dask arrays, of each row or summed: see `plan_rows`.
+
+    `kwargs` are its arguments by name, options among them; `others` go to the function as well.
+    """
+    reduction, _ = kwargs.pop("reduction"), kwargs.pop("class_weight", None)
+    if reduction == "mean":
+        raise TypeError(
+            'the mean loss of a Dask array is not planned; pass reduction="none" or "sum", and '
+            "divide by the weights that count"
+        )
+    for name in ("ignore_index", "label_smoothing"):
+        others[name] = kwargs.pop(name)
+    per_row = {"weight"} | ({"y"} if np.ndim(kwargs["y"]) < np.ndim(kwargs["z"]) else set())
+    planned = plan_rows(function, parameter, kwargs, results, per_row, reduction="none", **others)
+    if reduction == "none":
+        return planned
+    return (planned[0].sum(), planned[1]) if isinstance(planned, tuple) else planned.sum()
+
+
+def _total(weight: Any) -> Any:
+    """The sum of the weights; 1 where none counts, and the mean is 0."""
+    total = np.add.reduce(weight, axis=None)
+    return total or total + 1

@@ -1,0 +1,133 @@
+"""Common parts of the mappings with an upper bound on each probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pyentmax.engine.calls.devices import is_dask, on_device_of
+from pyentmax.engine.calls.dtypes import as_floating
+from pyentmax.engine.calls.offsets import call_by_offsets
+from pyentmax.engine.calls.rows import Rows, broadcasts, to_rows
+from pyentmax.engine.calls.signatures import parameter_names, with_signature
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# How often scores are shifted again: each time removes the full entries of one more scale. A scale
+# is as wide as a significand, so that float64 has 2 · 2098/53 of them at most, and float32 fewer.
+# On a device, where testing for another would synchronise, more than a few are not worth the time.
+_MAX_SHIFTS, _DEVICE_SHIFTS = 80, 3
+
+
+def full_entries(p: Any, upper: Any) -> Any:
+    """Where p is at its bound; False in masked entries and in rows that are all masked."""
+    return (p >= upper) & np.any(p > 0, axis=-1, keepdims=True)
+
+
+def solve_shifted(z: Any, upper: Any, solve: Callable[[Any], Any]) -> Any:
+    """p = solve(y), where y is z minus the largest score whose p is below its bound.
+
+    If all entries with higher scores are full, an entry gets probability however low its score is.
+    Relative to a full entry the score would lose digits, or overflow. Which entries are full only p
+    shows. So the first solve is relative to the largest score with a bound above 0, and it is
+    repeated as long as that entry is full and more than 1 above all that are not full. (A smaller
+    gap costs no digits that p could show.) Masked entries have a bound of 0 and the score 0.
+    """
+    allowed = upper > 0
+    z = np.where(allowed, z, 0)
+
+    def solved(shift: Any) -> Any:
+        with np.errstate(over="ignore"):
+            most = np.finfo(z.dtype).max
+            return solve(np.where(allowed, np.clip(z - shift, -most, most), 0))
+
+    shift = np.max(np.where(allowed, z, -np.inf), axis=-1, keepdims=True)
+    shift = np.where(shift > -np.inf, shift, 0)
+    p = solved(shift)
+    for _ in range(_MAX_SHIFTS if isinstance(z, np.ndarray) else _DEVICE_SHIFTS):
+        open_top = np.max(np.where(allowed & (p < upper), z, -np.inf), axis=-1, keepdims=True)
+        with np.errstate(over="ignore"):
+            lower = (open_top > -np.inf) & (shift - open_top > 1)
+        if isinstance(z, np.ndarray) and not lower.any():
+            break
+        shift = np.where(lower, open_top, shift)
+        p = solved(shift)
+    return p
+
+
+def gradient_in_bounds(p: Any, g: Any, s: Any, active: Any) -> Any:
+    """The gradient of Σ g ∘ p in the bounds.
+
+    Where a bound is active, p moves with it one to one, and the free entries compensate in
+    proportion to s, their share of a change of the threshold: g_i minus the mean of g under s.
+    """
+    total = np.sum(s, axis=-1, keepdims=True)
+    weighted = np.sum(s * np.where(s != 0, g, 0), axis=-1, keepdims=True)  # g is unused elsewhere
+    mean = weighted / np.where(total == 0, 1, total)
+    return np.where(np.isnan(p), p, np.where(active, g - mean, 0))
+
+
+def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a declared function the keywords lower=0 and upper=1.
+
+    With other bounds, ``within(function, arguments by name, lower, upper)`` is called.
+    """
+
+    def bounded(function: Any, body: Any) -> Any:
+        positional = parameter_names(body)[: body.__code__.co_argcount]
+        keywords, bounds = dict(function.__kwdefaults__ or {}), {"lower": 0, "upper": 1}
+        keywords.pop("offsets", None)
+        names = (*positional, *keywords)
+
+        def call(*values: Any) -> Any:
+            *arguments, lower, upper = values
+            kwargs = dict(zip(names, arguments, strict=True))
+            if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
+                return function(**kwargs)
+            if is_dask(arguments[0]):
+                raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
+            return within(function, kwargs, lower, upper)
+
+        roles, cut = (*names, *bounds), None
+        if function.results:
+            cut = partial(call_by_offsets, call, roles, function.parameter, function.results)
+        public = with_signature(body, call, roles, keywords | bounds, cut=cut)
+        text = body.__doc__ or ""
+        public.__doc__ = text.replace("budget, axis", "budget, lower, upper, axis")
+        return public
+
+    def decorate(function: Any) -> Any:
+        public = bounded(function, function.body)
+        public.reference = bounded(function.reference, function.body)
+        public.body, public.parameter = function.body, function.parameter
+        return public
+
+    return decorate
+
+
+def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """Bounds on each entry of a call, checked, and rounded as its results are."""
+    arranged = []
+    for name, value in (("lower", lower), ("upper", upper)):
+        bound = on_device_of(as_floating(value, name)[0], rows.array, name)
+        if not broadcasts(bound.shape, rows.shape):
+            raise ValueError(
+                f"{name} of shape {bound.shape} does not broadcast to {rows.shape}, the shape of "
+                "the scores"
+            )
+        bound = to_rows(np.broadcast_to(bound, rows.shape), rows.axes)
+        bound = bound.astype(rows.array.dtype).astype(rows.dtype).astype(rows.array.dtype)
+        arranged.append(bound if rows.mask is None else np.where(rows.mask, bound, 0))
+    low, high = arranged
+    if isinstance(low, np.ndarray):
+        if not (low >= 0).all():
+            raise ValueError(f"lower must be at least 0, got {low[~(low >= 0)][0]:g}")
+        if not (low <= high).all():
+            i = tuple(np.argwhere(~(low <= high))[0])
+            raise ValueError(
+                f"upper must be at least lower, got {high[i]:g} where lower is {low[i]:g}"
+            )
+    return low, high

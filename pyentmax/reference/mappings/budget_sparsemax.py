@@ -1,0 +1,311 @@
+"""Budget sparsemax: how much of each entry to take when k in all are to be taken.
+
+Problem: argmax of p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k. The feasible set is the convex hull of the
+0/1 vectors with k ones (for whole k), so this is to choosing k of d what sparsemax, k = 1, is to
+choosing one. (Amos, Koltun & Kolter 2019 regularise the same set by binary entropies, which leaves
+no p_i at 0 or 1.)
+
+The optimality conditions are p_i = clip(z_i − τ, 0, 1), τ such that p sums to k. A change of z
+moves only the free entries, 0 < p_i < 1, less their mean: J = diag(s) − s sᵀ/Σs with s = 1 there
+and 0 elsewhere. A larger k is shared evenly by them: ∂p_i/∂k = s_i/Σs.
+
+With other bounds, l ≤ p ≤ u, p − l is the same projection of z − l onto [0, u − l], with k − Σl to
+share: p_i = clip(z_i − τ, l_i, u_i). A bound that holds p_i moves it one to one, and the free
+entries compensate evenly: ∂p_j/∂u_i = δ_ij − s_j/Σs where p_i = u_i < z_i − τ, and alike for l.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends import declare
+from pyentmax.engine.calls.parameters import Budget
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.rows import (
+    arrange_probabilities,
+    arrange_scores,
+    live_entries,
+    reduce_to,
+)
+from pyentmax.engine.calls.signatures import renamed
+from pyentmax.reference.mappings import _simplex
+from pyentmax.reference.mappings._bounded import (
+    bounds_in_rows,
+    gradient_in_bounds,
+    solve_shifted,
+    with_bounds,
+)
+from pyentmax.reference.thresholds.water_filling import project_capped_simplex
+
+__all__ = [
+    "BUDGET_SPARSEMAX",
+    "budget_sparsemax",
+    "budget_sparsemax_jacobian",
+    "budget_sparsemax_jvp",
+    "budget_sparsemax_support",
+    "budget_sparsemax_vjp",
+    "budget_sparsemax_vjp_bounds",
+    "budget_sparsemax_vjp_budget",
+]
+
+
+def textbook(z: Any, budget: float) -> np.ndarray:
+    """p = clip(z − τ, 0, 1) with Σp = k, for one vector; τ by bisection.
+
+    >>> textbook([3.0, 1.0, 0.5, -2.0], 2).round(6)
+    array([1.  , 0.75, 0.25, 0.  ])
+    """
+    z = np.asarray(z, float)
+    low, high = np.min(z) - 1, np.max(z)
+    for _ in range(60):
+        tau = (low + high) / 2
+        p = np.clip(z - tau, 0, 1)
+        low, high = (tau, high) if p.sum() >= budget else (low, tau)
+    return p
+
+
+def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs at p = budget_sparsemax(z, k), s_i = 1 where 0 < p_i < 1, else 0.
+
+    >>> textbook_jacobian([1.0, 0.75, 0.25], 2)
+    array([[ 0. ,  0. ,  0. ],
+           [ 0. ,  0.5, -0.5],
+           [ 0. , -0.5,  0.5]])
+    """
+    p = np.asarray(p, float)
+    s = np.where((p > 0) & (p < 1), 1.0, 0.0)
+    return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
+
+
+# What follows is right for every input: exact, by the breakpoints instead of a bracket, and a full
+# entry, however high its score, costs the others no digits.
+
+BUDGET = Budget("budget", least=0, in_product=False)
+
+
+def _solve_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+    """p = clip(z − τ, l, u) that sums to the budget."""
+    rows = arrange_scores(kwargs["z"], kwargs["axis"], kwargs["mask"], kwargs["out"])
+    live = live_entries(rows.array, rows.mask)
+    sound = live & np.isfinite(rows.array)
+    low, high = (np.where(live, a, 0) for a in bounds_in_rows(rows, lower, upper))
+    budget = BUDGET.checked(kwargs["budget"], rows.array).astype(rows.array.dtype)
+    budget = budget[..., None] if budget.ndim else budget
+    high = np.minimum(high, np.maximum(low, budget))  # which may have been infinite
+    least, most = (np.sum(a, axis=-1, keepdims=True) for a in (low, high))
+    slack = 8 * np.finfo(low.dtype).eps * low.shape[-1] ** 0.5 * budget
+    fits = (least - slack <= budget) & (budget <= most + slack) | ~live.any(axis=-1, keepdims=True)
+    if isinstance(low, np.ndarray) and not fits.all():
+        sums = (np.broadcast_to(a, fits.shape)[~fits][0] for a in (budget, least, most))
+        raise ValueError(
+            "budget must lie between the sums of the bounds on a row's unmasked entries, got "
+            "{:.9g} outside of [{:.9g}, {:.9g}]".format(*sums)
+        )
+    room, total = high - low, budget - least
+    z = np.where(sound, rows.array - low, 0)
+    q = solve_shifted(z, room, lambda y: project_capped_simplex(y, room, total).p)
+    p = np.where(q >= room, high, low + q)
+    broken = np.any(live & ~np.isfinite(rows.array), axis=-1, keepdims=True) | ~fits
+    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), kwargs["out"])
+
+
+def _support_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+    return _solve_within(call, {**kwargs, "out": None}, lower, upper) > 0
+
+
+def _at_bounds(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+    """A derivative, which asks of p only where it is free: as for the bounds 0 and 1."""
+    rows, _ = arrange_probabilities(kwargs["p"], None, kwargs["axis"])
+    p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
+    states = np.where(p <= low, 0, np.where(p >= high, 1, np.where(np.isnan(p), p, 0.5)))
+    return call(**{**kwargs, "p": rows.finish(states)})
+
+
+@with_bounds(_solve_within)
+@declare.mapping(BUDGET)
+def budget_sparsemax(
+    z: Any, budget: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
+
+    Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k: the operator of SparseK attention (Lou et al.
+    2024), and soft top-k with a quadratic regulariser. Exact, by a sort of the breakpoints z and
+    z − 1 and a binary search over them (`pyentmax.reference.thresholds.water_fill`): O(d log d);
+    twice that where full entries score far above the rest, to keep the rest's digits. The compiled
+    kernel finds the level without a sort, O(d) per pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    budget : float or array that broadcasts against the batch shape (z's without the axis)
+        k, at most the number of a row's unmasked entries; for 0, p and its derivatives are 0
+    lower, upper : float or array that broadcasts to z, default 0 and 1
+        bounds on p from 0 up, an upper one may be ∞; k lies between their sums. They belong to
+        their entries, which a mask rules out. No kernel computes with other bounds than 0 and 1
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape, with exact zeros and ones
+
+    Raises
+    ------
+    ValueError
+        if a budget is out of its range or does not fit the batch, or a bound does not fit z, is
+        below 0 or crosses the other; else as in `pyentmax.softmax`
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
+    [1.   0.75 0.25 0.  ]
+    """
+    upper = (z > -np.inf).astype(z.dtype)
+    return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, budget).p)
+
+
+@with_bounds(_support_within)
+@declare.support(BUDGET)
+def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where budget_sparsemax takes anything: z > τ.
+
+    Examples
+    --------
+    >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
+    [ True  True  True False]
+    """
+    # A row that is all masked is zeros here, and its budget may be anything. A budget that rounds
+    # to 0 takes nothing.
+    least = np.finfo(z.dtype).tiny
+    p = budget_sparsemax(z, np.clip(budget[:, 0], least, z.shape[-1]))
+    return (p > 0) & (budget > 0)
+
+
+@with_bounds(_at_bounds)
+@declare.product(BUDGET)
+def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
+
+    Examples
+    --------
+    >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
+    [ 0.  -0.5  0.5  0. ]
+    """
+    return _simplex.product(_free(p), v)
+
+
+# J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
+budget_sparsemax_vjp = renamed(budget_sparsemax_jvp, "budget_sparsemax_vjp")
+
+
+@with_bounds(_at_bounds)
+@declare.parameter_vjp(BUDGET)
+def budget_sparsemax_vjp_budget(
+    p: Any, g: Any, budget: Any, axis: Any = -1, *, mask: Any = None
+) -> Any:
+    """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
+
+    The mean of g over the free entries; 0 where there are none, since p is then at a vertex.
+
+    Examples
+    --------
+    >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
+    0.5
+    """
+    free = _free(p)
+    count = np.sum(free, axis=-1)
+    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
+    return total / np.where(count == 0, 1, count)
+
+
+def budget_sparsemax_vjp_bounds(
+    p: Any, g: Any, z: Any, axis: Any = -1, *, lower: Any = 0, upper: Any = 1, mask: Any = None
+) -> tuple[Any, Any]:
+    """The gradients in the bounds of a loss with gradient g in p.
+
+    With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
+    bound holds p_i, and 0 elsewhere. Where l_i = u_i, the scores say which of the two does.
+
+    Parameters
+    ----------
+    p, g, z : arrays of one shape
+        p is what `budget_sparsemax` gave for z, g a loss's gradient in p
+    axis, lower, upper, mask : as in `budget_sparsemax`
+
+    Returns
+    -------
+    arrays of the shapes of `lower` and of `upper`
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `budget_sparsemax_jvp`
+
+    Examples
+    --------
+    >>> z, lower = [3.0, 1.0, 0.5, -2.0], [0.0, 0.0, 0.0, 0.25]
+    >>> p = budget_sparsemax(z, 2, lower=lower)
+    >>> print(p)
+    [1.    0.625 0.125 0.25 ]
+    >>> in_lower, in_upper = budget_sparsemax_vjp_bounds(p, [5.0, 1.0, 2.0, 3.0], z, lower=lower)
+    >>> print(in_lower, in_upper)
+    [0.  0.  0.  1.5] 3.5
+    """
+    rows, g = arrange_probabilities(p, g, axis, mask, "g")
+    scores = arrange_scores(z, axis, mask).array
+    p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
+    live = live_entries(scores, rows.mask)
+    free = np.where(live & (p > low) & (p < high), 1.0, 0.0).astype(p.dtype)
+    apart = live & (low < high)
+    over, under = apart & (p >= high), apart & (p <= low)
+    # z − p is τ on the free entries, above it at the upper bound and below it at the lower.
+    most = np.min(np.where((free > 0) | over, scores - p, np.inf), axis=-1, keepdims=True)
+    least = np.max(np.where((free > 0) | under, scores - p, -np.inf), axis=-1, keepdims=True)
+    fixed = live & (low >= high)
+    over = over | fixed & (scores - p > least)
+    under = under | fixed & (scores - p < most) & ~over
+    results = []
+    for bound, held in ((lower, under), (upper, over)):
+        each = gradient_in_bounds(p, g, free, held)
+        each = reduce_to(rows.finish(each, dtype=each.dtype), np.shape(bound))
+        results.append(each.astype(rows.dtype, copy=False)[()])
+    return results[0], results[1]
+
+
+@with_bounds(_at_bounds)
+@declare.jacobian(BUDGET)
+def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0; of shape batch + (d, d).
+
+    Examples
+    --------
+    >>> print(budget_sparsemax_jacobian([1.0, 0.75, 0.25], 2))
+    [[ 0.   0.   0. ]
+     [ 0.   0.5 -0.5]
+     [ 0.  -0.5  0.5]]
+    """
+    return _simplex.dense(_free(p))
+
+
+def _free(p: Any) -> Any:
+    # 1 where p is free to move, written so that a NaN stays a NaN.
+    return np.where(p >= 1, 0, np.where(p > 0, 1, p))
+
+
+BUDGET_SPARSEMAX = Mapping(
+    name="budget_sparsemax",
+    forward=budget_sparsemax,
+    support=budget_sparsemax_support,
+    jvp=budget_sparsemax_jvp,
+    vjp=budget_sparsemax_vjp,
+    jacobian=budget_sparsemax_jacobian,
+    omega=None,  # ½‖p‖², but no label or distribution sums to k
+    parameters=(BUDGET.name,),
+    parameter_vjp=budget_sparsemax_vjp_budget,
+    on_simplex=False,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+)

@@ -1,0 +1,222 @@
+"""Constrained softmax: the dense distribution with an upper bound on each probability.
+
+Problem: argmin of KL(p‖softmax(z)) over the simplex with p ≤ u, equally argmax of p·z + H(p)
+there, H Shannon's entropy (Martins & Kreutzer 2017). Used as attention, u is the attention that
+each source word may still get: its fertility minus the attention it has had.
+
+The optimality conditions are log p_i = z_i + log r where p_i < u_i, and log p_i ≤ z_i + log r
+where p_i = u_i, so that
+
+    p_i = min(u_i, e^{z_i} r),
+
+with the one r that makes the sum 1. An entry is full from r = u_i e^{−z_i} on; between two such
+breakpoints all others are linear in r. Let A be the full entries. A change of z moves only the
+rest, which share the fixed mass 1 − Σ_A u as softmax: J = diag(s) − s sᵀ/Σs with s = p off A and
+0 on A.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends import declare
+from pyentmax.engine.calls.parameters import UpperBounds
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.signatures import renamed
+from pyentmax.reference.mappings import _simplex
+from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
+from pyentmax.reference.thresholds.water_filling import water_fill
+
+__all__ = [
+    "CSOFTMAX",
+    "csoftmax",
+    "csoftmax_jacobian",
+    "csoftmax_jvp",
+    "csoftmax_support",
+    "csoftmax_vjp",
+    "csoftmax_vjp_upper",
+]
+
+
+def textbook(z: Any, upper: Any) -> np.ndarray:
+    """argmin_{p ∈ Δ, p ≤ u} KL(p‖softmax(z)) (Martins & Kreutzer 2017, Alg. 1), for one vector.
+
+    Clip what exceeds its bound, renormalise the rest to what is left, until nothing exceeds.
+
+    >>> textbook([2.0, 0.0, 0.0], [0.5, 1.0, 1.0])
+    array([0.5 , 0.25, 0.25])
+    """
+    e, u = np.exp(np.asarray(z, float)), np.asarray(upper, float)
+    full = np.zeros(len(e), bool)
+    while True:
+        p = np.where(full, u, 0)
+        if not full.all():
+            p = p + np.where(full, 0, e) * (1 - p.sum()) / e[~full].sum()
+        if not (p > u).any():
+            return p
+        full |= p > u
+
+
+def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs at p = csoftmax(z, u), s_i = p_i where p_i < u_i, else 0.
+
+    >>> textbook_jacobian([0.5, 0.25, 0.25], [0.5, 1.0, 1.0])
+    array([[ 0.   ,  0.   ,  0.   ],
+           [ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
+    """
+    s = np.where(np.asarray(p) < np.asarray(upper), p, 0)
+    return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
+
+
+# What follows is right for every input: one level r for all entries is exact, where repeated
+# clipping adds up rounding; and a full entry, however high its score, costs the others no digits.
+
+UPPER = UpperBounds("upper")
+
+
+@declare.mapping(UPPER)
+def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
+
+    Minimises KL(p‖softmax(z)) over the simplex with p ≤ upper. Exact, by a sort of the
+    breakpoints log u − z and a binary search over them
+    (`pyentmax.reference.thresholds.water_fill`): O(d log d); twice that where full entries score
+    far above the rest, to keep the rest's digits. The compiled kernel finds the level without a
+    sort, O(d) per pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    upper : array of bounds u ≥ 0 that broadcasts against z
+        1 or more, including ``inf``, sets no bound. In each row the unmasked bounds must sum to 1
+        or more; a sum from 1 − 8ε√d on, with ε the coarser precision of z and upper, counts as 1,
+        and then p = u
+    axis : as in `pyentmax.softmax`
+    mask : as in `pyentmax.softmax`
+        where it is False, `upper` may hold anything
+    out, workers, offsets : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape, with no entry above `upper` (rounded to z's dtype)
+
+    Raises
+    ------
+    ValueError
+        if `upper` is infeasible, negative, NaN or of the wrong shape; else as in
+        `pyentmax.softmax`. On a device, where values are not validated, the row is NaN instead
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> print(csoftmax([2.0, 0.0, 0.0], [0.5, 1.0, 1.0]))
+    [0.5  0.25 0.25]
+    """
+    with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
+        log_u = np.log(upper)
+
+    def solve(y: Any) -> Any:
+        full = log_u - y
+        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
+
+    return solve_shifted(z, upper, solve)
+
+
+@declare.support(UPPER)
+def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
+
+    Examples
+    --------
+    >>> print(csoftmax_support([0.0, -1e6, 0.0], [1.0, 1.0, 0.0]))
+    [ True  True False]
+    """
+    return upper > 0
+
+
+@declare.product(UPPER)
+def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0.
+
+    Examples
+    --------
+    >>> print(csoftmax_jvp([0.5, 0.25, 0.25], [9.0, -1.0, 0.0], [0.5, 1.0, 1.0]))
+    [ 0.    -0.125  0.125]
+    """
+    return _simplex.product(_curvature(p, upper), v)
+
+
+# J is symmetric: with the free entries alone, p is the gradient of a convex conjugate.
+csoftmax_vjp = renamed(csoftmax_jvp, "csoftmax_vjp")
+
+
+@declare.parameter_vjp(UPPER)
+def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
+
+    With A = {p_i = u_i} and m the mean of g off A under p, it is g_i − m on A and 0 off A: what a
+    full entry gains, the others lose in proportion to p. This holds for an exhausted u_i = 0 too.
+    Where all entries are full m is 0.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape, p = csoftmax(z, upper)
+    upper, axis, mask : as in `csoftmax`
+        p does not show whether a score is −∞ or its bound exhausted: mask a score of −∞
+    workers, offsets : as in `csoftmax`
+
+    Returns
+    -------
+    array of upper's shape
+
+    Examples
+    --------
+    >>> print(csoftmax_vjp_upper([0.5, 0.25, 0.25], [3.0, 1.0, 0.0], [0.5, 1.0, 1.0]))
+    [2.5 0.  0. ]
+    """
+    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
+
+
+@declare.jacobian(UPPER)
+def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = p where p is below its bound, else 0; shape batch + (d, d).
+
+    Examples
+    --------
+    >>> print(csoftmax_jacobian([0.5, 0.25, 0.25], [0.5, 1.0, 1.0]))
+    [[ 0.     0.     0.   ]
+     [ 0.     0.125 -0.125]
+     [ 0.    -0.125  0.125]]
+    """
+    return _simplex.dense(_curvature(p, upper))
+
+
+def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
+    # min(u, e^y r) at t = log r; the comparison gives exactly u where rounding would not reach it.
+    return np.where(full <= t, u, np.minimum(np.exp(y + t), u))
+
+
+def _curvature(p: Any, upper: Any) -> Any:
+    # p where it is free, written so that a NaN stays a NaN.
+    return np.where(full_entries(p, upper), 0, p)
+
+
+CSOFTMAX = Mapping(
+    name="csoftmax",
+    forward=csoftmax,
+    support=csoftmax_support,
+    jvp=csoftmax_jvp,
+    vjp=csoftmax_vjp,
+    jacobian=csoftmax_jacobian,
+    omega=None,  # −H with a constraint: a label above its bound would cost infinity
+    parameters=(UPPER.name,),
+    parameter_vjp=csoftmax_vjp_upper,
+    sparse=False,
+    permutation_equivariant=False,  # unless the bounds are permuted too
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+)

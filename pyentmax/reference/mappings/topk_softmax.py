@@ -1,0 +1,166 @@
+"""topk_softmax: softmax over the k largest scores of a row, and nothing for the rest.
+
+Problem: softmax with all but the k largest scores set to −∞ (Explicit Sparse Transformer: Zhao et
+al. 2019, §3). With t the k-th largest score of the row,
+
+    p = softmax(M),  M_i = z_i if z_i ≥ t else −∞.
+
+Unlike the other mappings this is not the argmax for a strictly convex Ω: p jumps where an entry
+overtakes the k-th, so there is no Ω in its record and no Fenchel-Young loss. Between the jumps
+p does not depend on t, hence the backward pass holds it constant (App. A.3) and the Jacobian is
+softmax's on the entries kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends import declare
+from pyentmax.engine.calls.parameters import PerRow
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.signatures import renamed
+from pyentmax.keep import top_k
+from pyentmax.reference.mappings import _simplex
+
+__all__ = [
+    "TOPK_SOFTMAX",
+    "topk_softmax",
+    "topk_softmax_jacobian",
+    "topk_softmax_jvp",
+    "topk_softmax_support",
+    "topk_softmax_vjp",
+]
+
+
+def textbook(z: Any, k: int) -> np.ndarray:
+    """p = softmax(M), M_i = z_i if z_i ≥ t else −∞, t the k-th largest (Eq. 2 and 3).
+
+    >>> textbook([2.0, 1.0, 0.0, -1.0], 2).round(4)
+    array([0.7311, 0.2689, 0.    , 0.    ])
+    """
+    z = np.asarray(z, float)
+    t = np.sort(z)[-k]
+    e = np.exp(np.where(z >= t, z, -np.inf))
+    return e / e.sum()
+
+
+def textbook_jacobian(p: Any, k: int) -> np.ndarray:
+    """J = diag(p) − p pᵀ at p = topk_softmax(z, k): t is held constant (App. A.3).
+
+    >>> textbook_jacobian([0.5, 0.5, 0.0], 2)
+    array([[ 0.25, -0.25,  0.  ],
+           [-0.25,  0.25,  0.  ],
+           [ 0.  ,  0.  ,  0.  ]])
+    """
+    return np.diag(p) - np.outer(p, p)
+
+
+# What follows is right for every input: the exponentials are relative to the largest score, and k
+# may exceed the number of scores.
+
+K = PerRow("k", least=1, whole=True, in_product=False, shifted=False)
+
+
+@declare.mapping(K)
+def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
+
+    All scores that tie with the k-th largest are kept, so there may be more than k. O(d log d), by
+    a sort; O(d) in the compiled kernel.
+
+    Parameters
+    ----------
+    z : array of scores
+    k : whole number or array that broadcasts against the batch shape (z's without the axis)
+        number of scores to keep, at least 1; from the number of unmasked scores on, all are kept
+    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape, with exact zeros
+
+    Raises
+    ------
+    ValueError
+        if some k is below 1, not whole or does not fit the batch; else as in `pyentmax.softmax`
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> print(topk_softmax([2.0, 1.0, 0.0, -1.0], 2).round(4))
+    [0.7311 0.2689 0.     0.    ]
+    >>> print(topk_softmax([1.0, 0.0, 1.0, 1.0], 2).round(4))
+    [0.3333 0.     0.3333 0.3333]
+    """
+    kept = np.where(top_k.body(np, z, k), z, -np.inf)
+    with np.errstate(over="ignore"):
+        p = np.exp(kept - np.max(kept, axis=-1, keepdims=True))
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
+@declare.support(K)
+def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where top-k softmax gives probability: the scores kept, even if p underflows.
+
+    Examples
+    --------
+    >>> print(topk_softmax_support([0.0, -1e6, -2e6], 2))
+    [ True  True False]
+    """
+    return top_k.body(np, z, k) & (z > -np.inf)
+
+
+@declare.product(K, kernel="softmax_jvp")
+def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v = p ∘ (v − p·v) at the output p = topk_softmax(z, k): softmax's own (App. A.3).
+
+    p is 0 wherever a score was dropped, so k is not needed, only checked.
+
+    Examples
+    --------
+    >>> print(topk_softmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0], 2))
+    [-0.25  0.25  0.  ]
+    """
+    return _simplex.product(p, v)
+
+
+# J is symmetric, being softmax's on the entries kept: Jᵀ v is J v.
+topk_softmax_vjp = renamed(topk_softmax_jvp, "topk_softmax_vjp")
+
+
+@declare.jacobian(K)
+def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
+    """J = diag(p) − p pᵀ at p = topk_softmax(z, k), of shape batch + (d, d).
+
+    Examples
+    --------
+    >>> print(topk_softmax_jacobian([0.5, 0.5, 0.0], 2))
+    [[ 0.25 -0.25  0.  ]
+     [-0.25  0.25  0.  ]
+     [ 0.    0.    0.  ]]
+    """
+    return _simplex.dense(p)
+
+
+def _doubtful(z: Any, on: Any, k: float) -> None:
+    # Scores off the support are below the k-th largest: no rounding is involved.
+    return None
+
+
+TOPK_SOFTMAX = Mapping(
+    name="topk_softmax",
+    forward=topk_softmax,
+    support=topk_softmax_support,
+    jvp=topk_softmax_jvp,
+    vjp=topk_softmax_vjp,
+    jacobian=topk_softmax_jacobian,
+    omega=None,
+    parameters=(K.name,),
+    support_alpha=1.0,
+    doubtful=_doubtful,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+)

@@ -1,0 +1,130 @@
+"""Ways to find the threshold τ of α-entmax, each a small function in plain NumPy.
+
+All work on rows along the last axis. With x = (α−1) z,
+
+    α-entmax(z) = [x − τ]₊^{1/(α−1)},    f(τ) = Σ [x_i − τ]₊^{1/(α−1)} = 1,
+
+and f decreases, so τ is unique. It lies in [max x − 1, max x − d^{1−α}]: at the left end the
+largest term alone is 1, at the right end each of d terms is at most 1/d (Peters et al. 2019,
+Alg. 1). So a score with x ≤ max x − 1 is never in the support.
+
+Each of these takes x and returns a `Threshold`, so that they can be compared:
+
+    sort_sparsemax, partial_sort_sparsemax, michelot, condat, newton_sparsemax    α = 2, exact
+    sort_entmax15, partial_sort_entmax15, newton_entmax15                         α = 1.5, exact
+    bisection, halley                                                             any α > 1
+    newton_threshold, halley_norm                                                 1 < α ≤ 2
+
+Near α = 1 all thresholds approach max x − 1 and the powers overflow, so the mappings use general
+solvers with better-conditioned variables: `newton` (1 ≤ α ≤ 2) with the normaliser c of
+u = 1 + (α−1)(y − c), which becomes log-sum-exp at α = 1; `bisect_p_max` (α > 2) with the largest
+probability q, since u = q^{α−1} + (α−1) y and q^{α−1} may be far below the rounding of 1 − u. Here
+y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `newton` and
+`bisect_p_max`: their number of passes has a small bound for every row, and they meet the accuracy
+contract in float32 too.
+
+Near the threshold, rounding decides which scores exceed it. There may be thousands of such scores,
+and their probabilities add up. `remainder` corrects a rounded threshold; `doubtful` returns the
+zeros that are not proved, which the certificates of decoding need.
+
+Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
+and top-k softmax needs the k-th largest score of a row (`kth_largest`).
+
+The kernels in C and CUDA do not sort. Each of their searches has a twin here, for NumPy arrays and
+with the same variable names:
+
+    cython_ext/thresholds/search.h            prune_chunks
+    cython_ext/mappings/sparsemax.h           newton_sparsemax
+    cython_ext/mappings/entmax15.h            newton_entmax15
+    cython_ext/thresholds/entmax.h            halley_norm, newton_p_last
+    cython_ext/thresholds/entmax_start.h      halley_norm
+    cython_ext/mappings/normmax.h             newton
+    cython_ext/thresholds/water_filling.h     newton_water_fill
+    cython_ext/thresholds/kth_largest.h       kth_largest, radix_select
+    engine/backends/cuda/sparsemax.cuh        newton_sparsemax
+    engine/backends/cuda/entmax15.cu          newton_entmax15
+    engine/backends/cuda/newton.cuh           newton
+    engine/backends/cuda/entmax.cu            newton, bisect_p_max
+    engine/backends/cuda/normmax.cu           newton
+    engine/backends/cuda/bounded.cuh          bracketed_water_fill
+    engine/backends/cuda/topk_softmax.cu      bisect_kth_largest
+    engine/backends/cuda/topk_sparsemax.cu    newton_sparsemax, bisect_kth_largest
+"""
+
+from pyentmax.reference.thresholds.bisection import MaxProbability, bisect_p_max, bisection
+from pyentmax.reference.thresholds.halley import halley, halley_norm
+from pyentmax.reference.thresholds.newton import (
+    Normalizer,
+    newton,
+    newton_entmax15,
+    newton_sparsemax,
+    newton_threshold,
+    remainder,
+)
+from pyentmax.reference.thresholds.newton_steep import newton_p_last
+from pyentmax.reference.thresholds.proof import Doubt, doubtful
+from pyentmax.reference.thresholds.pruning import condat, michelot, prune_chunks
+from pyentmax.reference.thresholds.selection import (
+    Selection,
+    bisect_kth_largest,
+    kth_largest,
+    radix_select,
+)
+from pyentmax.reference.thresholds.sorting import (
+    partial_sort_entmax15,
+    partial_sort_sparsemax,
+    sort_entmax15,
+    sort_sparsemax,
+)
+from pyentmax.reference.thresholds.threshold import Threshold
+from pyentmax.reference.thresholds.tsallis import (
+    in_support,
+    log_tsallis_exp,
+    tsallis_base,
+    tsallis_exp,
+)
+from pyentmax.reference.thresholds.water_filling import (
+    WaterFilling,
+    bracketed_water_fill,
+    newton_water_fill,
+    project_capped_simplex,
+    water_fill,
+)
+
+__all__ = [
+    "Doubt",
+    "MaxProbability",
+    "Normalizer",
+    "Selection",
+    "Threshold",
+    "WaterFilling",
+    "bisect_kth_largest",
+    "bisect_p_max",
+    "bisection",
+    "bracketed_water_fill",
+    "condat",
+    "doubtful",
+    "halley",
+    "halley_norm",
+    "in_support",
+    "kth_largest",
+    "log_tsallis_exp",
+    "michelot",
+    "newton",
+    "newton_entmax15",
+    "newton_sparsemax",
+    "newton_threshold",
+    "newton_water_fill",
+    "partial_sort_entmax15",
+    "partial_sort_sparsemax",
+    "project_capped_simplex",
+    "prune_chunks",
+    "radix_select",
+    "remainder",
+    "newton_p_last",
+    "sort_entmax15",
+    "sort_sparsemax",
+    "tsallis_base",
+    "tsallis_exp",
+    "water_fill",
+]

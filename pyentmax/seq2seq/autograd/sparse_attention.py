@@ -1,0 +1,100 @@
+"""Attention as one operation on the tape, at a cost that follows the support of its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.mappings import MAPPINGS
+from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
+from pyentmax.sparse_attention.arguments import has_gradient
+from pyentmax.sparse_attention.bias import DistanceBias, array_of
+from pyentmax.sparse_attention.problem import attention_problem
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    alpha: Any = 1.5,
+    *,
+    mapping: str | Mapping | None = None,
+    mask: Array | None = None,
+    scale: Any = None,
+    sink: Any = None,
+    bias: Any = None,
+    workers: int | None = None,
+    **options: Any,
+) -> Tensor:
+    """Output of attention with sparse weights, α-entmax unless another mapping is named.
+
+    For the backward pass only the weights that are not zero are stored.
+
+    Parameters
+    ----------
+    query, key, value : Tensors or arrays of shape (…, T, d), (…, S, d), (…, S, dᵥ)
+    alpha : Tensor, array or float
+        of α-entmax; broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
+        A tensor gets its gradient
+    scale, sink : Tensor, array or float, optional
+        as in :func:`pyentmax.attention`. A tensor gets its gradient
+    bias : Tensor, array or DistanceBias, optional
+        as in :func:`pyentmax.attention`. A tensor, or that of the distances, gets its gradient
+    mapping, mask, workers, **options
+        as in :func:`pyentmax.attention`: causal, offset, cu_seqlens, and the mapping's parameters
+
+    Returns
+    -------
+    Tensor of shape (…, T, dᵥ)
+
+    Raises
+    ------
+    TypeError
+        if alpha is a tensor and the mapping is not α-entmax
+    ValueError, TypeError
+        as in :func:`pyentmax.attention`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> query = Tensor(np.array([[2.0, 0.0]]), requires_grad=True)
+    >>> key = np.array([[2.0, 0.0], [0.0, 1.0], [1.5, 1.0]])
+    >>> alpha = Tensor(np.array(1.5), requires_grad=True)
+    >>> attention(query, key, key, alpha).sum().backward()
+    >>> print(query.grad.round(4), alpha.grad.round(4))
+    [[-0.0565  0.113 ]] -0.0882
+    """
+    tensors = [as_tensor(x) for x in (query, key, value)]
+    q, k, v = (x.data for x in tensors)
+    learned = isinstance(alpha, Tensor)
+    if learned and mapping not in (None, "entmax", MAPPINGS["entmax"]):
+        name = getattr(mapping, "name", mapping)
+        raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
+    number = alpha.data if learned else alpha
+    named = {"scale": scale, "sink": sink, "bias": bias}
+    moving = {
+        name: x
+        for name, x in zip(named, map(array_of, named.values()), strict=True)
+        if isinstance(x, Tensor)
+    }
+    parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
+    options |= {"mapping": mapping, "mask": mask, "workers": workers}
+    options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
+    if isinstance(bias, DistanceBias):
+        options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
+    problem = attention_problem(q, k, v, number, **options)
+    learning = any(parent.requires_grad for parent in parents)
+    output, weights = problem.forward(return_weights=learning)
+    if weights is None:
+        return Tensor(output)
+
+    def vjp(g: Array) -> tuple[Array, ...]:
+        gradients = problem.vjp(weights, g)
+        arrays = [name for name in named if has_gradient(options[name])]
+        more = dict(zip(arrays, gradients[3:], strict=True))
+        of_parents = [*gradients[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
+        if learned and alpha.requires_grad:
+            of_parents.append(alpha.xp.asarray(problem.vjp_alpha(weights, g), number.dtype))
+        return tuple(of_parents)
+
+    return Tensor(output, (parents, vjp))

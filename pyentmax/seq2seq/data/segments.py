@@ -1,0 +1,114 @@
+"""Segments of one long text: what a language model learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyentmax.seq2seq.data.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """B pieces of a text as arrays.
+
+    Attributes
+    ----------
+    before : array of shape (B, M)
+        The tokens just before each piece: what a model remembers of them, it attends to.
+    tokens_in, tokens_out : arrays of shape (B, T)
+        What the model reads, and what it is to predict: each token's successor.
+    """
+
+    before: NDArray[np.int64]
+    tokens_in: NDArray[np.int64]
+    tokens_out: NDArray[np.int64]
+
+    def on(self, xp: ModuleType) -> Segment:
+        """The same as arrays of a module, copied unless that is NumPy."""
+        if xp is np:
+            return self
+        return replace(self, **{name: xp.asarray(x) for name, x in vars(self).items()})
+
+
+class Segments:
+    """Batches of pieces of one text, cut at other places in each epoch: a source of batches.
+
+    Parameters
+    ----------
+    tokens : int array
+        The text.
+    context : int
+        Tokens that a piece reads.
+    batch_size : int
+        Pieces per batch; what is left over at the end of an epoch is left out.
+    before : int, default 0
+        Tokens before each piece that a model with a memory reads first.
+
+    Raises
+    ------
+    DataError
+        If a size is out of range, or the text is too short for one batch.
+
+    Examples
+    --------
+    >>> batches = Segments(np.arange(20), context=4, batch_size=2)
+    >>> for batch in batches.epoch(np.random.default_rng(2)):
+    ...     print(batch.tokens_in.tolist(), batch.tokens_out[:, -1])
+    [[11, 12, 13, 14], [7, 8, 9, 10]] [15 11]
+    [[15, 16, 17, 18], [3, 4, 5, 6]] [19  7]
+    """
+
+    unit = "tokens"
+
+    def __init__(
+        self, tokens: NDArray[np.int64], context: int, batch_size: int, before: int = 0
+    ) -> None:
+        for name, value, least in (
+            ("context", context, 1),
+            ("batch_size", batch_size, 1),
+            ("before", before, 0),
+        ):
+            if value < least:
+                raise DataError(f"{name}: expected at least {least}, got {value}")
+        # Wherever the first piece begins, a whole batch must be left.
+        needed = before + context * (batch_size + 1)
+        if len(tokens) < needed:
+            raise DataError(
+                f"tokens: expected at least {needed:,} for a batch of {batch_size} pieces of "
+                f"{context}, got {len(tokens):,}"
+            )
+        self.tokens, self.context = np.asarray(tokens, dtype=np.int64), context
+        self.batch_size = batch_size
+        self.before = before
+
+    def epoch(self, rng: np.random.Generator) -> Iterator[Segment]:
+        """The batches of one epoch, from a place and in an order that *rng* draws."""
+        first = self.before + int(rng.integers(self.context))
+        starts = np.arange(first, len(self.tokens) - self.context, self.context)
+        starts = rng.permutation(starts)
+        for i in range(0, len(starts) - self.batch_size + 1, self.batch_size):
+            yield cut(self.tokens, starts[i : i + self.batch_size], self.context, self.before)
+
+    def count(self, batch: Segment) -> int:
+        """The number of tokens to predict."""
+        return int(batch.tokens_out.size)
+
+
+def cut(
+    tokens: NDArray[np.int64], starts: NDArray[np.int64], context: int, before: int = 0
+) -> Segment:
+    """The pieces of a text that begin at some places.
+
+    Examples
+    --------
+    >>> cut(np.arange(9), np.array([2, 5]), context=3, before=2).before
+    array([[0, 1],
+           [3, 4]])
+    """
+    rows = tokens[starts[:, None] + np.arange(-before, context + 1)]
+    return Segment(rows[:, :before], rows[:, before:-1], rows[:, before + 1 :])

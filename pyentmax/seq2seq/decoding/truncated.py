@@ -1,0 +1,98 @@
+"""A model whose next token comes from a keep-set only, for every decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyentmax import keep, log_softmax
+from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
+
+
+class Truncated:
+    """A model with the next token's probabilities truncated to a keep-set, and normalised again.
+
+    All decoders take it, and speak of its probabilities: searches list and certify what it finds
+    possible. A token whose probability rounds to zero is not kept.
+
+    Parameters
+    ----------
+    model : JoinableDecodable
+    keep_set : str
+        A set of `pyentmax.keep` by its name, and its parameter: ``"min_p=0.05"``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such set, or the parameter is out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Coin:  # writes token 2 or 3, and ends
+    ...     bos, eos, output_is_sparse = 0, 1, False
+    ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
+    ...     def encode(self, source, source_mask):
+    ...         return source
+    ...     def step(self, state, tokens):
+    ...         p = self.table[tokens]
+    ...         with np.errstate(divide="ignore"):
+    ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
+    ...     def select(self, state, rows):
+    ...         return state[rows]
+    >>> from pyentmax.seq2seq.decoding import beam_search
+    >>> source = np.array([[4]])
+    >>> [result] = beam_search(Truncated(Coin(), "min_p=0.5"), source, source > 0)
+    >>> {h.tokens: h.probability for h in result.hypotheses}, result.exact
+    ({(2,): 1.0}, True)
+    """
+
+    output_is_sparse = True
+
+    def __init__(self, model: JoinableDecodable[Any], keep_set: str) -> None:
+        self.model = model
+        self.bos, self.eos = model.bos, model.eos
+        self._set, self._value = parsed(keep_set)
+
+    def encode(self, source: IntArray, source_mask: BoolArray) -> Any:
+        """The model's own state."""
+        return self.model.encode(source, source_mask)
+
+    def step(self, state: Any, tokens: IntArray) -> tuple[Step, Any]:
+        """The model's step, truncated."""
+        step, state = self.model.step(state, tokens)
+        support = self._set(step.log_prob, self._value, mask=step.support)
+        log_prob = log_softmax(step.log_prob, mask=support)
+        return step._replace(log_prob=log_prob, support=support, unseen=None), state
+
+    def select(self, state: Any, rows: IntArray) -> Any:
+        """Rows of the model's state."""
+        return self.model.select(state, rows)
+
+    def join(self, states: Sequence[Any]) -> Any:
+        """The rows of several of the model's states."""
+        return self.model.join(states)
+
+
+def parsed(keep_set: str) -> tuple[Any, float]:
+    """The function and the parameter that ``"min_p=0.05"`` names.
+
+    >>> parsed("top_q=1")
+    Traceback (most recent call last):
+        ...
+    ValueError: keep: expected NAME=NUMBER, such as min_p=0.05, with a name from epsilon, eta, \
+min_p, top_k, top_n_sigma, top_p, typical, got 'top_q=1'
+    """
+    name, _, text = keep_set.partition("=")
+    try:
+        value = float(text)
+    except ValueError:
+        value = None
+    if name not in keep.__all__ or value is None:
+        raise ValueError(
+            "keep: expected NAME=NUMBER, such as min_p=0.05, with a name from "
+            f"{', '.join(keep.__all__)}, got {keep_set!r}"
+        )
+    function = getattr(keep, name)
+    function.parameter.check_number(value)
+    return function, value

@@ -1,0 +1,364 @@
+"""A language model: the decoder of a Transformer alone, with any mapping in every head.
+
+    x ← embeddings + positions;  L times  x ← x + self(x),  x ← x + network(x)
+    p(x_{t+1} | x_1 … x_t) = π'(V x_t + b)
+
+with causal self-attention, π(q·k/√d) in each head, as in `transformer`, whose layers these are. A
+text that is longer than what is read at once can be read in segments: the hidden states of the
+segment before are kept, without a gradient, and attended to (Dai et al. 2019, Transformer-XL).
+That needs positions that are relative. The scores of a query that sees n keys can be multiplied by
+1 + β (log n)^γ with β, γ of each head's own (Vasylenko et al. 2025, Long-Context Generalization
+with Sparse Attention: there β and γ depend on the token too), which makes up for the longer texts
+in which more keys share the weight.
+
+Texts are (batch, time) arrays of token ids. To the decoders of `pyentmax.seq2seq.decoding`, a
+source is the beginning of a text, and a hypothesis how it goes on up to the next ``eos``, such as
+the end of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.engine.system.config import require
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, exp
+from pyentmax.seq2seq.autograd.tensor import Array
+from pyentmax.seq2seq.models.encoder_decoder import check_sources
+from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
+from pyentmax.seq2seq.models.transformer_layers import (
+    LayeredModel,
+    LayerPass,
+    LayersConfig,
+    Past,
+    init_alpha,
+    init_attention,
+    init_network,
+    init_output,
+)
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters
+from pyentmax.seq2seq.nn.layer_norm import init_norm
+from pyentmax.seq2seq.nn.linear import init_embedding
+from pyentmax.seq2seq.nn.relative_positions import init_relative_positions, relative_scores, shift
+
+POSITIONS = ("sinusoidal", "relative")
+KIND = "self"
+"""The one kind of attention."""
+
+Memory = tuple[Any, ...]
+"""What each layer read of the segment before, (B, M, n) arrays off the tape."""
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(LayersConfig):
+    """The sizes and mappings of a model.
+
+    Parameters
+    ----------
+    size : int
+        Of the vocabulary.
+    width, layers, heads, inner, dropout, attention_dropout, inner_dropout, attention, \
+inference_attention, alpha_per, alpha_std, output, label_smoothing, score, attention_bias, \
+norm, scale_embeddings
+        As for `TransformerConfig`.
+    tied : bool
+        Whether the embeddings are the rows of the output's matrix.
+    positions : {"sinusoidal", "relative"}
+        Added to the embeddings, or in the scores of attention.
+    memory : int
+        How many positions before a segment are attended to: 0, unless positions are relative.
+    length_scale : bool
+        Whether scores are multiplied by 1 + β (log n)^γ where n keys are seen.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive or does not fit, a rate is out of range, or a choice is unknown.
+    """
+
+    size: int
+    _: KW_ONLY
+    output: str = "softmax"
+    norm: str = "pre"
+    tied: bool = False
+    positions: str = "sinusoidal"
+    memory: int = 0
+    length_scale: bool = False
+
+    def __post_init__(self) -> None:
+        self.check_layers("size")
+        require(self, "positions", POSITIONS.__contains__, f"one of {', '.join(POSITIONS)}")
+        require(self, "memory", lambda n: type(n) is int and n >= 0, "a whole number from 0 up")
+        if self.memory and self.positions != "relative":
+            raise ValueError(
+                "memory: expected 0, or positions 'relative': what a segment before says of its "
+                f"own positions would be taken for this one's; got {self.memory}"
+            )
+        if self.positions == "relative" and self.score not in ("scaled", "bilinear"):
+            raise ValueError(
+                "positions: expected the score 'scaled' or 'bilinear' with 'relative', got "
+                f"{self.score!r}"
+            )
+
+
+class LanguageModelState(NamedTuple):
+    """What decoding carries from step to step."""
+
+    past: Past  # of the tokens read so far
+    unread: IntArray  # (rows,): the last token of the source until it is read, then −1
+    source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
+
+
+class LanguageModel(LayeredModel):
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Parameters
+    ----------
+    config : LanguageModelConfig
+    params : dict of arrays
+        As :meth:`initialize` makes them.
+    bos, eos : int
+        ``eos`` ends what decoders write. What they pass to the first step, ``bos``, is not read:
+        the last token of the source is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = LanguageModelConfig(9, width=8, layers=2, heads=2, inner=16)
+    >>> model = LanguageModel.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> text = np.array([[3, 4, 5]])
+    >>> model.scores(model.params, text).shape
+    (1, 3, 9)
+    >>> step, state = model.step(model.encode(text, text > 0), np.array([model.bos]))
+    >>> step.log_prob.shape
+    (1, 9)
+    """
+
+    config: LanguageModelConfig
+    kinds = (KIND,)
+    table = "embedding"
+
+    @classmethod
+    def initialize(
+        cls,
+        config: LanguageModelConfig,
+        rng: Generator,
+        bos: int,
+        eos: int,
+        dtype: Any = np.float32,
+    ) -> LanguageModel:
+        """A model with random parameters drawn from ``rng``."""
+        n = config.width
+        params = init_embedding(rng, "embedding", config.size, n, dtype)
+        for kind, k, name in cls.attentions(config):
+            params |= init_attention(rng, config, name, dtype)
+            params |= init_alpha(rng, config, kind, k, params, dtype)
+            if config.positions == "relative":
+                params |= init_relative_positions(rng, name, n, dtype)
+            if config.length_scale:
+                # β = e^−2 at first: the scores of 256 keys by 1.75.
+                params[f"{name}.length_logit"] = np.full(config.heads, -2.0, dtype)
+                params[f"{name}.length_power"] = np.ones(config.heads, dtype)
+            params |= init_network(rng, config, f"layer.{k}.network", dtype)
+        if config.norm == "pre":
+            params |= init_norm("last.norm", n, dtype)
+        params |= init_output(rng, config, config.size, config.tied, dtype)
+        return cls(config, params, bos, eos)
+
+    @staticmethod
+    def attentions(config: LanguageModelConfig) -> Iterator[tuple[str, int, str]]:
+        """Kind, layer and name of every attention."""
+        return ((KIND, k, f"layer.{k}.self") for k in range(config.layers))
+
+    # --- training ---------------------------------------------------------------------------------
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
+        """Mean Fenchel-Young loss per token, each predicted from those before it.
+
+        Parameters
+        ----------
+        params : dict of Tensors (or of arrays, for no gradient)
+        batch : pyentmax.seq2seq.data.Segment
+            Or what has its arrays and its method. It is moved to the parameters' device.
+            What the model remembers of ``batch.before`` gets no gradient.
+        rng : numpy.random.Generator, optional
+            Switches dropout on, and the attention of training.
+        """
+        batch = batch.on(self.xp)
+        memory = None
+        if batch.before.shape[1]:
+            values = {name: as_tensor(x).data for name, x in params.items()}
+            memory = self.memory_of(batch.before, params=values)
+        scores = self.scores(params, batch.tokens_in, rng, memory)
+        flat = scores.reshape(-1, self.config.size)
+        smoothing = self.config.label_smoothing
+        return self.output.loss(flat, batch.tokens_out.reshape(-1), label_smoothing=smoothing)
+
+    def scores(
+        self,
+        params: Parameters,
+        tokens: Array,
+        rng: Generator | None = None,
+        memory: Memory | None = None,
+    ) -> Tensor:
+        """Scores z of shape (B, T, V) for every next token, given those up to it."""
+        return self._output(params, self._hidden(params, tokens, rng, memory))
+
+    def memory_of(
+        self, tokens: Array, memory: Memory | None = None, params: Parameters | None = None
+    ) -> Memory:
+        """What is kept of a segment, (B, T, n), for the next one to attend to: no gradient.
+
+        A memory from before it is put in front, and the last ``config.memory`` positions are kept.
+        """
+        if not self.config.memory:
+            raise ValueError("memory: expected a configuration with memory above 0, got 0")
+        read: list[Array] = []
+        self._hidden(params or self.params, tokens, None, memory, read=read)
+        before = (None,) * len(read) if memory is None else memory
+        longer = [
+            new if old is None else self.xp.concatenate([old, new], axis=1)
+            for old, new in zip(before, read, strict=True)
+        ]
+        return tuple(x[:, -self.config.memory :] for x in longer)
+
+    def attention_weights(self, tokens: Array, memory: Memory | None = None) -> list[Array]:
+        """The weights of every head as the model reads texts: (B, H, T, M + T) per layer."""
+        weights: dict[str, list[Array]] = {KIND: []}
+        self._hidden(self.params, self.xp.asarray(tokens), None, memory, weights)
+        return weights[KIND]
+
+    def _hidden(
+        self,
+        params: Parameters,
+        tokens: Array,
+        rng: Generator | None = None,
+        memory: Memory | None = None,
+        weights: dict[str, list[Array]] | None = None,
+        read: list[Array] | None = None,
+        cache: list[tuple[Tensor, Tensor]] | None = None,
+    ) -> Tensor:
+        """The last layer, (B, T, n); what each layer read and its keys and values on request."""
+        config, count = self.config, tokens.shape[1]
+        run = LayerPass(config, params, rng, weights)
+        before = 0 if memory is None else memory[0].shape[1]
+
+        def own(k: int, name: str, inside: Tensor) -> Any:
+            if memory is not None:
+                remembered = run.inside(name, as_tensor(memory[k]))
+                inside = concatenate([remembered, inside], axis=1)
+            pair = run.keys_and_values(name, inside)
+            if cache is not None:
+                cache.append(pair)
+            return pair
+
+        def relative(name: str, q: Tensor) -> Tensor:
+            distances = np.arange(before + count)[::-1]
+            return shift(relative_scores(params, name, q, distances, config.heads, self._scale))
+
+        x = self._embed(run, self.table, tokens, self._added(np.arange(count)))
+        n_keys = np.arange(before + 1, before + count + 1)
+        return self._layers(run, x, own, relative, n_keys, None, causal=True, read=read)
+
+    def _layers(
+        self,
+        run: LayerPass,
+        x: Tensor,
+        own: Callable[[int, str, Tensor], Any],
+        relative: Callable[[str, Tensor], Tensor],
+        n_keys: IntArray,
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+        read: list[Array] | None = None,
+    ) -> Tensor:
+        """All layers, from their keys and values, relative scores, and numbers of keys seen."""
+        for kind, k, name in self.attentions(self.config):
+            if read is not None:
+                read.append(x.data)
+
+            scale = self._length_scale(run.params, name, n_keys)
+            added = partial(relative, name) if self.config.positions == "relative" else None
+            options: Any = {"causal": causal, "scale": scale, "added": added}
+            x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
+            x = run.network(f"layer.{k}.network", x)
+        return run.inside("last", x)
+
+    def _added(self, positions: IntArray) -> IntArray | None:
+        """The positions, if their encodings are added to the embeddings."""
+        return positions if self.config.positions == "sinusoidal" else None
+
+    def _length_scale(self, params: Parameters, name: str, n_keys: IntArray) -> Tensor | None:
+        """1 + β (log n)^γ of each head, (…, heads, T), for n keys, (T,) or (B, T)."""
+        if not self.config.length_scale:
+            return None
+        logit, power = (as_tensor(params[f"{name}.length_{part}"]) for part in ("logit", "power"))
+        # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
+        log_log = np.log(np.log(np.maximum(n_keys, 2)))[..., None, :].astype(logit.dtype)
+        return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * self.xp.asarray(log_log))
+
+    @property
+    def _scale(self) -> float:
+        """What `attend_heads` multiplies q·k with."""
+        d = self.config.width // self.config.heads
+        return float(d**-0.5) if self.config.score == "scaled" else 1.0
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
+        """The state after the beginnings of some texts but for their last token, off the tape."""
+        check_sources(source, source_mask, self.config.size)
+        source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
+        lengths, rows, read = mask.sum(axis=1), len(source), source.shape[1] - 1
+        empty = self.xp.zeros(
+            (rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype
+        )
+        arrays = [empty] * self.config.layers
+        if read:
+            cache: list[tuple[Tensor, Tensor]] = []
+            self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
+            arrays = [self.xp.stack([x.data for x in pair], axis=1) for pair in cache]
+        unread = source[np.arange(rows), lengths - 1]
+        return LanguageModelState(Past(arrays, lengths - 1, read), unread, mask)
+
+    def advance(
+        self, state: LanguageModelState, tokens: Array
+    ) -> tuple[Array, Array, LanguageModelState]:
+        """Read one token per row; return the scores of the next, the attention, the new state.
+
+        The weights that come with it are those of the source: what a row has written itself gets
+        the rest.
+        """
+        xp, config, past = self.xp, self.config, state.past.longer()
+        tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
+        weights: dict[str, list[Array]] = {KIND: []}
+        run = LayerPass(config, self.params, None, weights)
+
+        def own(k: int, name: str, inside: Tensor) -> Any:
+            return past.with_last(k, run.keys_and_values(name, inside))
+
+        def relative(name: str, q: Tensor) -> Tensor:
+            distances = np.maximum(past.lengths[:, None] - 1 - np.arange(past.longest), 0)
+            return relative_scores(run.params, name, q, distances, config.heads, self._scale)
+
+        positions = self._added(past.lengths[:, None] - 1)
+        x = self._embed(run, self.table, xp.asarray(tokens)[:, None], positions)
+        hidden = self._layers(run, x, own, relative, past.lengths[:, None], past.own)
+        scores = self._output(self.params, hidden[:, 0])
+        mask = state.source_mask
+        attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]
+        read = np.full_like(state.unread, -1)
+        return scores.data, attention * mask, LanguageModelState(past, read, mask)
+
+    def select(self, state: LanguageModelState, rows: IntArray) -> LanguageModelState:
+        """The state of the given rows; a row may be repeated."""
+        past, unread, mask = state
+        return LanguageModelState(past.select(rows), unread[rows], mask[rows])
+
+    def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
+        """The rows of several states of one encoding, one state after the other."""
+        pasts, unread, masks = zip(*states, strict=True)
+        return LanguageModelState(Past.join(pasts), np.concatenate(unread), np.concatenate(masks))

@@ -1,0 +1,402 @@
+"""The sequence-to-sequence model of Peters et al. (2019), §2, with any mappings in its two roles.
+
+    encoder    h₁ … h_S    = stacked bidirectional LSTMs over the source's embeddings
+    decoder    s_t         = stacked LSTMs over [embedding of y_{t−1}; õ_{t−1}]      (input feeding)
+    attention  p_t         = π(z(s_t, h_j)),   c_t = Σ_j p_{t,j} h_j                 (Eq. 1)
+    output     õ_t         = tanh(W_o [c_t; s_t]),   y_t ~ π'(V õ_t + b)             (Eq. 2)
+
+With a sparse π' the model may find only a few strings of each length possible. Sequences are
+(batch, time) arrays of token ids. Inside the model time comes first, so that a step of the whole
+batch is one contiguous block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.engine.calls.devices import to_host
+from pyentmax.engine.system.config import is_positive, require
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
+from pyentmax.seq2seq.autograd.tensor import Array
+from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config, check_sources
+from pyentmax.seq2seq.models.readers import Readers, distinct
+from pyentmax.seq2seq.nn.attention import (
+    CONSTRAINED,
+    LEARNED,
+    AttentionMapping,
+    Memory,
+    attend,
+    choose_score,
+    constrained_attention,
+    init_learned_alpha,
+    learned_alpha,
+    learned_entmax,
+    weighted_average,
+)
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform, uniform
+from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
+from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
+from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix, shared
+
+
+@dataclass(frozen=True)
+class RNNSeq2SeqConfig:
+    """The sizes and mappings of a model.
+
+    Parameters
+    ----------
+    source_size, target_size : int
+        Sizes of the two vocabularies.
+    hidden : int
+        Width of embeddings and hidden states. Even, because the encoder's two directions share it.
+    layers : int
+        Depth of encoder and decoder.
+    dropout : float
+        Dropout rate on embeddings, between layers and on õ.
+    attention, output : str
+        The two mappings, an α or a name as for `choose_mapping`. The output is trained with its
+        mapping's own Fenchel-Young loss. The attention may be "learned": α-entmax whose α is a
+        parameter, 1 < α < 2.
+    score : str
+        How attention compares states, a name in :data:`pyentmax.seq2seq.nn.attention.SCORES`.
+    fertility : float, optional
+        The most attention that a source position gets over all steps (Malaviya et al. 2018). The
+        attention must be softmax or sparsemax. It becomes csoftmax or csparsemax, bounded by what
+        is left of the fertility, with a sink next to the source.
+    label_smoothing : float
+        The target's share that is spread over the vocabulary.
+    embedding_std : float, optional
+        Standard deviation of the embeddings' entries at the start, 1/√hidden unless given. With a
+        vocabulary of thousands, 1 learns faster by far.
+    start : {"uniform"}, optional
+        How all but the embeddings starts: "uniform" draws weights and biases from ±1/√n for n
+        inputs, n units in an encoder, as PyTorch's layers do. Unless given, weights are Glorot's,
+        recurrent ones orthogonal, and biases 0 but for a forget gate's, 1.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, ``hidden`` is odd, a rate or a fertility is out of range, or a
+        mapping or score is unknown or does not fit its role.
+    """
+
+    source_size: int
+    target_size: int
+    hidden: int = 128
+    layers: int = 1
+    dropout: float = 0.3
+    attention: str = "1.5"
+    output: str = "1.5"
+    score: str = "bilinear"
+    fertility: float | None = None
+    label_smoothing: float = 0.0
+    embedding_std: float | None = None
+    start: str | None = None
+
+    def __post_init__(self) -> None:
+        check_config(self, "source_size target_size hidden layers", "dropout label_smoothing")
+        require(self, "hidden", lambda n: n % 2 == 0, "an even number")
+        attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
+        choose_score(self.score)
+        optional = "embedding_std fertility"
+        require(self, optional, lambda x: x is None or is_positive(x), "a number above 0")
+        require(self, "start", lambda x: x in (None, "uniform"), "'uniform' or none")
+        if self.fertility is not None and attention not in CONSTRAINED:
+            raise ValueError(
+                f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
+                f"bounded, got {self.attention}"
+            )
+
+
+class DecoderState(NamedTuple):
+    """What decoding carries from step to step."""
+
+    hidden: tuple[Any, ...]  # õ and each layer's hidden state, (B, H) each; empty with gates
+    gates: tuple[Any, ...]  # per layer (B, 4H): what these add to the next pre-activations
+    cells: tuple[Any, ...]  # per layer (B, H)
+    coverage: Any  # (B, S): the sum of past attention, where a fertility bounds it
+    readers: Readers  # of the sources' keys, values and mask
+    weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
+    token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
+
+
+class RNNSeq2Seq(EncoderDecoder):
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Parameters
+    ----------
+    config : RNNSeq2SeqConfig
+    params : dict of arrays
+        As :meth:`initialize` makes them.
+    bos, eos : int
+        Ids of the target tokens that begin and end a sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = RNNSeq2SeqConfig(source_size=9, target_size=7, hidden=8)
+    >>> model = RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> source = np.array([[3, 4, 5]])
+    >>> step, state = model.step(model.encode(source, source > 0), np.array([model.bos]))
+    >>> step.log_prob.shape, step.attention.shape
+    ((1, 7), (1, 3))
+    """
+
+    config: RNNSeq2SeqConfig
+
+    def __init__(self, config: RNNSeq2SeqConfig, params: Parameters, bos: int, eos: int) -> None:
+        super().__init__(config, params, bos, eos)
+        learned = config.attention == LEARNED
+        self.attention = None if learned else choose_mapping(config.attention)
+        self.score: Any = choose_score(config.score)
+
+    @classmethod
+    def initialize(
+        cls, config: RNNSeq2SeqConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> RNNSeq2Seq:
+        """A model with random parameters drawn from ``rng``."""
+        n, std = config.hidden, config.embedding_std
+        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype, std)
+        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype, std)
+        for k in range(config.layers):
+            params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
+            params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
+        params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
+        params |= choose_score(config.score).initialize(rng, "attention", n, dtype)
+        if config.attention == LEARNED:
+            params |= init_learned_alpha("attention", dtype=dtype)
+        params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
+        params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
+        if config.start == "uniform":
+            params |= _uniform_start(rng, params, n)
+        return cls(config, params, bos, eos)
+
+    @property
+    def attention_alpha(self) -> float | None:
+        """α of the attention, fixed or as learned so far; None if it is not an α-entmax."""
+        if self.attention is not None:
+            return self.attention.alpha
+        return float(to_host(learned_alpha(self.params, "attention").data)[0])
+
+    # --- training ---------------------------------------------------------------------------------
+    def diagnostics(self) -> dict[str, float]:
+        """The figures that a run's history records: the learned α of the attention."""
+        alpha = self.attention_alpha if self.attention is None else None
+        return {} if alpha is None else {"attention": alpha}
+
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
+        """Mean Fenchel-Young loss per target token, with the reference sequence as input.
+
+        Parameters
+        ----------
+        params : dict of Tensors (or of arrays, for no gradient)
+        batch : pyentmax.seq2seq.data.Batch
+            Or what has its arrays and its method. It is moved to the parameters' device.
+        rng : numpy.random.Generator, optional
+            Switches dropout on.
+        """
+        batch = batch.on(self.xp)
+        scores = self.scores(params, batch.source, batch.source_mask, batch.target_in, rng)
+        weight = batch.target_mask.T.astype(scores.dtype)
+        options = {"weight": weight, "label_smoothing": self.config.label_smoothing}
+        return self.output.loss(scores, batch.target_out.T, **options)
+
+    def scores(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None = None,
+    ) -> Tensor:
+        """Scores z of shape (T, B, V) for every next token, given those before it."""
+        check_sources(source, source_mask, self.config.source_size)
+        params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
+        memory, layers = self._encode(params, source, source_mask, rng)
+        weights = [SharedMatrix(weight) for weight in self._joint_weights(params)]
+        rate = self.config.dropout
+        embedded = dropout(embedding(params, "target_embedding", target_in.T), rate, rng)
+        feed = as_tensor(embedded.xp.zeros_like(embedded.data[0]))
+        coverage = self._no_coverage(memory)
+        outputs = []
+        # The embeddings' part of the first layer's gates, in one product for all steps.
+        for gates in linear(params, "decoder.0", embedded):
+            x, states = feed, []
+            for k, before in enumerate(layers):
+                if k:
+                    gates, x = params[f"decoder.{k}.bias"], dropout(x, rate, rng)
+                states.append(lstm_step(gates, x, before, weights[k]))
+                x = states[-1][0]
+            layers = states
+            mapping = self._step_mapping(params, coverage)
+            z = self.score.compare(params, "attention", x, memory.keys)
+            context, attention = attend(z, memory, mapping)
+            coverage = None if coverage is None else coverage + attention
+            feed = dropout(self._combined(params, context, x), rate, rng)
+            outputs.append(feed)
+        return linear(params, "output", stack(outputs))
+
+    def _encode(
+        self, params: Parameters, source: Array, mask: Array, rng: Generator | None
+    ) -> tuple[Memory, list[Tensor]]:
+        """What the decoder attends to, and its layers' first states, (2, B, H) each."""
+        rate = self.config.dropout
+        x = embedding(params, "source_embedding", source.T)
+        layers = []
+        for k in range(self.config.layers):
+            x, last = bilstm(params, f"encoder.{k}", dropout(x, rate, rng), mask.T)
+            layers.append(last)
+        values = dropout(x, rate, rng).transpose(1, 0, 2)
+        keys = self.score.keys(params, "attention", values)
+        return Memory(keys, shared(values), mask), layers
+
+    def _joint_weights(self, params: Parameters) -> list[Tensor]:
+        """Per decoder layer (2H, 4H): the weights of its input on top of the recurrent ones.
+
+        The first layer's input is õ alone: the embeddings have a product of their own.
+        """
+        names = ["decoder.feed", *(f"decoder.{k}" for k in range(1, self.config.layers))]
+        return [
+            concatenate([params[f"{name}.weight"], params[f"decoder.{k}.recurrent"]], axis=0)
+            for k, name in enumerate(names)
+        ]
+
+    def _no_coverage(self, memory: Memory) -> Any:
+        """The coverage before the first step, if a fertility bounds the attention."""
+        if self.config.fertility is None:
+            return None
+        return self.xp.zeros(memory.mask.shape, memory.values.dtype)
+
+    def _step_mapping(self, params: Parameters, coverage: Any) -> AttentionMapping:
+        """The attention's mapping, bounded by what the coverage leaves of a fertility."""
+        if self.attention is None:
+            return learned_entmax(params, "attention")
+        if coverage is None:
+            return self.attention
+        upper = self.config.fertility - as_tensor(coverage)
+        return partial(constrained_attention, upper=upper, name=self.attention.name)
+
+    def _combined(self, params: Parameters, context: Tensor, x: Tensor) -> Tensor:
+        """õ = tanh(W_o [c; s])."""
+        return tanh(linear(params, "combine", concatenate([context, x])))
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def encode(self, source: Array, source_mask: Array) -> DecoderState:
+        """The decoder's state before the first token, as arrays off the tape."""
+        check_sources(source, source_mask, self.config.source_size)
+        xp = self.xp
+        memory, layers = self._encode(
+            self.params, xp.asarray(source), xp.asarray(source_mask), None
+        )
+        readers = Readers(
+            np.arange(len(source)), (memory.keys.data, memory.values.data, memory.mask)
+        )
+        weights = tuple(weight.data for weight in self._joint_weights(self.params))
+        token_gates = None
+        if self.config.target_size <= 2 * len(source):  # most of them are soon read
+            embeddings = self.params["target_embedding.weight"]
+            token_gates = linear(self.params, "decoder.0", embeddings).data
+        hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
+        cells = tuple(layer.data[1] for layer in layers)
+        coverage = self._no_coverage(memory)
+        return DecoderState(hidden, (), cells, coverage, readers, weights, token_gates)
+
+    def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
+        """Read one token per row; return the scores of the next, the attention, the new state."""
+        state = self._with_gates(state)
+        params, readers = self.params, state.readers
+        index = self.xp.asarray(tokens)
+        if state.token_gates is None:
+            a = linear(params, "decoder.0", embedding(params, "target_embedding", index)).data
+        else:
+            a = state.token_gates[index]
+        layers: list[Array] = []
+        for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
+            if k:
+                a = layers[-1][0] @ state.weights[k][: self.config.hidden]
+            layers.append(next_lstm_state(a, gates, cell))
+        x = as_tensor(layers[-1][0])
+
+        keys, values, mask = readers.memory
+        queries = readers.by_source(x)
+        z = readers.by_row(self.score.compare(params, "attention", queries, keys[:, None]))
+        mapping = self._step_mapping(params, state.coverage)
+        attention = mapping(z, mask=mask[readers.place])
+        attended = weighted_average(readers.by_source(attention), values[:, None])
+        context = readers.by_row(attended)
+        feed = self._combined(params, context, x)
+        coverage = None if state.coverage is None else state.coverage + attention.data
+        after = state._replace(
+            hidden=(feed.data, *(layer[0] for layer in layers)),
+            gates=(),
+            cells=tuple(layer[1] for layer in layers),
+            coverage=coverage,
+        )
+        return linear(params, "output", feed).data, to_host(attention.data), after
+
+    def select(self, state: DecoderState, rows: Array) -> DecoderState:
+        """The state of the given rows; a row may be repeated."""
+        index = self.xp.asarray(rows)
+        if state.gates:
+            gates = tuple(x[index] for x in state.gates)
+        else:
+            different, place = distinct(rows, len(state.hidden[0]))
+            # On the host, copies of a row share its products where that saves more than it costs.
+            shares = self.xp is np and 4 * len(different) <= 3 * len(rows)
+            hidden = (x[different if shares else index] for x in state.hidden)
+            gates = self._gates(state.weights, *hidden)
+            if shares:
+                gates = tuple(x[place] for x in gates)
+        return state._replace(
+            hidden=(),
+            gates=gates,
+            cells=tuple(x[index] for x in state.cells),
+            readers=state.readers.select(rows),
+            coverage=None if state.coverage is None else state.coverage[index],
+        )
+
+    def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
+        """What õ and the hidden states add to the next pre-activations of each layer."""
+        n = self.config.hidden
+        first = self.xp.concatenate([feed, h[0]], axis=1) @ weights[0]
+        bias = [self.params[f"decoder.{k}.bias"] for k in range(1, len(h))]
+        rest = zip(h[1:], weights[1:], bias, strict=True)
+        return (first, *(x @ weight[n:] + b for x, weight, b in rest))
+
+    def _with_gates(self, state: DecoderState) -> DecoderState:
+        if state.gates:
+            return state
+        return state._replace(hidden=(), gates=self._gates(state.weights, *state.hidden))
+
+    def join(self, states: Sequence[DecoderState]) -> DecoderState:
+        """The rows of several states of one encoding, one state after the other."""
+        states = [self._with_gates(state) for state in states]
+        join, first = self.xp.concatenate, states[0]
+        coverage = [state.coverage for state in states]
+        return first._replace(
+            gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),
+            cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
+            readers=Readers.join([state.readers for state in states]),
+            coverage=None if first.coverage is None else join(coverage),
+        )
+
+
+def _uniform_start(rng: Generator, params: Parameters, hidden: int) -> Parameters:
+    """All parameters but the embeddings and α, drawn anew from ±1/√n."""
+    inputs = {"encoder": hidden // 2, "decoder": hidden, "combine": 2 * hidden}
+    started: Parameters = {}
+    for name, x in params.items():
+        layer = name.partition(".")[0]
+        if layer.endswith("_embedding") or name == "attention.alpha_logit":
+            continue
+        n = inputs.get(layer, hidden)
+        if layer == "decoder" and name != "decoder.0.weight" and not name.endswith(".bias"):
+            n *= 2  # what comes from below and the state before stand side by side
+        started[name] = uniform(rng, x.shape, n**-0.5, x.dtype)
+    return started

@@ -1,0 +1,347 @@
+"""The Transformer of Vaswani et al. (2017) with any mapping in every head, and any output loss.
+
+    encoder    x ← embeddings + positions;  L times  x ← x + self(x),  x ← x + network(x)
+    decoder    the same with causal self-attention, and attention to the encoder between the two
+    output     y_t ~ π'(V x_t + b)
+
+where each sum is normalised: after it (post-norm, as in the papers) or before its second term
+(pre-norm). Every head's weights are π(q·k/√d), π any mapping: 1.5-entmax, explicit top-k (Explicit
+Sparse Transformer), or α-entmax with an α of the head's own, α = 1 + σ(a) with a drawn from N(0, 1)
+(Correia, Niculae & Martins 2019, §4).
+
+Sequences are (batch, time) arrays of token ids. In decoding, the keys and values of the source and
+of the tokens read so far are kept, so that a step computes one position only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.engine.calls.devices import array_module, to_host
+from pyentmax.engine.system.config import require
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, take_rows
+from pyentmax.seq2seq.autograd.tensor import Array
+from pyentmax.seq2seq.models.encoder_decoder import check_sources
+from pyentmax.seq2seq.models.protocol import IntArray
+from pyentmax.seq2seq.models.readers import Readers
+from pyentmax.seq2seq.models.transformer_layers import (
+    LayeredModel,
+    LayerPass,
+    LayersConfig,
+    Past,
+    init_alpha,
+    init_attention,
+    init_network,
+    init_output,
+)
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters
+from pyentmax.seq2seq.nn.layer_norm import init_norm
+from pyentmax.seq2seq.nn.linear import init_embedding
+
+KINDS = ("encoder", "context", "decoder")
+"""The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to
+itself. α-entmax has an α of its own for each."""
+
+TIED = ("none", "output", "all")
+
+
+@dataclass(frozen=True)
+class TransformerConfig(LayersConfig):
+    """The sizes and mappings of a model; the defaults are the shape of Transformer-Base.
+
+    Parameters
+    ----------
+    source_size, target_size : int
+        Sizes of the two vocabularies.
+    width : int
+        Of embeddings and layers: a multiple of ``heads``, and even.
+    layers, heads, inner : int
+        Depth of encoder and decoder, heads per attention, width inside the feed-forward networks.
+    dropout : float
+        Dropout rate on embeddings and on what each layer adds.
+    attention_dropout, inner_dropout : float
+        Dropout rates on attention weights and inside the feed-forward networks.
+    attention : str
+        The mapping of every head: an α or a name as for `choose_mapping`, such as
+        "topk_softmax:8", or "learned".
+    inference_attention : str, optional
+        The mapping in its place where the model is used and not trained (without a generator for
+        dropout): another k, or "softmax". Explicit Sparse Transformer, Table 5.
+    alpha_per : {"head", "layer", "kind", "model"}
+        What has an α of its own, if it is learned: each head of each layer of each kind, each layer
+        of each kind, each kind, or only the whole. (``rate_factors={"alpha_logit": 0.0}`` of a
+        `TrainingConfig` leaves each as it was drawn.)
+    alpha_std : float
+        Standard deviation of the logits a of α = 1 + σ(a) as they are drawn, around 0. With 0 each
+        α starts at 1.5.
+    output : str
+        The mapping of the output, trained with its own Fenchel-Young loss.
+    label_smoothing : float
+        The target's share that is spread over the vocabulary.
+    score : str
+        One of :data:`pyentmax.seq2seq.nn.attention.HEAD_SCORES`.
+    attention_bias : bool
+        Whether the projections of attention have biases.
+    norm : {"post", "pre"}
+        Layer norm after each sum, or on each layer's input and once at the end.
+    tied : {"none", "output", "all"}
+        "output": the target's embeddings are the rows of the output's matrix; "all": the source's
+        too, for a joint vocabulary.
+    scale_embeddings : bool
+        Whether embeddings are multiplied by √width.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive or does not fit, a rate is out of range, or a choice is unknown.
+    """
+
+    source_size: int
+    target_size: int
+    _: KW_ONLY
+    tied: str = "none"
+
+    def __post_init__(self) -> None:
+        self.check_layers("source_size target_size")
+        require(self, "tied", TIED.__contains__, f"one of {', '.join(TIED)}")
+        if self.tied == "all" and self.source_size != self.target_size:
+            raise ValueError(
+                "tied: 'all' needs one vocabulary for both sides, got sizes "
+                f"{self.source_size} and {self.target_size}"
+            )
+
+    @property
+    def encoder_attends(self) -> bool:
+        """Whether the positions of the source attend to each other."""
+        return True
+
+
+class TransformerState(NamedTuple):
+    """What the decoder carries from step to step."""
+
+    past: Past  # of the tokens read so far
+    readers: Readers  # of the sources' mask and, per layer, keys and values
+
+
+class Transformer(LayeredModel):
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+    params : dict of arrays
+        As :meth:`initialize` makes them.
+    bos, eos : int
+        Ids of the target tokens that begin and end a sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = TransformerConfig(9, 7, width=8, layers=2, heads=2, inner=16)
+    >>> model = Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> source = np.array([[3, 4, 5]])
+    >>> step, state = model.step(model.encode(source, source > 0), np.array([model.bos]))
+    >>> step.log_prob.shape, step.attention.shape
+    ((1, 7), (1, 3))
+    """
+
+    config: TransformerConfig
+    kinds = KINDS
+    table = "target_embedding"
+
+    @classmethod
+    def initialize(
+        cls, config: TransformerConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> Transformer:
+        """A model with random parameters drawn from ``rng``."""
+        n = config.width
+        params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
+        params |= cls._source_parameters(config, rng, dtype)
+        for kind, layer, name in cls.attentions(config):
+            params |= init_attention(rng, config, name, dtype)
+            params |= init_alpha(rng, config, kind, layer, params, dtype)
+        for side in ("encoder", "decoder"):
+            for k in range(config.layers):
+                params |= init_network(rng, config, f"{side}.{k}.network", dtype)
+        if config.norm == "pre":
+            params |= init_norm("encoder.norm", n, dtype) | init_norm("decoder.norm", n, dtype)
+        params |= init_output(rng, config, config.target_size, config.tied != "none", dtype)
+        return cls(config, params, bos, eos)
+
+    @staticmethod
+    def attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
+        """Kind, layer and name of every attention."""
+        for k in range(config.layers if config.encoder_attends else 0):
+            yield "encoder", k, f"encoder.{k}.self"
+        for k in range(config.layers):
+            yield "decoder", k, f"decoder.{k}.self"
+            yield "context", k, f"decoder.{k}.context"
+
+    @classmethod
+    def _source_parameters(
+        cls, config: TransformerConfig, rng: Generator, dtype: Any
+    ) -> Parameters:
+        """What turns the source's positions into vectors."""
+        if config.tied == "all":
+            return {}
+        return init_embedding(rng, "source_embedding", config.source_size, config.width, dtype)
+
+    # --- training ---------------------------------------------------------------------------------
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
+        """Mean Fenchel-Young loss per target token, with the reference sequence as input.
+
+        Parameters
+        ----------
+        params : dict of Tensors (or of arrays, for no gradient)
+        batch : pyentmax.seq2seq.data.Batch
+            Or what has its arrays and its method. It is moved to the parameters' device.
+        rng : numpy.random.Generator, optional
+            Switches dropout on, and the attention of training.
+        """
+        # The scores of padding would cost as much as all others, and count nothing.
+        places = array_module(batch.target_mask).flatnonzero(batch.target_mask)
+        padded = len(places) < batch.target_mask.size
+        batch = batch.on(self.xp)
+        hidden = self._hidden(params, batch.source, batch.source_mask, batch.target_in, rng)
+        hidden = hidden.reshape(-1, self.config.width)
+        labels = batch.target_out.reshape(-1)
+        if padded:
+            places = self.xp.asarray(places)
+            hidden, labels = take_rows(hidden, places), labels[places]
+        smoothing = self.config.label_smoothing
+        return self.output.loss(self._output(params, hidden), labels, label_smoothing=smoothing)
+
+    def scores(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None = None,
+    ) -> Tensor:
+        """Scores z of shape (B, T, V) for every next token, given those before it."""
+        return self._output(params, self._hidden(params, source, source_mask, target_in, rng))
+
+    def attention_weights(
+        self, source: Array, source_mask: Array, target_in: Array
+    ) -> dict[str, list[Array]]:
+        """The weights of every head as the model reads a target: kind → (B, H, T, S) per layer."""
+        weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
+        xp = self.xp
+        source, mask, read = map(xp.asarray, (source, source_mask, target_in))
+        self._hidden(self.params, source, mask, read, None, weights)
+        return weights
+
+    def _hidden(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None,
+        weights: dict[str, list[Array]] | None = None,
+    ) -> Tensor:
+        """The decoder's last layer, (B, T, n)."""
+        self._check_source(source, source_mask)
+        run = LayerPass(self.config, params, rng, weights)
+        memory = self._encode(run, source, source_mask)
+        x = self._embed(run, self.table, target_in, np.arange(target_in.shape[1]))
+        allowed = source_mask[:, None, None, :]
+
+        def own(k: int, x: Tensor) -> Any:
+            return run.keys_and_values(f"decoder.{k}.self", x)
+
+        def context(k: int, x: Tensor) -> Tensor:
+            name = f"decoder.{k}.context"
+            pair = run.keys_and_values(name, memory)
+            return run.attention("context", k, name, x, pair, allowed)
+
+        return self._decode(run, x, own, context, None, causal=True)
+
+    def _decode(
+        self,
+        run: LayerPass,
+        x: Tensor,
+        own: Callable[[int, Tensor], Any],
+        context: Callable[[int, Tensor], Tensor],
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """The decoder's layers: ``own`` gives the keys and values of self-attention in layer k."""
+        for k in range(self.config.layers):
+            pair = partial(own, k)
+            x = run.attention("decoder", k, f"decoder.{k}.self", x, pair, allowed, causal=causal)
+            x = run.network(f"decoder.{k}.network", context(k, x))
+        return run.inside("decoder", x)
+
+    def _encode(self, run: LayerPass, source: Array, mask: Array) -> Tensor:
+        x = self._embed_source(run, source)
+        for k in range(self.config.layers):
+            if self.config.encoder_attends:
+                name = f"encoder.{k}.self"
+                pair = partial(run.keys_and_values, name)
+                x = run.attention("encoder", k, name, x, pair, mask[:, None, None, :])
+            x = run.network(f"encoder.{k}.network", x)
+        return run.inside("encoder", x)
+
+    def _check_source(self, source: Array, mask: Array) -> None:
+        check_sources(source, mask, self.config.source_size)
+
+    def _embed_source(self, run: LayerPass, source: Array) -> Tensor:
+        """The source's positions as the first layer of the encoder takes them, (B, S, n)."""
+        table = "target_embedding" if self.config.tied == "all" else "source_embedding"
+        return self._embed(run, table, source, np.arange(source.shape[1]))
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def encode(self, source: Array, source_mask: Array) -> TransformerState:
+        """The decoder's state before the first token, as arrays off the tape."""
+        self._check_source(source, source_mask)
+        xp, config, rows = self.xp, self.config, len(source)
+        run = LayerPass(config, self.params, None)
+        mask = xp.asarray(source_mask)
+        hidden = self._encode(run, xp.asarray(source), mask)
+        names = [f"decoder.{k}.context" for k in range(config.layers)]
+        memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
+        empty = xp.zeros((rows, 2, 0, config.width), hidden.dtype)
+        past = Past([empty] * config.layers, np.zeros(rows, dtype=np.int64), 0)
+        readers = Readers(np.arange(rows), [mask, *memory])
+        return TransformerState(past, readers)
+
+    def advance(
+        self, state: TransformerState, tokens: Array
+    ) -> tuple[Array, Array, TransformerState]:
+        """Read one token per row; return the scores of the next, the attention, the new state."""
+        past, readers = state.past.longer(), state.readers
+        weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
+        run = LayerPass(self.config, self.params, None, weights)
+        x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], past.positions)
+        mask, *memory = readers.memory
+
+        def own(k: int, x: Tensor) -> Any:
+            return past.with_last(k, run.keys_and_values(f"decoder.{k}.self", x))
+
+        def context(k: int, x: Tensor) -> Tensor:
+            queries, pair = readers.by_source(x[:, 0]), memory[2 * k : 2 * k + 2]
+            name, allowed = f"decoder.{k}.context", mask[:, None, None, :]
+            y = run.attention("context", k, name, queries, pair, allowed)
+            return readers.by_row(y)[:, None]
+
+        hidden = self._decode(run, x, own, context, past.own)
+        scores = self._output(self.params, hidden[:, 0])
+        attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
+        return scores.data, to_host(attention), TransformerState(past, readers)
+
+    def select(self, state: TransformerState, rows: IntArray) -> TransformerState:
+        """The state of the given rows; a row may be repeated."""
+        return TransformerState(state.past.select(rows), state.readers.select(rows))
+
+    def join(self, states: Sequence[TransformerState]) -> TransformerState:
+        """The rows of several states of one encoding, one state after the other."""
+        pasts, readers = zip(*states, strict=True)
+        return TransformerState(Past.join(pasts), Readers.join(readers))

@@ -1,0 +1,77 @@
+"""Affine layers and embeddings: parameters under a name, and the operations that use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, ops
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
+from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix
+
+
+def init_linear(
+    rng: Generator, name: str, inputs: int, outputs: int, bias: bool = True, dtype: Any = np.float32
+) -> Parameters:
+    """Parameters of x W + b: ``name.weight`` (inputs, outputs) and, optionally, ``name.bias``.
+
+    Examples
+    --------
+    >>> params = init_linear(np.random.default_rng(0), "output", 4, 2)
+    >>> linear(params, "output", np.ones((3, 4))).shape
+    (3, 2)
+    """
+    params: Parameters = {f"{name}.weight": glorot_uniform(rng, inputs, outputs, dtype)}
+    if bias:
+        params[f"{name}.bias"] = np.zeros(outputs, dtype)
+    return params
+
+
+def linear(params: Parameters, name: str, x: Any) -> Tensor:
+    """x W + b over the last axis of x (…, inputs), with the parameters under ``name``."""
+    weight, bias = params[f"{name}.weight"], params.get(f"{name}.bias")
+    if isinstance(weight, SharedMatrix):
+        return weight.times(x) if bias is None else weight.times(x) + bias
+    return ops.linear(x, weight, bias)
+
+
+def init_embedding(
+    rng: Generator,
+    name: str,
+    size: int,
+    width: int,
+    dtype: Any = np.float32,
+    std: float | None = None,
+) -> Parameters:
+    """A table ``name.weight`` (size, width) of normal entries with a standard deviation ``std``.
+
+    If none is given, it is 1/√width, so that each row has a length of about 1.
+
+    Examples
+    --------
+    >>> params = init_embedding(np.random.default_rng(0), "source", size=9, width=4)
+    >>> embedding(params, "source", [[3, 1, 4], [1, 5, 0]]).shape
+    (2, 3, 4)
+    """
+    table = rng.standard_normal((size, width))
+    return {f"{name}.weight": (table / width**0.5 if std is None else table * std).astype(dtype)}
+
+
+def embedding(params: Parameters, name: str, index: Any) -> Tensor:
+    """The rows of the table under ``name`` at the integers in ``index``, of any shape."""
+    return ops.take_rows(params[f"{name}.weight"], index)
+
+
+def tied_linear(params: Parameters, table: str, name: str, x: Any) -> Tensor:
+    """x Eᵀ + b with the embeddings E under ``table`` as weights, and the bias under ``name``.
+
+    Examples
+    --------
+    >>> params = {"words.weight": np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])}
+    >>> params["output.bias"] = np.zeros(3)
+    >>> tied_linear(params, "words", "output", np.array([[1.0, 2.0]])).data
+    array([[1., 2., 3.]])
+    """
+    embeddings = as_tensor(params[f"{table}.weight"])
+    return ops.linear(x, embeddings.transpose(), params[f"{name}.bias"])

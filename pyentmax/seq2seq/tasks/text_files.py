@@ -1,0 +1,55 @@
+"""Text files of users: in UTF-8, with errors that name file and line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyentmax.seq2seq.data import DataError
+
+COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ", "zip": b"PK\x03\x04"}
+"""How compressed files begin."""
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file, without a byte-order mark, with line feeds as line ends.
+
+    Raises
+    ------
+    DataError
+        If the file is not UTF-8; the message names it and the line.
+    OSError
+        If it cannot be read.
+    """
+    return decode(Path(path).read_bytes(), os.fspath(path))
+
+
+def decode(data: bytes, where: str, first: int = 1) -> str:
+    """The text of some bytes, as for `read_text`; ``first`` is the number of their first line.
+
+    Examples
+    --------
+    >>> decode("\\ufeffα\\r\\nβ".encode(), "letters.txt")
+    'α\\nβ'
+    """
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        if packed := [name for name, start in COMPRESSED.items() if data.startswith(start)]:
+            raise DataError(f"{where}: expected text, got a {packed[0]} file; unpack it") from error
+        line = error.object.count(b"\n", 0, error.start) + first
+        raise DataError(
+            f"{where}, line {line}: expected UTF-8, got byte 0x{error.object[error.start]:02x} "
+            f"({error.reason}); convert the file to UTF-8"
+        ) from error
+
+
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, str]]:
+    """Each line of a file with its place, such as ``("words.txt, line 3", "draw")``.
+
+    Only a line feed ends a line: the other characters of `str.splitlines` belong to the text.
+    """
+    text = read_text(path)
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], start=1):
+        yield f"{os.fspath(path)}, line {number}", line

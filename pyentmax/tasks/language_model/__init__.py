@@ -1,5 +1,0 @@
-"""Language modelling: characters of a text, models on disk, their training and their writing."""
-
-from pyentmax.tasks.language_model.writer import Predictions, Text, Writer, read_text, train_writer
-
-__all__ = ["Predictions", "Text", "Writer", "read_text", "train_writer"]

@@ -1,0 +1,101 @@
+"""Files written whole or not at all, and one process at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pyentmax.engine.system.files import locked, replacing
+
+needs_locks = pytest.mark.skipif(
+    sys.platform == "win32", reason="this system has no locks that end with a process"
+)
+
+HOLDS = """
+import sys, time
+from pyentmax.engine.system.files import locked
+with locked(sys.argv[1], "holding"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_error_leaves_the_earlier_file(tmp_path):
+    path = tmp_path / "word"
+    path.write_text("draw")
+    with pytest.raises(KeyError), replacing(path):
+        raise KeyError
+    assert path.read_text() == "draw"
+    assert os.listdir(tmp_path) == ["word"]
+
+
+def test_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "other").touch()
+    with replacing(tmp_path / ("字" * 80)) as file:  # 240 bytes: the longest names are 255
+        file.write(b"drawn")
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+
+
+def test_umask_of_the_process_is_not_touched(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("files of other threads get it"))
+    with replacing(tmp_path / "word") as file:
+        file.write(b"drawn")
+
+
+@needs_locks
+def test_lock_is_waited_for_until_its_holder_dies(tmp_path, capfd):
+    path = tmp_path / "cell" / "lock"  # in a folder that does not exist yet
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    entered = threading.Event()
+
+    def enter() -> None:
+        with locked(path, "training"):
+            entered.set()
+
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(BlockingIOError, match="busy"), locked(path, "busy", wait=False):
+            pass
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert not entered.wait(0.2)
+        holder.send_signal(signal.SIGKILL)
+    thread.join(30)
+    assert entered.is_set()
+    assert "waiting for another process: training" in capfd.readouterr().err
+
+
+@needs_locks
+def test_threads_take_turns(tmp_path):
+    inside, most = [], []
+
+    def work() -> None:
+        for _ in range(20):
+            with locked(tmp_path / "lock", "counting"):
+                inside.append(1)
+                time.sleep(0.001)  # without the lock another thread comes in
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 80 * [1]
+
+
+def test_error_ends_the_lock(tmp_path):
+    with pytest.raises(RuntimeError), locked(tmp_path / "lock", "failing"):
+        raise RuntimeError
+    with locked(tmp_path / "lock", "going on", wait=False):
+        pass

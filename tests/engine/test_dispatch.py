@@ -1,0 +1,249 @@
+"""Which code runs for which array, and what the environment variable does about it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled_functions import arguments, compiled_functions
+
+import pyentmax
+from pyentmax.engine.backends import choice
+from pyentmax.engine.calls import dtypes
+
+
+class Recorder:
+    """A kernel that notes its calls and gives the body's result."""
+
+    signature = "(n),(n),()->(n)"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        self.calls.append((*operands, out))
+        z, mask, *alpha = operands
+        return pyentmax.entmax.reference(z, *(alpha or [1.5]), mask=mask, out=out)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    kernels = {"entmax15": recorder, "entmax": recorder}
+    monkeypatch.setattr(choice, "kernels", lambda: kernels)
+    return recorder
+
+
+def test_scores_and_masks_reach_the_kernel_uncopied(kernel: Recorder) -> None:
+    z, mask = np.zeros((500, 4)), np.array([True, True, False, True])
+    pyentmax.entmax15(z)
+    pyentmax.entmax15(z, mask=mask)
+    pyentmax.entmax15(z, axis=0, mask=np.ones((500, 1), bool))
+    assert kernel.calls[0][0] is kernel.calls[1][0] is z
+    assert kernel.calls[0][1].strides == (0,)
+    assert kernel.calls[1][1] is mask
+    assert kernel.calls[2][1].strides == (0, 1)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2, (0, 2), None])
+def test_every_axis_reaches_the_kernel(kernel: Recorder, axis: Any) -> None:
+    z = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float16)
+    mask = np.array([True, True, False, True])
+    p = pyentmax.entmax15(z, axis, mask=mask)
+    assert len(kernel.calls) == 1
+    assert kernel.calls[0][0].dtype == np.float32
+    expected = pyentmax.entmax15.reference(z, axis, mask=mask)
+    np.testing.assert_allclose(p, expected, rtol=1e-3, atol=1e-6)
+    assert p.dtype == np.float16
+
+
+HEADS = np.array([[1.1], [1.5], [1.7], [2.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+@pytest.mark.parametrize(
+    ("batch", "alpha", "mask", "spread"),
+    [
+        ((64, 4, 1), HEADS, (64, 1, 1), (True, True)),  # one query per head: 4 rows at a time
+        ((64, 4, 7), HEADS, (7,), (True, True)),  # 7 at a time, and so with a causal mask
+        ((64, 4, 13), HEADS, (64, 1, 1), (True, False)),  # a sentence's 52 rows share a mask
+        ((64, 4, 64), HEADS, (64,), (False, False)),  # whole blocks as they are
+        ((64, 4, 1), HEADS[:1], (1, 1, 1), (False, False)),  # all rows have the same
+        ((2, 2, 1), HEADS[:2], (2, 1, 1), (False, False)),  # nothing to gain
+    ],
+)
+def test_broadcast_operands_are_spread_over_blocks(
+    kernel: Recorder,
+    batch: tuple[int, ...],
+    alpha: np.ndarray,
+    mask: tuple[int, ...],
+    spread: tuple[bool, bool],
+    dtype: Any,
+) -> None:
+    # NumPy hands a kernel rows as far as all operands step evenly, and it does 32 in the time of
+    # one. A decoder's heads with an α each took four times as long, a mask per sentence twice.
+    rng = np.random.default_rng(0)
+    z, seen = rng.standard_normal((*batch, 9)).astype(dtype), rng.random((*mask, 9)) < 0.8
+    p = pyentmax.entmax(z, alpha, mask=seen)
+    expected = pyentmax.entmax.reference(z, alpha, mask=seen)
+    np.testing.assert_array_equal(p, expected)
+    _, mask_given, alpha_given, _ = kernel.calls[-1]
+    found = (alpha_given, batch), (mask_given, z.shape)
+    assert tuple(x.shape == full and x.flags.c_contiguous for x, full in found) == spread
+
+
+def test_operands_that_enlarge_the_scores_are_refused() -> None:
+    """NumPy would broadcast the scores to them."""
+    z = np.zeros((3, 4))
+    for mask in (np.ones((2, 3, 4), bool), np.ones((2, 4), bool), np.ones((3, 1, 4), bool)):
+        with pytest.raises(ValueError, match="does not broadcast to z"):
+            pyentmax.entmax15(z, mask=mask)
+    for alpha in (np.full((2, 3), 1.5), np.full(4, 1.5), np.full((3, 1), 1.5)):
+        with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
+            pyentmax.entmax(z, alpha)
+        with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
+            pyentmax.entmax_jvp(z, z, alpha)
+    column = np.array([[True], [False], [True]])
+    np.testing.assert_array_equal(
+        pyentmax.entmax15(z, mask=column), pyentmax.entmax15.reference(z, mask=column)
+    )
+    for alpha in (np.array([1.5, 0, 2]), np.array([1.5, np.nan, 2])):
+        with pytest.raises(ValueError, match="alpha must be above 0"):
+            pyentmax.entmax(z, alpha)
+
+
+@pytest.mark.parametrize(
+    ("axis", "out"),
+    [
+        (0, np.zeros((2, 3, 4))),
+        (1, np.zeros((2, 3, 8))[:, :, ::2]),
+        (-1, np.zeros((4, 3, 2)).T),
+        ((1, 2), np.zeros((4, 3, 4))[::2]),
+        (None, np.zeros((2, 3, 4))),
+    ],
+)
+def test_kernel_writes_to_out(kernel: Recorder, axis: Any, out: np.ndarray) -> None:
+    z = np.random.default_rng(0).standard_normal((2, 3, 4))
+    assert pyentmax.entmax15(z, axis, out=out) is out
+    assert np.shares_memory(kernel.calls[0][-1], out)
+    np.testing.assert_allclose(out, pyentmax.entmax15.reference(z, axis), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("z", "out"),
+    [
+        (np.zeros((2, 3), np.float32), np.ones((2, 3))),
+        (np.zeros((2, 3), np.float16), np.ones((2, 3), np.float16)),
+        (np.zeros((2, 3)), np.ones((2, 3), ">f8")),
+        (np.zeros((2, 3, 4)), np.ones((3, 2, 4)).swapaxes(0, 1)),  # flattening it copies
+    ],
+)
+def test_other_out_gets_a_copy(kernel: Recorder, z: np.ndarray, out: np.ndarray) -> None:
+    assert pyentmax.entmax15(z, None, out=out) is out
+    assert kernel.calls[0][-1] is None
+    np.testing.assert_allclose(out, 1 / z.size, rtol=float(np.finfo(z.dtype).eps))
+
+
+def test_dtypes_without_a_kernel_run_the_body(kernel: Recorder) -> None:
+    p = pyentmax.entmax15(np.array([1, 0, 0], np.longdouble))
+    assert p.dtype == np.longdouble
+    assert not kernel.calls
+
+
+@pytest.mark.parametrize("backend", ["", "reference", "cpu", "gpu"])
+@pytest.mark.parametrize("built", [True, False])
+def test_variable_chooses_the_backend(
+    backend: str, built: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if built:
+        pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+    else:
+        monkeypatch.setitem(sys.modules, "pyentmax._cpu", None)
+    load = choice.kernels.__wrapped__
+    monkeypatch.setattr(choice, "kernels", load)
+    monkeypatch.setenv("PYENTMAX_BACKEND", backend)
+    if backend == "gpu":
+        with pytest.raises(ValueError, match="must be reference, cpu or empty, got 'gpu'"):
+            pyentmax.softmax([1.0])
+    elif backend == "cpu" and not built:
+        with pytest.raises(ImportError, match="PYENTMAX_BACKEND=cpu asks for the compiled kernels"):
+            pyentmax.entmax15([1.0, 0.0])
+    else:
+        uses = built and backend != "reference"
+        assert pyentmax.show_config()["backend"] == ("cpu" if uses else "reference")
+        assert ("entmax15" in load()) == uses
+        why = "as PYENTMAX_BACKEND=reference asks" if backend else "was not built"
+        assert uses or why in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
+def test_reference_runs_no_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`entmax_vjp_alpha.reference` took ∂p/∂α from its kernel."""
+    function = getattr(pyentmax, name)
+    given = arguments(function, (6, 5), np.float64)
+    recorders = {kernel: Recorder() for kernel in choice.kernels()}
+    monkeypatch.setattr(choice, "kernels", lambda: recorders)
+    function.reference(*given)
+    assert not [kernel for kernel, recorder in recorders.items() if recorder.calls]
+
+
+@pytest.mark.parametrize("value", ["a", [None], 1j])
+def test_values_must_be_real_numbers(value: object) -> None:
+    with pytest.raises(TypeError, match="k must hold real numbers, got dtype"):
+        dtypes.as_floating(value, "k")
+
+
+@pytest.mark.parametrize(
+    ("library", "hint"),
+    [("torch", "pyentmax.torch"), ("jaxlib", "pyentmax.jax"), ("sparse", r"pass its \.todense")],
+)
+def test_arrays_of_other_libraries_get_a_hint(library: str, hint: str) -> None:
+    tensor = type("Tensor", (), {"__module__": library, "__array__": lambda self: np.zeros(3)})
+    with pytest.raises(TypeError, match=f"z is a {library} array; {hint}"):
+        pyentmax.entmax15(tensor())
+
+
+def test_mistyped_arguments_name_the_function() -> None:
+    with pytest.raises(TypeError, match=r"^sparsemax_vjp\(\) missing 2 required"):
+        pyentmax.sparsemax_vjp()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"entmax\(\) got an unexpected keyword argument 'alhpa'"):
+        pyentmax.entmax([1.0], alhpa=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"entmax15_loss\(\) missing 1 required .* 'y'"):
+        pyentmax.entmax15_loss([1.0])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"softmax\(\) got an unexpected .* 'workers'"):
+        pyentmax.softmax.reference([1.0], workers=2)  # type: ignore[call-arg]
+
+
+def test_signatures_are_those_of_the_declaration() -> None:
+    assert str(inspect.signature(pyentmax.entmax.reference)).startswith(
+        "(z: 'Any', alpha: 'Any' = 1.5"
+    )
+    names = list(inspect.signature(pyentmax.entmax_loss).parameters)
+    options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing", "class_weight"]
+    assert names == ["z", "y", "alpha", "axis", *options, "workers", "offsets"]
+    assert "workers" not in inspect.signature(pyentmax.entmax_loss.reference).parameters
+
+
+@pytest.mark.parametrize("axis", [1.0, "a", (0, 1.5)])
+def test_axis_of_another_type_is_refused(axis: object) -> None:
+    with pytest.raises(TypeError, match=r"axis must be an int, a tuple of int or None, got"):
+        pyentmax.softmax(np.zeros((2, 3)), axis)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 2, 3), (2, 0, 4, 3)])
+def test_parameters_per_head_of_empty_batches(shape):
+    z, heads = np.zeros(shape), (shape[0],) + (1,) * (len(shape) - 2)
+    alpha, mask = np.full(heads, 1.5), np.ones((*heads, 1), bool)
+    for found in (
+        pyentmax.entmax(z, alpha),
+        pyentmax.entmax(z, 1.5, mask=mask),
+        pyentmax.entmax_jvp(z, z, alpha),
+        pyentmax.topk_softmax(z, np.full(heads, 2)),
+    ):
+        assert found.shape == shape
+    assert not pyentmax.entmax_vjp_alpha(z, z, alpha).any()
+    assert pyentmax.entmax_loss(z, np.zeros(shape[:-1], int), alpha) == 0
+    assert pyentmax.attention(z, z, z, np.full(shape[:-2], 1.5)).shape == shape

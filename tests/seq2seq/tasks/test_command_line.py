@@ -1,0 +1,264 @@
+"""What all commands share: their first line, errors, exit codes and what they import."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import run
+
+from pyentmax.cli import build_parser, main
+from pyentmax.seq2seq.tasks.language_model import Writer
+from pyentmax.seq2seq.tasks.text_files import decode, numbered_lines, read_text
+from pyentmax.seq2seq.tasks.translation import SentencePair, Translator, Words
+
+ROOT = Path(__file__).parents[3]
+EXTRAS = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "threadpoolctl"]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "pyentmax", *words]
+
+
+def test_first_line_names_backend(capsys):
+    assert main(["data", "conll2018"]) == 0
+    said = capsys.readouterr()
+    assert re.match("pyentmax runs (compiled CPU kernels|no kernels)", said.err)
+    assert "english" in said.out
+
+
+def test_help_needs_numpy_alone():
+    program = f"""
+import sys
+for name in {EXTRAS}:
+    sys.modules[name] = None
+from pyentmax.cli import main
+for words in ([], ["train", "seq2seq"], ["analyse"], ["translate"]):
+    try:
+        main([*words, "--help"])
+    except SystemExit as stop:
+        assert stop.code == 0
+main(["data", "conll2018"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "usage: pyentmax train seq2seq" in done.stdout
+
+
+def test_console_script_names_main():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    name, _, target = config["options.entry_points"]["console_scripts"].strip().partition(" = ")
+    module, _, function = target.partition(":")
+    assert name == build_parser().prog
+    assert getattr(importlib.import_module(module), function) is main
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonsense"], "argument COMMAND: invalid choice: 'nonsense'"),
+        (["trian"], "(did you mean train?)"),
+        (["train", "langauge-model"], "(did you mean language-model?)"),
+        (["train", "seq2seq", "--trian", "a"], "arguments: --trian (did you mean --train?)"),
+        (["sample", "m", "--len", "9"], "unrecognized arguments: --len"),  # no abbreviations
+        (["inflect", "m", "draw", "V", "--beam", "x"], "argument --beam: invalid int value: 'x'"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
+    assert run(*words) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_no_arguments_print_help(capsys):
+    for words in ([], ["train"]):
+        assert run(*words) == 0
+        assert "language-model" in capsys.readouterr().out or not words
+
+
+def test_value_after_two_hyphens_is_not_an_option():
+    words = ["translate", "m", "--ensemble=--n", "--", "--lsit"]
+    assert build_parser().parse_args(words).sentences == ["--lsit"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inflect", "nowhere", "draw", "V;PST"], "nowhere: No such file or directory"),
+        (["inflect", "m", "draw", "V", "--budget", "9"], "--budget: expected --search exact"),
+        (
+            ["inflect", "m", "w", "V", "--search", "exact", "--beam", "7"],
+            "--beam: expected without",
+        ),
+        (["inflect", "m", "draw", "V", "--blas-threads", "0"], "blas_threads: expected at least 1"),
+        (["sample", "nowhere", "--length", "0"], "--length: expected at least 1, got 0"),
+        (["sample", "nowhere", "--seed", "-1"], "--seed: expected a number from 0 up, got -1"),
+        (["analyse", "nowhere"], "expected MODEL and DATA, got nowhere alone"),
+        (["analyse", "nowhere", "data", "--first", "0"], "--first: expected at least 1, got 0"),
+        (["translate", "m", "-", "das ei"], "expected - for standard input alone"),
+        (["translate", "m", "a", "--search", "exact"], "--search: expected --list, --format or"),
+        (["translate", "m", "a", "--strict"], "--strict: expected a file or -"),
+        (["inflect", "m", "draw", "V", "--strict"], "--strict: expected a file or -"),
+        (["inflect", "m", "words"], "expected MODEL LEMMA TAGS, or MODEL FILE; got m words"),
+        (
+            ["translate", "m", "a", "--list", "--whole"],
+            "--whole: expected without --list",
+        ),
+        (
+            ["translate", "m", "a", "--force", "b", "--beam", "7"],
+            "--beam: expected without --force",
+        ),
+        (["translate", "m", "a", "--pictures", "p"], "--pictures: expected --list or --force"),
+        (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
+        (["train", "language-model", "--train", "nowhere"], "nowhere: No such file or directory"),
+        (["train", "language-model"], "--train: expected a file"),
+        (["demo", "--device", "cuda"], "device 'cuda' needs CuPy"),
+        (["demo", "--seed", "-1"], "seed: expected a number from 0 up, got -1"),
+    ],
+)
+def test_misuse_is_one_line_and_code_2(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert message in said[-1]
+    assert said[-1].startswith(f"pyentmax {words[0]}: ")
+    assert all(line.startswith(("pyentmax runs", "BLAS")) for line in said[:-1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_error_about_strange_file_name_is_one_line(tmp_path, capsys):
+    assert main(["sample", str(tmp_path / "a\nb\x1b[2J\u2028c")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "a\\nb\\x1b[2J\\u2028c: No such file" in said[-1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="runs a shell")
+def test_reader_that_stops_reading():
+    shell = f"{sys.executable} -m pyentmax data conll2018 | true"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="runs a shell")
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [(">&-", 0, ""), (">&- 2>&-", 0, ""), (">/dev/full", 2, "No space left on device")],
+)
+def test_closed_or_full_output_is_no_traceback(redirection, code, said):
+    shell = f"{sys.executable} -m pyentmax reproduce {redirection}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, signum, code):
+    (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
+    options = ["--train", "words", "--dev", "words", "--hidden", "8", "--updates", "100000"]
+    words = command("train", "seq2seq", *options, "--validate-every", "50")
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    out = tmp_path / "runs" / "inflection"
+    while process.poll() is None and not (out / "best.npz").exists():
+        time.sleep(0.05)
+    process.send_signal(signum)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    assert {"last.npz", "best.npz"} <= {path.name for path in out.iterdir()}
+
+
+def test_interrupt_of_other_work_is_one_line(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        "pyentmax.seq2seq.tasks.inflection.commands.conll2018_languages", interrupted
+    )
+    assert main(["data", "conll2018"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "pyentmax data: stopped"
+
+
+def test_output_without_greek_letters(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert run("train", "seq2seq", "--help") == 0  # mentions α
+
+
+# --- what models say ------------------------------------------------------------------------------
+TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+
+
+def test_control_characters_of_models_are_escaped(tmp_path, capsys):
+    text = "\x1b[2J\x9b\n" * 40
+    Writer.untrained(text, np.random.default_rng(0), 8, **TINY).save(tmp_path / "writer")
+    assert main(["sample", str(tmp_path / "writer"), "--length", "60"]) == 0
+    rng, pair = np.random.default_rng(0), SentencePair("a\x1bb", "c\x1b[2Jd")
+    Translator.untrained("transformer", [pair], Words(), rng, **TINY).save(tmp_path / "words")
+    command = ["translate", str(tmp_path / "words"), "a\x1bb"]
+    for options in ([], ["--list"], ["--force", "c\x1b[2Jd"]):
+        assert main([*command, *options]) == 0
+    said = capsys.readouterr().out
+    assert "\\x1b" in said
+    assert not {"\x1b", "\x9b"} & set(said)
+
+
+def test_sample_of_text_without_line_feed_needs_no_option(tmp_path, capsys):
+    for text, beginning in (("to be or not", " "), ("tobeornot", "b")):
+        Writer.untrained(text, np.random.default_rng(0), 8, **TINY).save(tmp_path / "model")
+        assert main(["sample", str(tmp_path / "model"), "--length", "5"]) == 0
+        assert re.fullmatch(f"{beginning}[{text}]{{5}}\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["ein hund", "ein otter ein otter uhu"], "otter uhu"),
+        (["ein hund", "--force", "a \x1botter"], r"\x1botter"),
+        (["ein hund"], ""),
+    ],
+)
+def test_translate_names_unknown_words(tmp_path, capsys, words, note):
+    pairs = [SentencePair("ein hund", "a dog")]
+    rng = np.random.default_rng(0)
+    Translator.untrained("transformer", pairs, Words(), rng, **TINY).save(tmp_path / "best.npz")
+    assert main(["translate", str(tmp_path), *words]) == 0
+    said = capsys.readouterr().err.splitlines()[2:]
+    assert said == ([f"note: words that the model does not know: {note}"] if note else [])
+
+
+# --- text files -----------------------------------------------------------------------------------
+def test_text_is_utf8_without_mark_and_carriage_returns(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffä\r\nb\u2028c\n".encode())
+    assert read_text(path) == "ä\nb\u2028c\n"
+    assert [line for _, line in numbered_lines(path)] == ["ä", "b\u2028c"]
+    path.write_bytes(b"")
+    assert list(numbered_lines(path)) == []
+
+
+def test_bad_byte_is_named_with_its_line():
+    with pytest.raises(ValueError, match="a.txt, line 2: expected UTF-8, got byte 0xff"):
+        decode(b"one\n\xff", "a.txt")
+
+
+@pytest.mark.parametrize("module", ["gzip", "bz2", "lzma"])
+def test_compressed_file_is_named_as_such(module):
+    packed = importlib.import_module(module).compress(b"walk\twalked\tV;PST\n" * 9)
+    with pytest.raises(ValueError, match="words: expected text, got an? .* file; unpack it"):
+        decode(packed, "words")

@@ -1,0 +1,127 @@
+"""The files of all models: what is written comes back, and what is damaged is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyentmax.seq2seq.tasks.inflection import Example, Inflector
+from pyentmax.seq2seq.tasks.language_model import Writer
+from pyentmax.seq2seq.tasks.translation import Subwords, Translator, Words, toy_german
+from pyentmax.seq2seq.training import CheckpointError, load_checkpoint, save_checkpoint
+
+VERBS = [Example("walk", "walked", ("V", "PST")), Example("play", "plays", ("V", "PRS"))]
+PAIRS = toy_german()[:100]
+SMALL = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+
+
+def translator(architecture="transformer", segmenter=None, target_segmenter=None, **changes):
+    shape = {"rnn": {"hidden": 8}, "transformer": SMALL}[architecture] | changes
+    rng = np.random.default_rng(0)
+    segmenters = (segmenter or Words(), rng, target_segmenter)
+    return Translator.untrained(architecture, PAIRS, *segmenters, **shape)
+
+
+def subwords():
+    return Subwords.learn((side for pair in PAIRS for side in pair), 110)
+
+
+MODELS = {
+    "inflection": lambda: Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8),
+    "rnn": lambda: translator("rnn"),
+    "transformer": lambda: translator(attention="learned"),
+    "language model": lambda: Writer.untrained(
+        "to be or not", np.random.default_rng(0), 8, **SMALL
+    ),
+}
+
+
+@pytest.fixture(params=MODELS)
+def saved(request, tmp_path):
+    """A model and its file."""
+    model, path = MODELS[request.param](), tmp_path / "best.npz"
+    model.save(path)
+    return model, path
+
+
+def test_model_comes_back_from_file_or_folder(saved):
+    model, path = saved
+    for place in (path, path.parent):
+        loaded = type(model).load(place)
+        assert loaded.description() == model.description()
+        for name, x in model.model.params.items():
+            np.testing.assert_array_equal(loaded.model.params[name], x)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_subwords_come_back_with_their_model(tmp_path, separate):
+    model = translator(segmenter=subwords(), target_segmenter=Words() if separate else None)
+    model.save(tmp_path / "best.npz")
+    loaded = Translator.load(tmp_path)
+    assert loaded.segmenter_states() == model.segmenter_states()
+    assert (loaded.target_segmenter is loaded.segmenter) == (not separate)
+    assert loaded.pairs(PAIRS[:1])[0][1].tolist() == model.pairs(PAIRS[:1])[0][1].tolist()
+    assert loaded.segmenter.split(PAIRS[0].source) == model.segmenter.split(PAIRS[0].source)
+
+
+def test_missing_and_foreign_files_are_named(saved, tmp_path):
+    model, path = saved
+    with pytest.raises(FileNotFoundError, match="other"):
+        type(model).load(tmp_path / "other")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "last.npz").touch()
+    with pytest.raises(FileNotFoundError, match="no best.npz in .*: the first validation writes"):
+        type(model).load(run)
+    save_checkpoint(path, {"w": np.zeros(3)}, {"kind": "parrot"})
+    with pytest.raises(CheckpointError, match=f"best.npz: expected '{model.kind}', .*'parrot'"):
+        type(model).load(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="best.npz"):
+        type(model).load(path)
+
+
+def test_parts_that_are_missing_are_named(saved):
+    model, path = saved
+    arrays, description = load_checkpoint(path, model.kind)
+    for changed, described in (
+        (arrays, {name: x for name, x in description.items() if name != "config"}),
+        (arrays, description | {"config": description["config"] | {"unheard_of": 1}}),
+        ({name: x for name, x in arrays.items() if name != "output.bias"}, description),
+        (arrays | {"output.bias": arrays["output.bias"][1:]}, description),
+    ):
+        save_checkpoint(path, changed, described)
+        with pytest.raises(CheckpointError, match="best.npz: parts are missing or do not fit"):
+            type(model).load(path)
+
+
+# --- ensembles ------------------------------------------------------------------------------------
+def test_ensemble_of_words_averages_probabilities(tmp_path):
+    paths = [tmp_path / f"{seed}.npz" for seed in range(2)]
+    members = [Inflector.untrained(VERBS, np.random.default_rng(s), hidden=8) for s in range(2)]
+    for member, path in zip(members, paths, strict=True):
+        member.save(path)
+    together = Inflector.load_ensemble(paths).force("walk", "V;PST", "walked")
+    first = [np.exp(m.force("walk", "V;PST", "walked").log_prob[0]) for m in members]
+    np.testing.assert_allclose(np.exp(together.log_prob[0]), np.mean(first, axis=0), rtol=1e-5)
+    longer = [*VERBS, Example("zip", "zips", ("V", "PRS"))]
+    Inflector.untrained(longer, np.random.default_rng(0), hidden=8).save(paths[1])
+    with pytest.raises(CheckpointError, match=r"1\.npz: its source vocabulary is not that of"):
+        Inflector.load_ensemble(paths)
+    with pytest.raises(ValueError, match="models: expected at least one checkpoint, got none"):
+        Inflector.load_ensemble([])
+
+
+def test_ensemble_of_sentences_mixes_architectures(tmp_path):
+    paths = [tmp_path / f"{name}.npz" for name in ("rnn", "transformer")]
+    for path in paths:
+        translator(path.stem, output="softmax").save(path)
+    together = Translator.load_ensemble(paths).force(*PAIRS[0])
+    members = [np.exp(Translator.load(path).force(*PAIRS[0]).log_prob) for path in paths]
+    np.testing.assert_allclose(
+        np.exp(together.log_prob), np.mean(members, axis=0), rtol=1e-5, atol=1e-8
+    )
+    one = Translator.load(paths[0])
+    Translator(one.model, one.source, one.target, subwords()).save(paths[1])
+    with pytest.raises(CheckpointError, match="its way to cut sentences is not that of"):
+        Translator.load_ensemble(paths)

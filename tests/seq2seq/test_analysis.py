@@ -1,0 +1,200 @@
+"""Accuracy, exactness, sparsity and calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from automata import Automaton, automata
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyentmax.seq2seq.analysis import (
+    calibration,
+    density,
+    empty_string_probability,
+    exactness_by_beam,
+    exactness_statistics,
+    listed_predictions,
+    smallest_exact_beam,
+    support_size,
+    support_sizes,
+    word_accuracy,
+)
+from pyentmax.seq2seq.decoding import (
+    Hypothesis,
+    SearchResult,
+    Step,
+    beam_search,
+    exact_search,
+    forced_decoding,
+)
+
+
+def result(probabilities, exact, unfinished=0):
+    hypotheses = [Hypothesis((i,), float(np.log(p))) for i, p in enumerate(probabilities)]
+    hypotheses += [Hypothesis((9,), -1.0, finished=False)] * unfinished
+    return SearchResult(tuple(hypotheses), exact, float(sum(probabilities)), "")
+
+
+def test_exactness_statistics():
+    statistics = exactness_statistics(
+        [
+            result([1.0], True),
+            result([0.75, 0.25], True),
+            result([0.5], False),
+            result([], False, 1),
+        ]
+    )
+    assert statistics.count == 4
+    assert statistics.single == 0.25  # a single listed hypothesis is not enough: it must be proved
+    assert statistics.exact == 0.5
+    assert statistics.mean_hypotheses == 1.0
+    assert statistics.mean_mass == pytest.approx(0.625, rel=1e-15, abs=0)
+    assert str(statistics) == (
+        "4 sources: 25.0% with one possible sequence, 50.0% decoded exactly, "
+        "1.00 hypotheses of mass 0.6250 on average"
+    )
+
+
+def test_support_size_along_any_axis():
+    p = np.array([[[0.5, 0.0], [0.5, 1.0]], [[0.0, 0.0], [1.0, 1.0]]])
+    np.testing.assert_array_equal(support_size(p, axis=1), [[2, 1], [1, 1]])
+    np.testing.assert_array_equal(support_size(p, axis=-2), support_size(p, axis=1))
+    np.testing.assert_array_equal(support_size(p > 0), [[1, 2], [0, 2]])
+
+
+def test_density_counts_allowed_entries_only():
+    p = np.array([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
+    assert density(p[:2]) == pytest.approx(3 / 8, rel=1e-15, abs=0)
+    assert density(p, mask=mask) == pytest.approx((2 / 4 + 1 / 2) / 2, rel=1e-15, abs=0)
+    assert density(p.T, axis=0, mask=mask.T) == density(p, mask=mask)
+    # Weight where none is allowed is not density.
+    assert density([0.5, 0.0, 0.5], mask=[True, True, False]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (lambda: word_accuracy([], []), "nothing to compare"),
+        (lambda: exactness_statistics([]), "at least one result"),
+        (lambda: exactness_by_beam([]), "at least one result"),
+        (lambda: support_sizes([]), "at least one decoded target"),
+        (lambda: density([0.5, 0.5], mask=[False, False]), r"leaves none in shape \(2,\)"),
+        (lambda: calibration([], []), "at least one prediction"),
+        (lambda: calibration([0.5], [True, False]), r"have the shapes \(1,\) and \(2,\)"),
+        (lambda: calibration([0.5, 1.5], [True, False]), "between 0 and 1, got 1.5"),
+        (lambda: calibration([float("nan")], [True]), "between 0 and 1, got nan"),
+        (lambda: calibration([0.5], [True], 0), "bins must be at least 1, not 0"),
+    ],
+)
+def test_unsuitable_arguments_are_named(measure, message):
+    with pytest.raises(ValueError, match=message):
+        measure()
+
+
+def test_empty_string_is_what_ends_at_once():
+    class Ends:
+        """Ends source s at once with probability s / 4; a zero is off the support."""
+
+        bos, eos = 0, 1
+
+        def encode(self, source, source_mask):
+            return source[:, 0]
+
+        def step(self, state, tokens):
+            assert (tokens == self.bos).all()
+            p = np.stack([1 - state / 4, state / 4], axis=1)
+            with np.errstate(divide="ignore"):
+                return Step(np.log(p), p > 0, np.ones((len(p), 1))), state
+
+    source = np.array([[0], [1], [4]])
+    p = empty_string_probability(Ends(), source, source >= 0)
+    np.testing.assert_allclose(p, [0, 0.25, 1], rtol=1e-15)
+
+
+def search(model, **options):
+    source = np.zeros((1, 3), dtype=int)
+    return beam_search(model, source, source == 0, **options)[0]
+
+
+@given(automata(), st.integers(1, 8))
+def test_smallest_exact_beam_is_the_narrowest_exact_one(model, widest):
+    needed = smallest_exact_beam(search(model, beam=widest))
+    exact = [search(model, beam=k).exact for k in range(1, widest + 1)]
+    assert exact == [needed is not None and k >= needed for k in range(1, widest + 1)]
+
+
+@given(automata())
+def test_smallest_exact_beam_of_exact_search(model):
+    source = np.zeros((1, 3), dtype=int)
+    [listed] = exact_search(model, source, source == 0, n_best=None, budget=10**5)
+    assert listed.exact
+    needed = smallest_exact_beam(listed)
+    assert search(model, beam=needed).exact
+    assert needed == 1 or not search(model, beam=needed - 1).exact
+
+
+def test_exactness_by_beam_counts_sources():
+    def listed(*strings, exact=True):
+        return SearchResult(tuple(Hypothesis(s, -1.0) for s in strings), exact, 1.0, "")
+
+    results = [
+        listed(()),  # ends at once: nothing is ever open, any beam will do
+        listed((4,), (4, 5)),  # one open prefix at a time, though two strings
+        listed((4, 5), (6, 7), (6, 8)),  # two of length 1, three of length 2
+        listed((4,), exact=False),
+    ]
+    assert [smallest_exact_beam(r) for r in results] == [1, 1, 3, None]
+    assert exactness_by_beam(results, [1, 2, 3, 10]) == {1: 0.5, 2: 0.5, 3: 0.75, 10: 0.75}
+
+
+def test_support_sizes_under_forced_decoding():
+    model = Automaton.of(
+        [[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 0.5, 0.25, 0.25]],
+        [[0, 0, 1, 2], [0] * 4, [0, 0, 1, 1]],
+    )
+    source, mask = np.zeros((2, 3), int), np.array([[1, 1, 1], [1, 1, 0]], bool)
+    sizes = support_sizes(forced_decoding(model, source, mask, [(2,), (3, 2)]))
+    assert sizes.output.tolist() == [2, 1, 2, 3, 1]
+    assert sizes.source_lengths.tolist() == [3, 3, 2, 2, 2]
+    # This automaton attends to all that there is.
+    np.testing.assert_array_equal(sizes.attention, sizes.source_lengths)
+    assert sizes.vocabulary == 4
+    assert sizes.mean_output == pytest.approx(9 / 5, rel=1e-15, abs=0)
+    assert str(sizes) == (
+        "5 target positions: 2.40 of 2.40 source positions attended, 1.80 of 4 tokens possible on "
+        "average"
+    )
+
+
+def test_calibration_by_hand():
+    # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
+    measured = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
+    assert [(b.low, b.high, b.count) for b in measured.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
+    np.testing.assert_allclose([b.confidence for b in measured.bins], [0.35, 0.9], rtol=1e-15)
+    np.testing.assert_array_equal([b.accuracy for b in measured.bins], [0.5, 1.0])
+    assert measured.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1, rel=1e-14, abs=0)
+    assert measured.count == 5
+
+
+def test_calibration_bins_hold_their_upper_end_and_rounding():
+    measured = calibration([k / 10 for k in range(11)] + [1 + 1e-7], np.ones(12, bool))
+    assert [b.count for b in measured.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30))
+def test_one_bin_is_the_difference_of_the_means(claims):
+    p, right = zip(*claims, strict=True)
+    one, many = calibration(p, right, bins=1), calibration(p, right, bins=20)
+    assert one.error == pytest.approx(abs(np.mean(p) - np.mean(right)), abs=1e-12)
+    assert one.error <= many.error + 1e-12  # finer bins never hide more
+    assert many.count == len(claims)
+
+
+def test_listed_predictions_are_finished_strings():
+    results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
+    claims = listed_predictions(results, [(1,), (0,), (9,)], tuple)
+    assert claims == (pytest.approx([0.75, 0.25, 0.5], rel=1e-15, abs=0), [False, True, True])
+    best = listed_predictions(results, [(1,), (0,), (9,)], tuple, best_only=True)
+    assert best == (pytest.approx([0.75, 0.5], rel=1e-15, abs=0), [False, True])

@@ -1,0 +1,113 @@
+"""Measures of heads, on attention made by hand whose answers are known."""
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+from pyentmax.seq2seq.analysis import (
+    attention_to,
+    head_densities,
+    head_diversity,
+    merging_scores,
+    positional_confidence,
+    word_clusters,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def random_weights(*shape):
+    return pe.entmax15(2 * RNG.normal(size=shape))
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 2])
+def test_positional_head_is_confident_at_its_offset_alone(offset):
+    weights = np.eye(7, k=offset) + np.zeros((2, 3, 1, 1))
+    for other in range(-3, 3):
+        assert (positional_confidence(weights, other) == np.full((2, 3), other == offset)).all()
+
+
+def test_heads_that_look_alike_have_no_diversity():
+    one = random_weights(3, 1, 5, 6)
+    np.testing.assert_allclose(
+        head_diversity(np.repeat(one, 4, axis=1)), np.zeros(3), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("heads", [2, 3, 5])
+def test_disjoint_heads_have_the_largest_diversity(heads):
+    disjoint = np.broadcast_to(np.eye(heads)[:, None], (heads, 4, heads))
+    assert head_diversity(disjoint) == pytest.approx(1, rel=1e-6, abs=1e-12)
+    wider = np.zeros((heads, 4, heads**2))
+    wider[..., :heads] = disjoint
+    assert head_diversity(wider) == pytest.approx(0.5, rel=1e-6, abs=1e-12)  # log H to the base H²
+    diversity = head_diversity(random_weights(20, heads, 4, heads))
+    assert ((diversity >= 0) & (diversity <= 1)).all()
+
+
+def test_diversity_is_what_its_definition_says():
+    p = random_weights(2, 3, 4, 5)
+    entropy = pe.shannon_entropy
+    expected = (entropy(p.mean(axis=1)) - entropy(p).mean(axis=1)) / np.log(5)
+    np.testing.assert_allclose(head_diversity(p), expected.mean(axis=-1), rtol=1e-6)
+
+
+def test_causal_measures_count_the_past_alone():
+    past, own = np.tri(4) / np.arange(1, 5)[:, None], np.eye(4)
+    densities = head_densities([past, own], causal=True)
+    np.testing.assert_allclose(densities, [1, np.mean([1, 1 / 2, 1 / 3, 1 / 4])], rtol=1e-12)
+    np.testing.assert_allclose(head_densities([past, own]), [10 / 16, 1 / 4], rtol=1e-12)
+    expected = [head_diversity([past[None, t, : t + 1], own[None, t, : t + 1]]) for t in (1, 2, 3)]
+    assert head_diversity([past, own], causal=True) == pytest.approx(
+        np.mean(expected), rel=1e-12, abs=0
+    )
+
+
+def test_question_head_is_found():
+    weights = random_weights(4, 6, 6)
+    question, word = np.arange(6) == 5, np.isin(np.arange(6), [0, 2])
+    weights[3, word] = question
+    mass = attention_to(weights, word, question)
+    assert mass.argmax() == 3
+    assert mass[3] == 1
+    np.testing.assert_allclose(mass[:3], weights[:3][:, [0, 2], 5].mean(axis=1), rtol=1e-7)
+
+
+def test_merging_scores_of_joining_and_other_heads():
+    joins = np.array([[0, 1, 0, 0], [0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0, 0, 0, 1]])
+    weights = np.stack([joins, np.eye(4), np.full((4, 4), 0.25)])
+    np.testing.assert_allclose(merging_scores(weights, [(0, 1, 2)]), [1, 0, 0.5], rtol=1e-7)
+    np.testing.assert_allclose(merging_scores(weights, [(3,)]), [1, 1, 0.25], rtol=1e-7)
+    both = merging_scores(weights, [(0, 1, 2), (3,)])
+    np.testing.assert_allclose(both, [1, 0.5, 0.375], rtol=1e-7)
+
+
+def test_words_are_cut_where_a_piece_begins_one():
+    pieces = ["▁ein", "▁apfel", "kuchen", "▁", "liegt"]
+    assert word_clusters(pieces) == [(1, 2), (3, 4)]
+    assert word_clusters(pieces, smallest=1) == [(0,), (1, 2), (3, 4)]
+    assert word_clusters(["kuchen", "stück"]) == [(0, 1)]  # a word that the sentence cuts
+    assert word_clusters([]) == []
+
+
+def test_hyphens_join_the_words_beside_them():
+    pieces = ["▁well", "▁@", "-", "@", "▁know", "n", "▁dog", "▁@-@"]
+    assert word_clusters(pieces) == [(0, 1, 2, 3, 4, 5), (6, 7)]
+    assert word_clusters(pieces, hyphens=()) == [(1, 2, 3), (4, 5)]
+    assert word_clusters(["▁@-@", "▁dog", "▁cat"], smallest=1) == [(0, 1), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: head_densities(p[0, 0]), r"expected the shape \(…, queries, keys\), got \(5,\)"),
+        (lambda p: head_diversity(p[..., :1]), "a query with two keys, got none"),
+        (lambda p: positional_confidence(p, 0), r"expected the shape \(…, T, T\), .* \(3, 4, 5\)"),
+        (lambda p: positional_confidence(p[..., :4], 4), r"less than 4 tokens, got \+4"),
+        (lambda p: merging_scores(p[..., :4], []), "at least one, got none"),
+        (lambda p: attention_to(p, np.zeros(4, bool), np.ones(5, bool)), "at least one, got none"),
+    ],
+)
+def test_unsuitable_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(random_weights(3, 4, 5))
