@@ -59,7 +59,7 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
         If the file is truncated or damaged, or its ``meta["kind"]`` is not *kind*.
     """
     with _opened(Path(path)) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+        arrays = {name: _native(archive[name]) for name in archive.files}
         meta: dict[str, Any] = dict(json.loads(str(arrays.pop(_META))))
     if meta.get("kind") != kind:
         raise CheckpointError(f"{path}: expected {kind!r}, the file holds {meta.get('kind')!r}")
@@ -81,6 +81,11 @@ def checkpoint_kind(path: str | Path) -> str:
     """
     with _opened(Path(path)) as archive:
         return str(json.loads(str(archive[_META]))["kind"])
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """The array in this machine's byte order: a file may come from another."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 @contextmanager
