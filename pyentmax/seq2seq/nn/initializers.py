@@ -12,6 +12,36 @@ Parameters = dict[str, Any]
 """A model's parameters: a flat dict from dotted names to arrays, or to tensors on the tape."""
 
 
+class Outline(Generator):
+    """A generator where only the shapes of parameters are wanted.
+
+    What it draws are zeros without memory, at most ``most`` of them in all.
+
+    Examples
+    --------
+    >>> glorot_uniform(Outline(6), 2, 3).shape
+    (2, 3)
+    >>> glorot_uniform(Outline(5), 2, 3)
+    Traceback (most recent call last):
+    ValueError: configuration: expected at most 5 parameters, got more
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._most, self._drawn = most, 0
+
+    def standard_normal(self, shape: Any) -> np.ndarray:  # type: ignore[override]
+        """Zeros of that shape."""
+        self._drawn += math.prod(shape)
+        if self._drawn > self._most:
+            raise ValueError(f"configuration: expected at most {self._most} parameters, got more")
+        return np.broadcast_to(0.0, shape)
+
+    def uniform(self, low: Any, high: Any, shape: Any) -> np.ndarray:  # type: ignore[override]
+        """Zeros of that shape."""
+        return self.standard_normal(shape)
+
+
 def uniform(
     rng: Generator, shape: tuple[int, ...], bound: float, dtype: Any = np.float32
 ) -> np.ndarray:
@@ -50,6 +80,9 @@ def orthogonal(rng: Generator, n: int, dtype: Any = np.float32) -> np.ndarray:
     >>> bool(np.allclose(q.T @ q, np.eye(3)))
     True
     """
-    q, r = np.linalg.qr(rng.standard_normal((n, n)))
+    normal = rng.standard_normal((n, n))
+    if isinstance(rng, Outline):  # where a factorisation would take minutes
+        return normal.astype(dtype)
+    q, r = np.linalg.qr(normal)
     # The signs of R's diagonal are arbitrary in a QR factorisation; this makes Q uniform.
     return (q * np.sign(np.diag(r))).astype(dtype)

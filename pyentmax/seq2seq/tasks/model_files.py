@@ -126,7 +126,7 @@ class SavedModel:
         try:
             loaded = cls.restore(arrays, description)
             loaded.model.check_parameters()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, MemoryError) as error:
             raise CheckpointError(
                 f"{path}: parts are missing or do not fit together ({error}); was it written by "
                 "another version?"

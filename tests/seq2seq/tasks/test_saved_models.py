@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,35 @@ def test_model_comes_back_from_file_or_folder(saved):
         assert loaded.description() == model.description()
         for name, x in model.model.params.items():
             np.testing.assert_array_equal(loaded.model.params[name], x)
+
+
+def test_sizes_in_a_file_cost_nothing_before_it_is_refused(saved):
+    model, path = saved
+    kind = model.kind
+    arrays, meta = load_checkpoint(path, kind)
+    sizes = [k for k, v in meta["config"].items() if type(v) is int and v > 1 or k == "layers"]
+    assert {"layers"} < {*sizes}
+    tracemalloc.start()
+    try:
+        for name in sizes:
+            for value in (6000, 2**30, 2**50):
+                changed = meta | {"config": meta["config"] | {name: value}}
+                save_checkpoint(path, arrays, changed)
+                with pytest.raises(CheckpointError, match="do not fit together"):
+                    type(model).load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_of_the_other_byte_order_are_read(saved):
+    model, path = saved
+    arrays = {name: x.astype(x.dtype.newbyteorder()) for name, x in model.arrays().items()}
+    save_checkpoint(path, arrays, {"kind": model.kind, **model.description()})
+    loaded = type(model).load(path)
+    for name, x in model.model.params.items():
+        np.testing.assert_array_equal(loaded.model.params[name], x)
+        assert loaded.model.params[name].dtype.isnative
 
 
 @pytest.mark.parametrize("separate", [False, True])
