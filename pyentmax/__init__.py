@@ -26,6 +26,7 @@ from pyentmax.reference.entropies import (
     tsallis_entropy,
 )
 from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
+from pyentmax.reference.linear_loss import linear_loss, linear_loss_and_grad
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.reference.mappings.functions import *  # noqa: F403  # a line for each mapping is there
 from pyentmax.reference.sparse_output import csr
@@ -68,6 +69,8 @@ __all__ = [
     "get_workers",
     "gini_entropy",
     "keep",
+    "linear_loss",
+    "linear_loss_and_grad",
     "norm_entropy",
     "set_workers",
     "shannon_entropy",

@@ -121,12 +121,8 @@ def prepare_target(
     `scores` and `top` are as `masked_scores` returns them. On a GPU, where looking would wait for
     it, a row whose target is wrong weighs NaN.
     """
-    y, is_label = _labels_or(y, "distributions", rows)
-    if options.ignore_index is not None and not is_label:
-        raise ValueError(
-            "ignore_index is for integer labels, and y holds distributions; leave rows out with "
-            "weight=0"
-        )
+    y, is_label = labels_or(y, "distributions", rows)
+    refuse_ignored_distributions(is_label, options)
     weight = row_weights(scores, y, options)
     counts = (top != -np.inf)[..., 0] & (weight != 0)
     label: Any = None
@@ -151,7 +147,7 @@ def prepare_target(
 def prepare_entries(y: Any, rows: Rows, options: Options) -> tuple[Any, Any, Any]:
     """The targets of entries, each from 0 to 1, which entries count, and each row's weight."""
     z, ignored = rows.array, options.ignore_index
-    y, is_label = _labels_or(y, "targets", rows)
+    y, is_label = labels_or(y, "targets", rows)
     live = np.ones_like(z, bool) if rows.mask is None else np.broadcast_to(rows.mask, z.shape)
     if not is_label and ignored is not None:
         live, options = live & to_rows(y != ignored, rows.axes), options._replace(ignore_index=None)
@@ -175,7 +171,7 @@ def prepare_entries(y: Any, rows: Rows, options: Options) -> tuple[Any, Any, Any
     return q, live, weights if isinstance(z, np.ndarray) else np.where(right, weights, np.nan)
 
 
-def _labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
+def labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
     """y as an array, and whether it holds labels, not targets of entries."""
     y = on_device_of(as_array(y, "y"), rows.array, "y")
     is_label = y.dtype.kind in "iu" and y.shape == rows.batch
@@ -185,6 +181,15 @@ def _labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
             f"got dtype {y.dtype} and shape {y.shape}"
         )
     return y, is_label
+
+
+def refuse_ignored_distributions(is_label: bool, options: Options) -> None:
+    """Raise a ValueError for an ignore_index that distributions cannot hold."""
+    if options.ignore_index is not None and not is_label:
+        raise ValueError(
+            "ignore_index is for integer labels, and y holds distributions; leave rows out with "
+            "weight=0"
+        )
 
 
 def places(like: Any) -> Any:
