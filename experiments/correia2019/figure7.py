@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.correia2019.head_plots import plot_positional_confidence
 from experiments.correia2019.heads import best_head
 from experiments.own.language_model import ROWS, UPDATES, read_shakespeare, read_with, settings_of
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
@@ -30,7 +31,7 @@ from experiments.tables import between, markdown
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import PerSentence, head_densities, positional_confidence
 from pyentmax.seq2seq.data import cut
-from pyentmax.seq2seq.plotting import plot_positional_confidence, save_figure
+from pyentmax.seq2seq.plotting import save_figure
 from pyentmax.seq2seq.tasks.language_model import Writer
 from pyentmax.seq2seq.training import BEST
 

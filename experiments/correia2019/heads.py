@@ -1,7 +1,7 @@
 """§5: what do the heads do? Densities, diversity, positions, sub-words, α (Correia et al. 2019).
 
 Measures the Transformers that `correia2019/table1.py` and `zhao2019/table4.py` trained, on the
-1,000 dev pairs of Multi30k. `python -m pyentmax analyse` measures any model and draws single heads.
+1,000 dev pairs of Multi30k. `head_pictures.py` measures any model and draws single heads.
 
 What came out (1,600 and 3,200 updates, German to English): densities vary more with α learned, and
 sparse heads disagree more than softmax's in all nine layers, as in the paper. After 3,200 updates α
@@ -25,6 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.correia2019 import measured_heads as heads
+from experiments.correia2019.head_plots import (
+    plot_alpha_histograms,
+    plot_head_diversity,
+    plot_positional_confidence,
+)
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
 from experiments.translation import ROWS, read_data, settings_of
@@ -37,14 +43,7 @@ from pyentmax.seq2seq.analysis import (
     word_clusters,
 )
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.plotting import (
-    plot_alpha_histograms,
-    plot_head_densities,
-    plot_head_diversity,
-    plot_positional_confidence,
-    save_figure,
-)
-from pyentmax.seq2seq.tasks.translation import heads
+from pyentmax.seq2seq.plotting import plot_head_densities, save_figure
 from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
 from pyentmax.seq2seq.training import BEST
 

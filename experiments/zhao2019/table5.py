@@ -28,6 +28,8 @@ from unittest.mock import patch
 import numpy as np
 
 from experiments.correia2019 import heads as measured
+from experiments.correia2019 import measured_heads as heads
+from experiments.correia2019.head_plots import plot_choice_of_k
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.translation import paired_bootstrap, read_data
@@ -37,8 +39,8 @@ from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.models.transformer_layers import LayerPass
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.plotting import plot_choice_of_k, save_figure
-from pyentmax.seq2seq.tasks.translation import SentencePair, Translator, heads
+from pyentmax.seq2seq.plotting import save_figure
+from pyentmax.seq2seq.tasks.translation import SentencePair, Translator
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

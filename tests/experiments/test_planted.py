@@ -2,9 +2,9 @@
 
 import pytest
 
+from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.planted import INTERROGATIVES, MARK, planted_questions, write
 from pyentmax.cli import main
-from pyentmax.seq2seq.tasks.translation import heads
 from pyentmax.seq2seq.tasks.translation.commands import read_pairs
 
 

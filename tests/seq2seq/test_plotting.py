@@ -266,7 +266,6 @@ def test_tokens_are_never_parsed_as_formulas():
         (lambda: plot_forced_decoding(EMPTY, str), "^decoding has no steps to draw"),
         (lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}), "arrays of 2 dimensions, got"),
         (lambda: plotting.plot_attention_panels([]), "nothing to draw: expected at least one"),
-        (lambda: plotting.plot_alpha_histograms({}), "nothing to draw: expected at least one"),
     ],
 )
 def test_unsuitable_arguments_are_named(draw, message):
@@ -278,8 +277,7 @@ def test_unsuitable_arguments_are_named(draw, message):
     "call",
     [
         lambda: plot_attention([[np.nan, 1.0]], "ab", "c"),
-        lambda: plotting.plot_density_histograms({"a": {"x": [[np.nan, 0.5]]}}),
-        lambda: plotting.plot_head_diversity({"a": {"x": [np.nan, 0.5]}}),
+        lambda: plotting.plot_head_densities({"a": {"x": [[np.nan, 0.5]]}}),
     ],
 )
 def test_nan_is_a_gap(call):

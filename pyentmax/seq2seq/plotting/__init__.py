@@ -14,14 +14,8 @@ from pyentmax.seq2seq.plotting.forced import plot_forced_decoding
 from pyentmax.seq2seq.plotting.graph import plot_hypothesis_graph
 from pyentmax.seq2seq.plotting.heads import (
     AttentionPanel,
-    plot_alpha_histograms,
-    plot_alpha_trajectories,
     plot_attention_panels,
-    plot_choice_of_k,
-    plot_density_histograms,
     plot_head_densities,
-    plot_head_diversity,
-    plot_positional_confidence,
 )
 from pyentmax.seq2seq.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.seq2seq.plotting.training import plot_training_curve
@@ -29,19 +23,13 @@ from pyentmax.seq2seq.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
     "AttentionPanel",
-    "plot_alpha_histograms",
-    "plot_alpha_trajectories",
     "plot_attention",
     "plot_attention_panels",
-    "plot_choice_of_k",
-    "plot_density_histograms",
     "plot_forced_decoding",
     "plot_head_densities",
-    "plot_head_diversity",
     "plot_hypothesis_graph",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
-    "plot_positional_confidence",
     "plot_training_curve",
     "save_figure",
 ]

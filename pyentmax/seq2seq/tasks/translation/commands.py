@@ -23,7 +23,7 @@ from pyentmax.seq2seq.tasks.lines import (
     is_input,
     result,
 )
-from pyentmax.seq2seq.tasks.translation import head_pictures, heads
+from pyentmax.seq2seq.tasks.translation import heads
 from pyentmax.seq2seq.tasks.translation.configuration import (
     BUNDLED,
     read_config,
@@ -269,51 +269,21 @@ class HeadAnalysis(Analysis):
     kind = Translator.kind
     description = (
         "Of Transformers that translate, put side by side, what their heads do (Correia et al. "
-        "2019, §5): densities, diversity, positional heads, heads that join the pieces of words, "
-        "heads that look for a mark, learned α. DATA is a file of source TAB target, two files of "
-        "parallel text, the bundled corpus toy-german, or a folder with "
-        "Multi30k, whose dev pairs are read. Name the softmax model first."
+        "2019, §5): densities, diversity, positional heads, learned α. DATA is a file of source "
+        "TAB target, two files of parallel text, the bundled corpus toy-german, or a folder with "
+        "Multi30k, whose dev pairs are read."
     )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add what only Transformers have."""
         add = parser.add_argument_group("heads of Transformers").add_argument
         add("--reverse", action="store_true", help="swap source and target of the data")
-        add(
-            "--looking",
-            nargs="+",
-            metavar="WORD",
-            default=heads.QUESTION_WORDS,
-            help="source tokens whose weight on the marks is measured; interrogatives if not given",
-        )
-        add("--marks", nargs="+", metavar="WORD", default=heads.MARKS, help="the question mark")
-        add(
-            "--k",
-            nargs="+",
-            metavar="K",
-            default=(),
-            help="tokens right if heads keep K weights in use; a number or 'all'",
-        )
-        add("--translate", type=int, default=0, metavar="N", help="and BLEU of N sentences, greedy")
 
     def measure(self, args: argparse.Namespace) -> tuple[str, Callable[[Path], list[Path]]]:
-        """Tables of all models, side by side."""
-        for k in args.k:
-            if k != "all" and not (k.isdecimal() and int(k) > 0):
-                raise ValueError(f"--k: expected numbers from 1 up, or 'all', got {k!r}")
-        if args.translate < 0:
-            raise ValueError(f"--translate: expected a number of sentences, got {args.translate}")
+        """A table of all models, side by side."""
         pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
-        words = {"looking": set(args.looking), "marks": set(args.marks)}
-        progress = not args.quiet
-        measured = heads.measure(
-            args.models, pairs, **words, ks=args.k, translated=args.translate, progress=progress
-        )
-
-        def write(out: Path) -> list[Path]:
-            return [heads.write(measured, out), *head_pictures.draw(measured, pairs, out, **words)]
-
-        return heads.describe(measured), write
+        numbers = heads.measure(args.models, pairs, progress=not args.quiet)
+        return heads.describe(numbers), lambda out: heads.write(numbers, out)
 
 
 def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentencePair]:

@@ -1,94 +1,36 @@
 """What the heads of trained Transformers do on parallel text (Correia et al. 2019, §5).
 
-    OUT/heads.json              all numbers
-    OUT/alpha_trajectories.png  α of every head over a training that followed it (Figure 2)
-    OUT/alpha_histograms.png    what α the heads learned, by kind of attention (Figure 3)
-    OUT/density_histograms.png  density of every head on every sentence (Figure 4)
-    OUT/densities.png           mean densities, by layer (Figure 5)
-    OUT/diversity.png           Jensen-Shannon divergence between heads, by layer (Figure 6)
-    OUT/positional.png          confidence at −1, 0 and +1, all heads
-    OUT/previous_token.png      the best previous-token head of each model (Figure 7)
-    OUT/merging.png             the head that joins pieces of words best (Figure 8)
-    OUT/question.png            the head that looks for the mark most (Figure 9)
-    OUT/ambiguity.png           a head on two sentences of like length (Figure 10)
-    OUT/patterns.png            one token's heads compared with fixed patterns (Figure 1)
-    OUT/context.png             context attention of bottom and top layer (Explicit, Figure 4)
-    OUT/choice_of_k.png         accuracy by the k of use (Explicit, Figure 3)
+    OUT/heads.json     all numbers
+    OUT/densities.png  mean density of every head, by layer (Figure 5)
 
-The first model is the one that the others are compared with: softmax, if there is one.
+The other figures of that section are made by `experiments/correia2019/head_pictures.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pyentmax.seq2seq.analysis import (
-    HeadMeasures,
-    PerSentence,
-    bootstrap_difference,
-    corpus_attention,
-    measure_heads,
-    trajectory_statistics,
-    word_clusters,
-)
-from pyentmax.seq2seq.data import DataError, Pair
+from pyentmax.seq2seq.analysis import PerSentence, corpus_attention, measure_heads
+from pyentmax.seq2seq.data import DataError
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
+from pyentmax.seq2seq.plotting import plot_head_densities
 from pyentmax.seq2seq.tasks.model_files import best_of
-from pyentmax.seq2seq.tasks.translation.bleu import bleu
+from pyentmax.seq2seq.tasks.reports import save
 from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
-from pyentmax.seq2seq.tasks.translation.segmentation import Words
 from pyentmax.seq2seq.tasks.translation.translator import Translator
-from pyentmax.seq2seq.training import LAST, read_history
 
-MARKS = ("?",)
-QUESTION_WORDS = (
-    *("wer", "was", "wen", "wem", "wo", "wann", "wie", "warum", "welche", "welcher", "welches"),
-    *("who", "what", "whom", "where", "when", "how", "why", "which"),
-)
-POSITIONAL = 0.8
-"""A head with this confidence at an offset is counted as positional there."""
+Numbers = dict[str, dict[str, Any]]
+"""Label of a model → its figures, as JSON can hold them; arrays are lists by layer, then head."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A model and what was found of it.
-
-    Attributes
-    ----------
-    label : str
-        Its attention in words.
-    translator : Translator
-    heads : HeadMeasures
-    watched : dict
-        The α of its heads over the training, as `History.diagnostics`; empty if not followed.
-    by_k : dict
-        k → what `use_with_k` found.
-    """
-
-    label: str
-    translator: Translator
-    heads: HeadMeasures
-    watched: dict[str, Any]
-    by_k: dict[str, dict[str, float]]
-
-
-# --- measuring ------------------------------------------------------------------------------------
 def measure(
-    paths: Sequence[Path],
-    pairs: Sequence[SentencePair],
-    *,
-    looking: Collection[str] = QUESTION_WORDS,
-    marks: Collection[str] = MARKS,
-    ks: Sequence[str] = (),
-    translated: int = 0,
-    progress: bool = False,
-) -> list[Measured]:
+    paths: Sequence[Path], pairs: Sequence[SentencePair], *, progress: bool = False
+) -> Numbers:
     """Measure all models on the same sentence pairs.
 
     Parameters
@@ -96,91 +38,46 @@ def measure(
     paths : sequence of Path
         Checkpoints of Transformers, or folders of runs.
     pairs : sequence of SentencePair
-    looking, marks : collections of str
-        Tokens of the source whose weight on those marks is measured.
-    ks : sequence of str
-        Numbers of weights that heads may keep when used, or "all": see `use_with_k`.
-    translated : int
-        How many sentences are translated for each k, by greedy search.
 
     Raises
     ------
     DataError
         If a model is not a Transformer.
     """
-    measured = []
+    labels, measured = [], []
     for path in paths:
         translator = Translator.load(path)
-        model, split = translator.model, translator.segmenter.split
-        if not isinstance(model, Transformer):
-            raise DataError(
-                f"{path}: expected a Transformer, whose heads can be measured; got a recurrent "
-                "network, which has one attention"
-            )
-        encoded = translator.pairs(pairs)
-        pieces = [split(pair.source) for pair in pairs]
-        whole_words = isinstance(translator.segmenter, Words)
-        heads = measure_heads(
-            corpus_attention(model, encoded, progress=progress),
-            clusters=[[] if whole_words else word_clusters(p) for p in pieces],
-            marked=[(_among(p, looking), _among(p, marks)) for p in pieces],
+        model = transformer_of(translator, path)
+        heads = measure_heads(corpus_attention(model, translator.pairs(pairs), progress=progress))
+        figures = {
+            "attention": model.config.attention,
+            "alphas": rounded(model.alphas()),
+            "density": rounded(heads.density),
+            "diversity": rounded(heads.diversity),
+            "positional": rounded({f"{k} {n:+d}": x for (k, n), x in heads.positional.items()}),
+            "last source token": rounded(heads.last_source),
+        }
+        labels.append(attention_label(model.config))
+        measured.append(figures)
+    return dict(zip(distinct(labels, paths), measured, strict=True))
+
+
+def transformer_of(translator: Translator, path: Path) -> Transformer:
+    """The model, if it is a Transformer; a DataError names the file otherwise."""
+    if not isinstance(translator.model, Transformer):
+        raise DataError(
+            f"{path}: expected a Transformer, whose heads can be measured; got a recurrent "
+            "network, which has one attention"
         )
-        by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
-        label, watched = attention_label(model.config), _alpha_trajectories(path)
-        measured.append(Measured(label, translator, heads, watched, by_k))
-    labels = [one.label for one in measured]
+    return translator.model
+
+
+def distinct(labels: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """The labels; those of several models get the names of the folders."""
     return [
-        one
-        if labels.count(one.label) == 1
-        else replace(one, label=f"{one.label} ({best_of(path).parent.name})")
-        for one, path in zip(measured, paths, strict=True)
+        label if labels.count(label) == 1 else f"{label} ({best_of(path).parent.name})"
+        for label, path in zip(labels, paths, strict=True)
     ]
-
-
-def keeping(translator: Translator, k: str) -> Translator:
-    """The same model, each head of which keeps its k largest weights, or "all", in use."""
-    model = translator.model
-    choice = "softmax" if k == "all" else f"topk_softmax:{k}"
-    config = replace(model.config, inference_attention=choice)
-    return translator.with_model(type(model)(config, model.params, model.bos, model.eos))
-
-
-def use_with_k(
-    translator: Translator,
-    k: str,
-    pairs: Sequence[SentencePair],
-    encoded: Sequence[Pair],
-    translated: int = 0,
-) -> dict[str, float]:
-    """How good a model is if each head keeps its k largest weights, or "all", in use.
-
-    This is softmax over the k largest scores, also for heads that were trained with another
-    mapping. Loss and share of right tokens are those of forced decoding.
-
-    Returns
-    -------
-    dict
-        ``loss``, ``accuracy`` and, if sentences are to be translated, ``bleu``.
-    """
-    used = keeping(translator, k)
-    validation = used.validate(encoded)
-    figures = {"loss": validation.loss, "accuracy": validation.accuracy}
-    if translated:
-        some = pairs[:translated]
-        translations = list(used.translate_all([pair.source for pair in some], beam=1))
-        figures["bleu"] = bleu(translations, [pair.target for pair in some]).score
-    return figures
-
-
-def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
-    return np.array([piece.removeprefix("▁") in tokens for piece in pieces])
-
-
-def _alpha_trajectories(path: Path) -> dict[str, Any]:
-    """The α of the heads over the training, if the model's run is there and learned them."""
-    folder = best_of(path).parent
-    diagnostics = read_history(folder).diagnostics if (folder / LAST).exists() else {}
-    return diagnostics if all(kind in diagnostics for kind in KINDS) else {}
 
 
 def attention_label(config: TransformerConfig) -> str:
@@ -199,118 +96,49 @@ def attention_label(config: TransformerConfig) -> str:
     return known.get(name, f"{name}-entmax")
 
 
-# --- numbers --------------------------------------------------------------------------------------
-def numbers(measured: Sequence[Measured]) -> dict[str, Any]:
-    """All figures, as JSON can hold them; arrays are lists by layer, then by head."""
-    first = measured[0]
-    gaps = {
-        one.label: {
-            kind: _rounded(
-                bootstrap_difference(
-                    one.heads.diversity[kind], first.heads.diversity[kind]
-                )._asdict()
-            )
-            for kind in KINDS
-        }
-        for one in measured[1:]
-    }
-    return {
-        "sentences": len(first.heads.last_source.counts),
-        "models": {one.label: _model_numbers(one) for one in measured},
-        f"diversity minus {first.label}": gaps,
-    }
-
-
-def _model_numbers(one: Measured) -> dict[str, Any]:
-    heads, model = one.heads, one.translator.model
-    figures: dict[str, Any] = {
-        "attention": model.config.attention,
-        "alphas": _rounded(model.alphas()),
-        "density": _rounded(heads.density),
-        "diversity": _rounded(heads.diversity),
-        "positional": _rounded({f"{kind} {n:+d}": x for (kind, n), x in heads.positional.items()}),
-        "merging": {"words": int(heads.merging.counts.sum()), "score": _rounded(heads.merging)},
-        "marked": {"tokens": int(heads.marked.counts.sum()), "mass": _rounded(heads.marked)},
-        "last source token": _rounded(heads.last_source),
-        "choice of k": one.by_k,
-    }
-    if one.watched:
-        paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
-        figures["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
-    return figures
-
-
-def _rounded(values: Any) -> Any:
+def rounded(values: Any) -> Any:
     """Arrays, the means of measures, or those in a dict, rounded; None if nothing was counted."""
     if isinstance(values, dict):
-        return {name: _rounded(value) for name, value in values.items()}
+        return {name: rounded(value) for name, value in values.items()}
     if isinstance(values, PerSentence):
-        return _rounded(values.mean) if values.counts.any() else None
+        return rounded(values.mean) if values.counts.any() else None
     return np.round(np.asarray(values, dtype=float), 4).tolist()
 
 
-def describe(measured: Sequence[Measured]) -> str:
-    """The main figures as tables in Markdown, a column per model."""
-    tables = [_table("", [one.label for one in measured], rows(numbers(measured)))]
-    if measured[0].by_k:
-        by_k = {
-            f"{one.label}: {name}": [f"{scores[name]:{digits}}" for scores in one.by_k.values()]
-            for one in measured
-            for name, digits in (("accuracy", ".1%"), ("bleu", ".1f"))
-            if all(name in scores for scores in one.by_k.values())
-        }
-        tables.append(_table("k in use", list(measured[0].by_k), by_k))
-    return "\n\n".join(tables)
-
-
-def rows(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Title → a cell for each model, of what `numbers` gave."""
-    models = list(result["models"].values())
-    first, *others = result["models"]
-    cells: dict[str, list[str]] = {}
+def rows(models: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    """Title → a cell for each model, of its figures."""
+    models = list(models)
+    cells = {
+        f"density, {kind}: mean (least to most)": [span(m["density"][kind]) for m in models]
+        for kind in KINDS
+    }
     for kind in KINDS:
-        cells[f"density, {kind}: mean (least to most)"] = [
-            _span(m["density"][kind]) for m in models
-        ]
-    for kind in KINDS:
-        cells[f"JS divergence, {kind}"] = [_span(m["diversity"][kind], 3) for m in models]
-    if others:
-        title = f"JS minus {first}, 95% bootstrap, layers"
-        cells[title] = ["–"]
-        for gap in result[f"diversity minus {first}"].values():
-            low, high = (np.array([gap[kind][end] for kind in KINDS]) for end in ("low", "high"))
-            cells[title].append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
+        cells[f"JS divergence, {kind}"] = [span(m["diversity"][kind], 3) for m in models]
     for title, name in (
         ("previous token, encoder", "encoder -1"),
         ("next token, encoder", "encoder +1"),
         ("own token, encoder", "encoder +0"),
         ("previous token, decoder", "decoder -1"),
     ):
-        heads = [np.array(m["positional"][name]) for m in models]
-        cells[f"{title}: best head, and how many ≥ {POSITIONAL:.0%}"] = [
-            f"{x.max():.1%}, {np.count_nonzero(x >= POSITIONAL)}" for x in heads
-        ]
-    for title, name, count, value in (
-        ("joining pieces, best head", "merging", "words", "score"),
-        ("weight on the mark, best head", "marked", "tokens", "mass"),
-    ):
-        cells[f"{title} ({models[0][name][count]:,} {count})"] = [
-            "–" if m[name][value] is None else f"{np.max(m[name][value]):.1%}" for m in models
-        ]
+        cells[f"{title}: best head"] = [f"{np.max(m['positional'][name]):.1%}" for m in models]
     for name, layer in (("bottom", 0), ("top", -1)):
         cells[f"context, {name} layer: weight on the last source token"] = [
             f"{np.mean(m['last source token'][layer]):.1%}" for m in models
         ]
-    cells["α: below start after 10%, largest return, spread"] = [
-        "{below_start:.0%}, {largest_return:.2f}, {spread:.2f}".format(**m["trajectory"])
-        if "trajectory" in m
-        else "–"
+    cells["α (least to most)"] = [
+        span(np.concatenate([np.ravel(x) for x in m["alphas"].values()])) if m["alphas"] else "–"
         for m in models
     ]
     return cells
 
 
-def _table(corner: str, names: Sequence[str], cells: dict[str, list[str]]) -> str:
+def describe(numbers: Numbers) -> str:
+    """The main figures as a table in Markdown, a column per model."""
+    return table("", list(numbers), rows(numbers.values()))
+
+
+def table(corner: str, names: Sequence[str], cells: dict[str, list[str]]) -> str:
+    """A table in Markdown; `cells` has a title and the cells of each row."""
     lines = [
         [corner, *names],
         ["---"] * (len(names) + 1),
@@ -319,14 +147,16 @@ def _table(corner: str, names: Sequence[str], cells: dict[str, list[str]]) -> st
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _span(values: Any, digits: int = 2) -> str:
+def span(values: Any, digits: int = 2) -> str:
+    """Mean, least and largest value."""
     x = np.asarray(values, dtype=float)
     return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"
 
 
-def write(measured: Sequence[Measured], out: Path) -> Path:
-    """Write ``heads.json``."""
+def write(numbers: Numbers, out: Path) -> list[Path]:
+    """Write ``heads.json`` and ``densities.png``."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "heads.json"
-    path.write_text(json.dumps(numbers(measured), ensure_ascii=False, indent=1) + "\n", "utf-8")
-    return path
+    path.write_text(json.dumps(numbers, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    densities = {label: model["density"] for label, model in numbers.items()}
+    return [path, *save({"densities": plot_head_densities(densities)}, out)]

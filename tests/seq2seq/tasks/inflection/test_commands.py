@@ -109,8 +109,8 @@ def test_analyse_prints_and_writes(run, files, capsys, tmp_path):
 
 
 def test_analyse_refuses_options_of_other_models(run, files, capsys):
-    assert main(["analyse", str(run), str(files), "--k", "4"]) == 2
-    expected = "--k: has no effect on 'inflection model', only on 'translation model'"
+    assert main(["analyse", str(run), str(files), "--reverse"]) == 2
+    expected = "--reverse: has no effect on 'inflection model', only on 'translation model'"
     assert expected in capsys.readouterr().err
     assert main(["analyse", str(run), str(files), "--beam", "0"]) == 2
     assert "beam must be at least 1" in capsys.readouterr().err

@@ -5,16 +5,18 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install 'pyentmax[models]'")
 
-from pyentmax.seq2seq.plotting import (
-    AttentionPanel,
+from experiments.correia2019.head_plots import (
     plot_alpha_histograms,
     plot_alpha_trajectories,
-    plot_attention_panels,
     plot_choice_of_k,
     plot_density_histograms,
-    plot_head_densities,
     plot_head_diversity,
     plot_positional_confidence,
+)
+from pyentmax.seq2seq.plotting import (
+    AttentionPanel,
+    plot_attention_panels,
+    plot_head_densities,
 )
 
 KINDS = {

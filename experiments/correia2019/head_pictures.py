@@ -1,28 +1,57 @@
-"""The pictures of `pyentmax.seq2seq.tasks.translation.heads`, made of what was measured."""
+"""All figures of §5 for any trained Transformers, side by side (Correia et al. 2019).
+
+    OUT/heads.json              all numbers
+    OUT/alpha_trajectories.png  α of every head over a training that followed it (Figure 2)
+    OUT/alpha_histograms.png    what α the heads learned, by kind of attention (Figure 3)
+    OUT/density_histograms.png  density of every head on every sentence (Figure 4)
+    OUT/densities.png           mean densities, by layer (Figure 5)
+    OUT/diversity.png           Jensen-Shannon divergence between heads, by layer (Figure 6)
+    OUT/positional.png          confidence at −1, 0 and +1, all heads
+    OUT/previous_token.png      the best previous-token head of each model (Figure 7)
+    OUT/merging.png             the head that joins pieces of words best (Figure 8)
+    OUT/question.png            the head that looks for the mark most (Figure 9)
+    OUT/ambiguity.png           a head on two sentences of like length (Figure 10)
+    OUT/patterns.png            one token's heads compared with fixed patterns (Figure 1)
+    OUT/context.png             context attention of bottom and top layer (Explicit, Figure 4)
+    OUT/choice_of_k.png         accuracy by the k of use (Explicit, Figure 3)
+
+    python -m experiments.correia2019.head_pictures RUN [RUN …] --examples DATA --out DIR
+
+The first model is the one that the others are compared with: softmax, if there is one. DATA is what
+`pyentmax analyse` takes, whose table has the densities, diversity and positions of this one.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.seq2seq.analysis import PerSentence, corpus_attention, word_clusters
-from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.plotting import (
-    AttentionPanel,
+from experiments.correia2019.head_plots import (
     plot_alpha_histograms,
     plot_alpha_trajectories,
-    plot_attention_panels,
     plot_choice_of_k,
     plot_density_histograms,
-    plot_head_densities,
     plot_head_diversity,
     plot_positional_confidence,
 )
+from experiments.correia2019.measured_heads import (
+    MARKS,
+    QUESTION_WORDS,
+    Measured,
+    describe,
+    measure,
+    write,
+)
+from pyentmax.seq2seq.analysis import PerSentence, corpus_attention, word_clusters
+from pyentmax.seq2seq.models.transformer import KINDS
+from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels, plot_head_densities
 from pyentmax.seq2seq.tasks.reports import save
-from pyentmax.seq2seq.tasks.translation.heads import MARKS, QUESTION_WORDS, Measured
+from pyentmax.seq2seq.tasks.translation.commands import read_pairs
 from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
 
 SHORTEST, LONGEST = 8, 13
@@ -279,3 +308,41 @@ def _context(measured: Sequence[Measured], example: SentencePair) -> Any:
             weights = shown.weights["context"][layer].mean(axis=0)
             panels.append(AttentionPanel(title, weights, *shown.labels["context"]))
     return plot_attention_panels(panels, columns=len(chosen))
+
+
+# --- the command ----------------------------------------------------------------------------------
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables, write numbers and pictures."""
+    parser = argparse.ArgumentParser("head_pictures", description=str(__doc__).partition("\n")[0])
+    add = parser.add_argument
+    add("models", nargs="+", type=Path, metavar="RUN")
+    add("--examples", nargs="+", type=Path, metavar="DATA", required=True)
+    add("--out", type=Path, metavar="DIR", required=True)
+    add("--first", type=int, metavar="N", help="number of sentence pairs; all if not given")
+    add("--reverse", action="store_true", help="swap source and target of the data")
+    add("--looking", nargs="+", metavar="WORD", default=QUESTION_WORDS, help="source tokens")
+    add("--marks", nargs="+", metavar="WORD", default=MARKS, help="whose weight they are given")
+    add("--k", nargs="+", metavar="K", default=(), help="weights that heads keep in use, or all")
+    add("--translate", type=int, default=0, metavar="N", help="and BLEU of N sentences, greedy")
+    add("--quiet", action="store_true", help="no progress bar")
+    args = parser.parse_args(arguments)
+    if wrong := [k for k in args.k if k != "all" and not (k.isdecimal() and int(k) > 0)]:
+        parser.error(f"--k: expected numbers from 1 up, or 'all', got {wrong[0]!r}")
+    pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
+    words = {"looking": set(args.looking), "marks": set(args.marks)}
+    measured = measure(
+        args.models,
+        pairs,
+        **words,
+        ks=args.k,
+        translated=args.translate,
+        progress=not args.quiet,
+    )
+    print(describe(measured))
+    files = [write(measured, args.out), *draw(measured, pairs, args.out, **words)]
+    print(*(f"written: {path}" for path in files), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
