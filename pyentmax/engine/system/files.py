@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +18,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces ``path`` when the block ends without an error.
 
     It is in the same folder and is flushed to the disk before it is renamed. Whatever interrupts
-    the writing, a full disk or Ctrl-C, an earlier file remains, complete.
+    the writing, a full disk or Ctrl-C, an earlier file remains, complete. A link remains a link,
+    and the new file gets the earlier one's permissions.
 
     Raises
     ------
     OSError
-        If the file cannot be written; the message names it.
+        If the file cannot be written, or is a device or a pipe; the message names it.
 
     Examples
     --------
@@ -33,10 +36,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ...     path.read_text()
     'drawn'
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
+        mode = path.stat().st_mode if path.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "expected a regular file, got a device, pipe or folder")
         with temporary.open("xb") as file:
+            if mode is not None:
+                temporary.chmod(stat.S_IMODE(mode))
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -48,6 +48,30 @@ def test_umask_of_the_process_is_not_touched(tmp_path, monkeypatch):
         file.write(b"drawn")
 
 
+def test_link_and_permissions_stay(tmp_path):
+    shared, link = tmp_path / "shared", tmp_path / "link"
+    shared.touch()
+    shared.chmod(0o600)
+    link.symlink_to(shared.name)
+    with replacing(link) as file:
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+        file.write(b"drawn")
+    assert link.is_symlink()
+    assert shared.read_bytes() == b"drawn"
+    assert shared.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(OSError, match="pipe .*expected a regular file"),
+        replacing(tmp_path / "pipe"),
+    ):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @needs_locks
 def test_lock_is_waited_for_until_its_holder_dies(tmp_path, capfd):
     path = tmp_path / "cell" / "lock"  # in a folder that does not exist yet
