@@ -14,6 +14,7 @@ from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, HypothesisTree
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install 'pyentmax[models]'")
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
@@ -217,6 +218,15 @@ def test_saved_figures_are_reproducible(tmp_path, suffix):
     assert first.read_bytes() == second.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
     assert b"matplotlib.org" not in first.read_bytes()
+
+
+@pytest.mark.parametrize("draw", [plot_mapping_curves, small_picture])
+def test_settings_for_latex_do_not_reach_a_picture(tmp_path, draw):
+    """Labels are words, with % and _ in them, and LaTeX need not be there."""
+    with rc_context({"text.usetex": True}):
+        ax = draw()
+        ax.set_title("50% of_it")
+        assert save_figure(ax, tmp_path / "a.svg").stat().st_size
 
 
 def test_large_pictures_have_bounded_memory(tmp_path, monkeypatch):

@@ -173,6 +173,7 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     """
     require_matplotlib()
     from matplotlib import rc_context
+    from matplotlib.text import Text
 
     figure: Any = ax.figure
     path = Path(path)
@@ -189,6 +190,8 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         dpi = min(dpi, math.sqrt(MAX_PIXELS / (width * height)))
     saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
     # The salt of SVG identifiers would otherwise be drawn at random.
-    with rc_context({"svg.hashsalt": "pyentmax"}), replacing(path) as file:
+    with rc_context({"svg.hashsalt": "pyentmax", "text.usetex": False}), replacing(path) as file:
+        for text in figure.findobj(Text):  # words, which LaTeX would read as its commands
+            text.set_usetex(False)
         figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
     return path
