@@ -66,7 +66,7 @@ def blocks_of_lines(stream: BinaryIO, name: str) -> Iterator[list[Line]]:
             number += 1
             where = f"{name}, line {number}"
             try:
-                lines.append(Line(where, decode(raw, name, number).removesuffix("\r")))
+                lines.append(Line(where, decode(raw, name, number)))
             except DataError as error:
                 if number == 1 and raw.startswith(tuple(COMPRESSED.values())):
                     raise

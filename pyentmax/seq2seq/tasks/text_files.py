@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ", "zip": b"
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a file, without a byte-order mark, with line feeds as line ends.
+    """The text of a file, without byte-order marks, with line feeds as line ends.
 
     Raises
     ------
@@ -22,7 +23,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     OSError
         If it cannot be read.
     """
-    return decode(Path(path).read_bytes(), os.fspath(path))
+    text = decode(Path(path).read_bytes(), os.fspath(path))
+    return text if "\n" in text else text.replace("\r", "\n")  # lines of an old Mac
 
 
 def decode(data: bytes, where: str, first: int = 1) -> str:
@@ -34,7 +36,8 @@ def decode(data: bytes, where: str, first: int = 1) -> str:
     'α\\nβ'
     """
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        # A line may begin with a mark where files were joined, and end with several returns.
+        return re.sub(r"(?<![^\n])\ufeff|\r+(?![^\n])", "", data.decode())
     except UnicodeDecodeError as error:
         if packed := [name for name, start in COMPRESSED.items() if data.startswith(start)]:
             raise DataError(f"{where}: expected text, got a {packed[0]} file; unpack it") from error

@@ -20,7 +20,7 @@ from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.seq2seq.nn.attention import LEARNED, SCORES
 from pyentmax.seq2seq.tasks import command_line, reports
 from pyentmax.seq2seq.tasks.analyse import Analysis
-from pyentmax.seq2seq.tasks.command_line import Commands, Parser
+from pyentmax.seq2seq.tasks.command_line import Commands, Parser, user_path
 from pyentmax.seq2seq.tasks.inflection.conll2018 import SPLITS, conll2018_files, conll2018_languages
 from pyentmax.seq2seq.tasks.inflection.demo import run_demo
 from pyentmax.seq2seq.tasks.inflection.examples import (
@@ -31,6 +31,7 @@ from pyentmax.seq2seq.tasks.inflection.examples import (
     language_of,
     read_examples,
     source_tokens,
+    split_tags,
 )
 from pyentmax.seq2seq.tasks.inflection.inflector import Inflector, train_inflector
 from pyentmax.seq2seq.tasks.inflection.line_by_line import inflect_lines, record_from
@@ -134,7 +135,7 @@ def add_commands(commands: Commands) -> None:
     add("--split", nargs="+", choices=SPLITS, default=["train-medium", "dev"], help="which files")
     add(
         "--folder",
-        type=Path,
+        type=user_path,
         metavar="DIR",
         help="folder that holds conll2018/; if not given, that in PYENTMAX_DATA, or a download",
     )
@@ -201,7 +202,7 @@ def _inflect(args: argparse.Namespace) -> None:
         return
     options["keep_attention"] = args.pictures is not None  # of a long lemma it takes gigabytes
     result = inflector.inflect(args.lemma, args.tags, args.language, **options)
-    if note := inflector.note(args.tags.split(";")):
+    if note := inflector.note(split_tags(args.tags)):
         print(f"note: {note}", file=sys.stderr)
     if args.format is None:
         _show(args, inflector, "", result)
@@ -218,7 +219,7 @@ def _force(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace, inflector: Inflector, form: str, result: Any) -> None:
-    word = Example(args.lemma, form, tuple(args.tags.split(";")), args.language)
+    word = Example(args.lemma, form, split_tags(args.tags), args.language)
     source = inflector.source_tokens(word)
     reports.show(inflector, word.title(), source, result, args.pictures, word.file_name())
 

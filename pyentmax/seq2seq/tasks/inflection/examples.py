@@ -268,6 +268,17 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     return chosen
 
 
+def split_tags(text: str) -> tuple[str, ...]:
+    """The tags of a text such as ``V;PST``, without blanks around them.
+
+    Examples
+    --------
+    >>> split_tags("V; PST")
+    ('V', 'PST')
+    """
+    return tuple(tag.strip() for tag in text.split(";"))
+
+
 def tags_column(rows: Sequence[Sequence[str]]) -> int:
     """The column that holds the tags of these lines: 2 (before 2023) or 1, counted from 0.
 
@@ -288,7 +299,7 @@ def _example_from(
 ) -> Example:
     """The example of a line's three columns, the tags in the column ``place``."""
     form, text = columns[3 - place], "\t".join(columns)
-    tags = tuple(columns[place].split(";"))
+    tags = split_tags(columns[place])
     if ";" in form and len(tags) == 1:
         raise DataError(
             f"{where}: expected tags in column {place + 1}, as in the other lines, got {text!r}"

@@ -14,6 +14,7 @@ from pyentmax.seq2seq.tasks.inflection.examples import (
     LANGUAGE_MARK,
     Example,
     source_tokens,
+    split_tags,
     tag_order,
 )
 from pyentmax.seq2seq.tasks.sequences import SequenceModel, batches_of
@@ -251,7 +252,7 @@ class Inflector(SequenceModel):
 
     def _source(self, lemma: str, tags: str | Sequence[str], language: str | None) -> np.ndarray:
         """The ids of a source; a DataError names what the model does not know."""
-        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        words = split_tags(tags) if isinstance(tags, str) else tuple(tags)
         self.check(lemma, words, language)
         tokens = self.source_tokens(Example(lemma, "", words, language))
         return self.source.encode(tokens, what=f"lemma {lemma!r}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyentmax.seq2seq.data import DataError
 from pyentmax.seq2seq.decoding import SearchResult
-from pyentmax.seq2seq.tasks.inflection.examples import Example
+from pyentmax.seq2seq.tasks.inflection.examples import Example, split_tags
 from pyentmax.seq2seq.tasks.inflection.inflector import Inflector
 from pyentmax.seq2seq.tasks.lines import Line, Notes, Results, blocks_from, result
 
@@ -86,11 +86,11 @@ def _parse(
         if len(columns) != 3:
             expected = "lemma TAB tags, or three columns with the form"
             raise DataError(f"{line.where}: expected {expected}, got {line.text!r}")
-        second, third = (set(text.split(";")) for text in columns[1:])
+        second, third = (set(split_tags(text)) for text in columns[1:])
         # Where both or neither are known tags, the one with more of them, or else the last.
         place = 1 if (known >= second, len(second)) > (known >= third, len(third)) else 2
     form = columns[3 - place] if len(columns) == 3 else ""
-    example = Example(columns[0], form, tuple(columns[place].split(";")), language)
+    example = Example(columns[0], form, split_tags(columns[place]), language)
     try:
         inflector.check(example.lemma, example.tags, language)
     except DataError as error:
