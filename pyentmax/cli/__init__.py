@@ -2,8 +2,9 @@
 
 Every command says first, on standard error, what computes the mappings; one that trains or decodes
 says next how many threads BLAS runs. Results go to standard output. The exit code is 0 if the
-command did what it was asked for, 130 after Ctrl-C, 143 after SIGTERM, 1 where ``check`` finds a
-fault or no line of a file could be used, and otherwise 2, with one line that says what was wrong.
+command did what it was asked for, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 1 where
+``check`` finds a fault or no line of a file could be used, and otherwise 2, with one line that says
+what was wrong.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import io
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyentmax import __version__
@@ -32,6 +32,7 @@ from pyentmax.seq2seq.tasks.language_model.commands import add_commands as add_l
 from pyentmax.seq2seq.tasks.translation.commands import HeadAnalysis
 from pyentmax.seq2seq.tasks.translation.commands import add_commands as add_translation
 from pyentmax.seq2seq.training import LAST
+from pyentmax.seq2seq.training.interrupt import TERMINATING, handling
 
 ERRORS = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
 """What a user's input or machine may cause, said in one line; others are bugs."""
@@ -39,12 +40,14 @@ ERRORS = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    for name in ("stdout", "stderr"):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller's shell
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        stream = getattr(sys, name)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may not have α
+            # Results for a file or a program are UTF-8, as what is read; a terminal may lack α.
+            redirected = stream is sys.stdout and not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if redirected else None, errors="replace")
     args = build_parser().parse_args(argv)
     try:
         with _terminated():
@@ -52,11 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return 0
     except KeyboardInterrupt as error:
-        terminated = isinstance(error, _Terminated)
-        resume = terminated and "resume" in args and (args.out / LAST).exists()
+        signum = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
+        resume = signum in TERMINATING and "resume" in args and (args.out / LAST).exists()
         hint = "; continue with the same command and --resume" if resume else ""
         _note(f"pyentmax {args.command}: stopped{hint}")
-        return 143 if terminated else 130
+        return 128 + signum
     except BrokenPipeError:  # the reader of the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 141
@@ -66,30 +69,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does."""
+    """SIGTERM or SIGHUP, its argument, which ends a command as Ctrl-C does."""
 
 
 @contextmanager
 def _terminated() -> Iterator[None]:
     def handler(signum: int, frame: Any) -> None:
-        raise _Terminated
+        raise _Terminated(signum)
 
-    if threading.current_thread() is not threading.main_thread():
+    with handling(handler, TERMINATING):
         yield
-        return
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # the terminal may be gone
+        print(text, file=sys.stderr, flush=True)
 
 
 def _run(args: argparse.Namespace) -> None:
     _note(f"pyentmax runs {describe_backend()}")
+    os.environ["MPLBACKEND"] = "agg"  # pictures are files; a notebook's backend may not import
     keep_freed_memory()  # training and decoding allocate the same arrays at every step
     device_module(getattr(args, "device", "cpu"))  # raises before anything is written
     if "blas_threads" not in args:

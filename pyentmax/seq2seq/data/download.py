@@ -48,7 +48,7 @@ def local_folder(inside: str, folder: str | os.PathLike[str] | None = None) -> P
     chosen = os.environ.get(FOLDER_VARIABLE) if folder is None else folder
     if not chosen:
         return None
-    if not (path := Path(chosen, inside)).is_dir():
+    if not (path := Path(chosen, inside).expanduser()).is_dir():
         raise DataError(f"{named}{chosen}: expected a folder that holds {inside}/, got one without")
     return path
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pyentmax.seq2seq.plotting._figures import require_matplotlib
-from pyentmax.seq2seq.tasks.command_line import Commands, option
+from pyentmax.seq2seq.tasks.command_line import Commands, option, user_path
 from pyentmax.seq2seq.tasks.model_files import best_of
 from pyentmax.seq2seq.training import CheckpointError, checkpoint_kind
 
@@ -64,7 +64,13 @@ def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
     )
     parser.add_models("after the last one DATA, unless --examples has it")
     add = parser.add_argument
-    add("--examples", nargs="+", type=Path, metavar="DATA", help="what to measure on, as for train")
+    add(
+        "--examples",
+        nargs="+",
+        type=user_path,
+        metavar="DATA",
+        help="what to measure on, as for train",
+    )
     add(
         "--first",
         "--limit",
@@ -72,7 +78,7 @@ def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
         metavar="N",
         help="number of examples, with --multilingual of each language; all if not given",
     )
-    add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
+    add("--out", type=user_path, metavar="DIR", help="write numbers and pictures there")
     parser.add_quiet()
     for analysis in analyses:
         analysis.add_options(parser)

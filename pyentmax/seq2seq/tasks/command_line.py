@@ -9,6 +9,7 @@ A task's ``add_commands(commands)`` adds its commands by their full names:
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -73,7 +74,7 @@ class Parser(argparse.ArgumentParser):
     def add_models(self, more: str) -> None:
         """Add the models that a command uses together, at least one."""
         help = f"best.npz, or the folder of a run; {more}"
-        self.add_argument("models", nargs="+", type=Path, metavar="MODEL", help=help)
+        self.add_argument("models", nargs="+", type=user_path, metavar="MODEL", help=help)
 
     def add_data(self, train: str, dev: str, *, required: bool = False) -> None:
         """Add the files to learn from and those to validate on, of every training that reads any.
@@ -82,13 +83,13 @@ class Parser(argparse.ArgumentParser):
         """
         for name, help in (("--train", train), ("--dev", dev)):
             self.add_argument(
-                name, nargs="+", type=Path, required=required, metavar="FILE", help=help
+                name, nargs="+", type=user_path, required=required, metavar="FILE", help=help
             )
 
     def add_run(self, out: str) -> None:
         """Add the options of every training, with the default folder of its run."""
         add = self.add_argument
-        add("--out", type=Path, default=out, metavar="DIR", help="folder of the run")
+        add("--out", type=user_path, default=out, metavar="DIR", help="folder of the run")
         add("--resume", action="store_true", help=f"continue from DIR/{LAST}")
         self.add_device()
         self.add_quiet()
@@ -97,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         """Add the options of a demonstration, with its default folder."""
         self.add_seed()
         help = "folder for model and pictures"
-        self.add_argument("--out", type=Path, default=out, help=help)
+        self.add_argument("--out", type=user_path, default=out, help=help)
         self.add_device()
 
     def add_seed(self) -> None:
@@ -115,7 +116,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_pictures(self, help: str) -> None:
         """Add ``--pictures``."""
-        self.add_argument("--pictures", type=Path, metavar="DIR", help=help)
+        self.add_argument("--pictures", type=user_path, metavar="DIR", help=help)
 
     def add_keep(self) -> None:
         """Add ``--keep``."""
@@ -219,6 +220,11 @@ class Commands:
                 dest=what, required=True, metavar=what.upper()
             )
         return self._second[name]
+
+
+def user_path(text: str) -> Path:
+    """A path as it was typed: a shell does not replace the ~ of ``--out=~/run``."""
+    return Path(os.path.expanduser(text))
 
 
 # --- options as they were given -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import importlib
 import io
+import json
 import os
 import re
 import signal
@@ -18,16 +19,23 @@ import pytest
 from commands import run
 
 from pyentmax.cli import build_parser, main
+from pyentmax.seq2seq.tasks.inflection import Example, Inflector
 from pyentmax.seq2seq.tasks.language_model import Writer
 from pyentmax.seq2seq.tasks.text_files import decode, numbered_lines, read_text
 from pyentmax.seq2seq.tasks.translation import SentencePair, Translator, Words
+from pyentmax.seq2seq.training.interrupt import TERMINATING, handling
 
 ROOT = Path(__file__).parents[3]
 EXTRAS = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "threadpoolctl"]
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "pyentmax", *words]
+def command(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "pyentmax", *map(str, words)]
+
+
+def small_inflector() -> Inflector:
+    examples = [Example("walk", "walked", ("V", "PST")), Example("play", "plays", ("V", "PRS"))]
+    return Inflector.untrained(examples, np.random.default_rng(0), hidden=8)
 
 
 def test_first_line_names_backend(capsys):
@@ -156,19 +164,45 @@ def test_reader_that_stops_reading():
 @pytest.mark.skipif(os.name != "posix", reason="runs a shell")
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
-    [(">&-", 0, ""), (">&- 2>&-", 0, ""), (">/dev/full", 2, "No space left on device")],
+    [
+        ("reproduce >&-", 0, ""),
+        ("reproduce >&- 2>&-", 0, ""),
+        ("reproduce 2>/dev/full", 0, ""),
+        ("reproduce >/dev/full", 2, "No space left on device"),
+        ("inflect MODEL - <&-", 1, "expected at least one line, got none"),
+    ],
 )
-def test_closed_or_full_output_is_no_traceback(redirection, code, said):
-    shell = f"{sys.executable} -m pyentmax reproduce {redirection}"
+def test_closed_or_full_stream_is_no_traceback(redirection, code, said, tmp_path):
+    small_inflector().save(tmp_path / "best.npz")
+    shell = f"{sys.executable} -m pyentmax {redirection.replace('MODEL', str(tmp_path))}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_redirected_results_are_utf8(tmp_path, encoding):
+    small_inflector().save(tmp_path / "best.npz")
+    (tmp_path / "words").write_text("wałk\tV;PST\nжpay\tV;PST\n", "utf-8")
+    words = command("inflect", tmp_path, tmp_path / "words", "--n-best", "1", "--format", "jsonl")
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(words, capture_output=True, env=environment, check=True)
+    lines = done.stdout.decode("utf-8").splitlines()
+    assert [json.loads(line)["lemma"] for line in lines] == ["wałk", "жpay"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--train"])
+def test_tilde_in_an_option_is_the_home_folder(option):
+    words = ["train", "seq2seq", f"{option}=~/x", *(["--train=a"] if option == "--out" else [])]
+    chosen = getattr(build_parser().parse_args([*words, "--dev=b"]), option[2:])
+    assert chosen in (Path.home() / "x", [Path.home() / "x"])
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, signum, code):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, name):
+    signum = getattr(signal, name)
     (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
     options = ["--train", "words", "--dev", "words", "--hidden", "8", "--updates", "100000"]
     words = command("train", "seq2seq", *options, "--validate-every", "50")
@@ -178,9 +212,20 @@ def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, signum, code):
         time.sleep(0.05)
     process.send_signal(signum)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == code, errors
+    assert process.returncode == 128 + signum, errors
     assert "Traceback" not in errors
     assert {"last.npz", "best.npz"} <= {path.name for path in out.iterdir()}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_ignored_hangup_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with handling(print, TERMINATING) as handled:
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert [*handled] == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_interrupt_of_other_work_is_one_line(monkeypatch, capsys):
@@ -242,12 +287,25 @@ def test_translate_names_unknown_words(tmp_path, capsys, words, note):
     assert said == ([f"note: words that the model does not know: {note}"] if note else [])
 
 
+def test_backend_of_a_notebook_does_not_stop_pictures(tmp_path):
+    small_inflector().save(tmp_path / "best.npz")
+    words = command("inflect", tmp_path, "walk", "V;PST", "--pictures", tmp_path / "out")
+    environment = os.environ | {"MPLBACKEND": "module://missing.backend_inline"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert any((tmp_path / "out").iterdir())
+
+
 # --- text files -----------------------------------------------------------------------------------
 def test_text_is_utf8_without_mark_and_carriage_returns(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffä\r\nb\u2028c\n".encode())
     assert read_text(path) == "ä\nb\u2028c\n"
     assert [line for _, line in numbered_lines(path)] == ["ä", "b\u2028c"]
+    path.write_bytes("a\r\r\n\ufeffb\r".encode())
+    assert read_text(path) == "a\nb"
+    path.write_bytes(b"an old\rMac\r")
+    assert [line for _, line in numbered_lines(path)] == ["an old", "Mac"]
     path.write_bytes(b"")
     assert list(numbered_lines(path)) == []
 

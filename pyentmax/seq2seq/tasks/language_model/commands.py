@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 
 from pyentmax.seq2seq.models.language_model import LanguageModelConfig
 from pyentmax.seq2seq.tasks import command_line
-from pyentmax.seq2seq.tasks.command_line import Commands
+from pyentmax.seq2seq.tasks.command_line import Commands, user_path
 from pyentmax.seq2seq.tasks.language_model.writer import Writer, read_text, train_writer
 from pyentmax.seq2seq.training import TrainingConfig
 
@@ -26,7 +25,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_data("texts, joined", "held-out texts; if not given, the last tenth of the others")
     add = parser.add_argument
-    add("text", nargs="*", type=Path, help=argparse.SUPPRESS)  # FILE without --train
+    add("text", nargs="*", type=user_path, help=argparse.SUPPRESS)  # FILE without --train
     add("--attention", default="1.5", help="α, a mapping such as topk_softmax:8, or learned")
     add("--output", default="1", help="α or a mapping, with its own loss; zeros from 1.5 on")
     add("--positions", choices=("sinusoidal", "relative"), default="sinusoidal", help="of tokens")
@@ -53,7 +52,7 @@ def add_commands(commands: Commands) -> None:
         "sparse draws from its support only; temperature, top-k and nucleus are there to compare.",
     )
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    add("model", type=user_path, metavar="MODEL", help="best.npz, or the folder of a run")
     add("--beginning", help="of the text; a new line or a space if not given")
     add("--length", type=int, default=500, help="characters to write")
     add("--samples", type=int, default=1, metavar="N", help="number of texts")

@@ -12,7 +12,7 @@ from pyentmax.seq2seq.data import DataError, Vocabulary
 from pyentmax.seq2seq.decoding import Hypothesis, SearchResult
 from pyentmax.seq2seq.tasks import command_line, reports
 from pyentmax.seq2seq.tasks.analyse import Analysis
-from pyentmax.seq2seq.tasks.command_line import Commands
+from pyentmax.seq2seq.tasks.command_line import Commands, user_path
 from pyentmax.seq2seq.tasks.lines import (
     FORMATS,
     N_NAMED,
@@ -89,13 +89,13 @@ def add_commands(commands: Commands) -> None:
         "it finds possible at each step of a given translation (Peters et al. 2019, Figure 2).",
     )
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    add("model", type=user_path, metavar="MODEL", help="best.npz, or the folder of a run")
     # At least one: an optional list would be taken as empty where an option comes before it.
     add("sentences", nargs="+", metavar="SENTENCE", help="in quotes; or a file, or -")
     add(
         "--ensemble",
         action="append",
-        type=Path,
+        type=user_path,
         default=[],
         metavar="MODEL",
         help="one more, whose probabilities are averaged with the first one's; may be repeated",

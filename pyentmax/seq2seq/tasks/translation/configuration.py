@@ -131,7 +131,7 @@ class Experiment:
         if subwords is None:
             return {"segmenter": Words()}
         if isinstance(subwords, str):
-            return {"segmenter": Subwords.read(self.folder / subwords)}
+            return {"segmenter": Subwords.read(self._path(subwords))}
         names = ("algorithm", "normalization", "separate")
         settings = {name: getattr(self.data, name) for name in names}
         options = {name: value for name, value in settings.items() if value is not None}
@@ -139,9 +139,10 @@ class Experiment:
 
     def _read(self, files: str | list[str], part: int) -> list[SentencePair]:
         names = [files] if isinstance(files, str) else files
-        return read_corpus(
-            [name if name in BUNDLED else self.folder / name for name in names], part
-        )
+        return read_corpus([name if name in BUNDLED else self._path(name) for name in names], part)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / Path(name).expanduser()
 
 
 def read_corpus(files: Sequence[str | Path], part: int) -> list[SentencePair]:
@@ -162,7 +163,7 @@ def read_config(config: str | Path) -> tuple[str, Path]:
     DataError
         If there is no such configuration.
     """
-    path, bundled = Path(config), _bundled()
+    path, bundled = Path(config).expanduser(), _bundled()
     if not path.exists() and str(config) in bundled:
         return bundled[str(config)].read_text("utf-8"), Path()
     if path.is_file():
