@@ -4,3 +4,18 @@
 searches, `data` and `tasks` what a command reads and saves, `analysis` and `plotting` what a
 trained model shows.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyentmax.seq2seq.decoding.listing import list_outputs as list_outputs
+
+
+def __getattr__(name: str) -> Any:
+    if name == "list_outputs":  # the searches are imported when it is asked for
+        from pyentmax.seq2seq.decoding.listing import list_outputs
+
+        return list_outputs
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

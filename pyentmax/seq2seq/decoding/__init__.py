@@ -1,4 +1,4 @@
-"""Decoding: greedy, beam and exact search with certificates, sampling, forced decoding, trees."""
+"""Decoding: searches with certificates, complete lists, sampling, forced decoding, trees."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyentmax.seq2seq.decoding.greedy import greedy_search
 from pyentmax.seq2seq.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.seq2seq.decoding.hypothesis_graph import GraphNode, HypothesisGraph
 from pyentmax.seq2seq.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
+from pyentmax.seq2seq.decoding.listing import OutputList, list_outputs
 from pyentmax.seq2seq.decoding.sampling import ancestral_sampling
 from pyentmax.seq2seq.decoding.truncated import Truncated
 from pyentmax.seq2seq.models.protocol import Decodable, JoinableDecodable, Step
@@ -26,6 +27,7 @@ __all__ = [
     "HypothesisNode",
     "HypothesisTree",
     "JoinableDecodable",
+    "OutputList",
     "Step",
     "Truncated",
     "ancestral_sampling",
@@ -33,4 +35,5 @@ __all__ = [
     "exact_search",
     "forced_decoding",
     "greedy_search",
+    "list_outputs",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyentmax import keep, log_softmax
+from pyentmax import log_softmax
+from pyentmax.seq2seq.models.outputs import choose_keep_set
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
 
 
@@ -52,7 +53,7 @@ class Truncated:
     def __init__(self, model: JoinableDecodable[Any], keep_set: str) -> None:
         self.model = model
         self.bos, self.eos = model.bos, model.eos
-        self._set, self._value = parsed(keep_set)
+        self._set, self._value = choose_keep_set(keep_set)
 
     def encode(self, source: IntArray, source_mask: BoolArray) -> Any:
         """The model's own state."""
@@ -72,27 +73,3 @@ class Truncated:
     def join(self, states: Sequence[Any]) -> Any:
         """The rows of several of the model's states."""
         return self.model.join(states)
-
-
-def parsed(keep_set: str) -> tuple[Any, float]:
-    """The function and the parameter that ``"min_p=0.05"`` names.
-
-    >>> parsed("top_q=1")
-    Traceback (most recent call last):
-        ...
-    ValueError: keep: expected NAME=NUMBER, such as min_p=0.05, with a name from epsilon, eta, \
-min_p, top_k, top_n_sigma, top_p, typical, got 'top_q=1'
-    """
-    name, _, text = keep_set.partition("=")
-    try:
-        value = float(text)
-    except ValueError:
-        value = None
-    if name not in keep.__all__ or value is None:
-        raise ValueError(
-            "keep: expected NAME=NUMBER, such as min_p=0.05, with a name from "
-            f"{', '.join(keep.__all__)}, got {keep_set!r}"
-        )
-    function = getattr(keep, name)
-    function.parameter.check_number(value)
-    return function, value

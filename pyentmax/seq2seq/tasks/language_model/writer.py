@@ -12,8 +12,8 @@ import numpy as np
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import BOS, EOS, SPECIALS, DataError, Segments, Vocabulary, cut
 from pyentmax.seq2seq.decoding.sampling import check_choice, draw_tokens
-from pyentmax.seq2seq.decoding.truncated import parsed
 from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelConfig
+from pyentmax.seq2seq.models.outputs import choose_keep_set
 from pyentmax.seq2seq.tasks import text_files
 from pyentmax.seq2seq.tasks.model_files import SavedModel
 from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
@@ -202,7 +202,7 @@ class Writer(SavedModel):
         if length < 0:
             raise ValueError(f"length: expected a number from 0 up, got {length:,}")
         check_choice(temperature, top_k, nucleus)
-        keep_set, number = (None, 0.0) if keep is None else parsed(keep)
+        keep_set, number = (None, 0.0) if keep is None else choose_keep_set(keep)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])
         for _ in range(length):

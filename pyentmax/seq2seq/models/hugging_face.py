@@ -1,0 +1,283 @@
+"""A model for the decoders from one of Hugging Face's ``transformers``.
+
+A causal model reads the sources of a batch together, padded on the left, with positions that count
+real tokens; prefixes of different lengths get caches that are padded in the same way. A model that
+takes no ``position_ids``, and the decoder of an encoder-decoder model, would count the padding as
+positions: their rows are read in parts of one length. An encoder reads sources padded on the right.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.seq2seq.models.encoder_decoder import check_sources
+from pyentmax.seq2seq.models.outputs import OutputRule
+from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
+from pyentmax.seq2seq.models.steps import StepModel, checked_ends
+
+LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer")  # of a cache: keys and values by position
+
+
+def from_transformers(
+    model: Any,
+    *,
+    mapping: str | float = "softmax",
+    keep: str | None = None,
+    temperature: float = 1.0,
+    eos: int | Sequence[int] | None = None,
+    cache: bool = True,
+) -> StepModel:
+    """A model for the decoders from a causal or encoder-decoder model of ``transformers``.
+
+    A source is a prompt, of a causal model, or what the encoder reads; padding may be on either
+    side. The scores are the model's logits, with no processor in between: the options of
+    ``generate`` do not apply.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        With a ``forward`` that returns ``logits``; in evaluation mode.
+    mapping, keep, temperature : as in `from_steps`
+        α-entmax or sparsemax for a model that was trained with such a loss. As
+        ``generate(do_sample=True, temperature=0.7, min_p=0.05)`` draws: ``temperature=0.7,
+        keep="min_p=0.05"``.
+    eos : int or sequence of int, optional
+        The token that ends a string, or several; by default that of the generation config.
+    cache : bool, default True
+        Keep keys and values. False reads each prefix anew, which any model can do.
+
+    Returns
+    -------
+    StepModel
+
+    Raises
+    ------
+    ValueError
+        If the model is in training mode, no token ends or begins a string, or an argument is out of
+        its range; in a step, if a prefix has more tokens than the model has positions, or its cache
+        cannot be rearranged.
+
+    Examples
+    --------
+    >>> from transformers import LlamaConfig, LlamaForCausalLM  # doctest: +SKIP
+    >>> model = LlamaForCausalLM(LlamaConfig()).eval()  # doctest: +SKIP
+    >>> from_transformers(model, keep="min_p=0.1")  # doctest: +SKIP
+    """
+    if getattr(model, "training", False):
+        raise ValueError("model: expected one without dropout, call model.eval() before")
+    configs = [c for c in (getattr(model, "generation_config", None), model.config) if c]
+
+    def configured(name: str) -> Any:
+        return next((x for c in configs if (x := getattr(c, name, None)) is not None), None)
+
+    ends = configured("eos_token_id") if eos is None else eos
+    ends = [] if ends is None else [ends] if isinstance(ends, int | np.integer) else list(ends)
+    rule = OutputRule(mapping, keep, temperature, checked_ends(ends))
+    begin = rule.ends[0]
+    if model.config.is_encoder_decoder:
+        begin = configured("decoder_start_token_id")
+        if begin is None:
+            raise ValueError(
+                "model: expected generation_config.decoder_start_token_id, the token that the "
+                "decoder reads first, but it is None"
+            )
+    return StepModel(_Transformer(model, begin, cache), rule, begin)
+
+
+class _Part(NamedTuple):
+    """Tensors with a row for each prefix. ``ids`` and ``mask`` include what is padded."""
+
+    ids: Any
+    mask: Any
+    cache: Any
+    encoded: tuple[Any, Any] | None  # the last layer of the encoder, and the mask of the source
+
+
+class _Transformer:
+    """A network that is a model of ``transformers``."""
+
+    def __init__(self, model: Any, begin: int, cache: bool) -> None:
+        self.model, self.begin, self.cache = model, begin, cache
+        self.encodes = bool(model.config.is_encoder_decoder)
+        self.size = model.get_input_embeddings().num_embeddings
+        self.most = getattr(model.config, "max_position_embeddings", None)
+        self.options = inspect.signature(model.forward).parameters
+        # It was called past_key_values in the first versions 5 of transformers.
+        self.cached = "cache" if "cache" in self.options else "past_key_values"
+        # Of a log-probability per token, between two ways to read it.
+        self.tolerance = 1e-3 if model.dtype.itemsize >= 4 else 0.3
+        self.pads = not self.encodes and "position_ids" in self.options
+
+    def start(self, source: IntArray, mask: BoolArray) -> tuple[list[Any], IntArray]:
+        check_sources(source, mask, self.size)
+        # Padding goes to the left; behind it where an encoder counts positions from the first one.
+        order = np.argsort(mask != self.encodes, axis=1, kind="stable")
+        mask = np.take_along_axis(mask, order, axis=1)
+        source = np.where(mask, np.take_along_axis(source, order, axis=1), 0)
+        rows, lengths = np.arange(len(source)), mask.sum(axis=1)
+        if self.encodes:
+            ids, unread = self._tensor(source[:, :0]), np.full(len(source), self.begin)
+            return [(rows, _Part(ids, ids, None, self._encoded(source, mask)))], unread
+        groups = [rows] if self.pads else [rows[lengths == n] for n in np.unique(lengths)]
+        parts = []
+        for rows in groups:
+            last = slice(source.shape[1] - lengths[rows].max(), -1)
+            part = _Part(
+                self._tensor(source[rows, last]), self._tensor(mask[rows, last]), None, None
+            )
+            if part.ids.shape[1]:
+                part = self._forward(part, part.ids)[1]
+            parts.append((rows, part))
+        return parts, source[:, -1]
+
+    def read(self, part: _Part, tokens: IntArray) -> tuple[Any, _Part]:
+        import torch
+
+        new = self._tensor(tokens[:, None])
+        ids = torch.cat([part.ids, new], dim=1)
+        mask = torch.cat([part.mask, torch.ones_like(new)], dim=1)
+        if self.most is not None and ids.shape[1] > self.most and mask.sum(1).max() > self.most:
+            raise ValueError(
+                f"a prefix has more tokens than the model has positions, {self.most}: pass a "
+                "smaller max_length, or shorter inputs"
+            )
+        return self._forward(part._replace(ids=ids, mask=mask), ids if part.cache is None else new)
+
+    def select(self, part: _Part, rows: IntArray) -> _Part:
+        place = self._tensor(rows)
+        encoded = part.encoded and (part.encoded[0][place], part.encoded[1][place])
+        cache = None
+        if part.cache is not None:
+            cache = _copied(part.cache)
+            cache.reorder_cache(place)
+        return _Part(part.ids[place], part.mask[place], cache, encoded)
+
+    def key(self, part: _Part) -> Any:
+        return (None if self.pads else part.ids.shape[1]), part.cache is None
+
+    def join(self, parts: Sequence[_Part]) -> _Part:
+        import torch
+
+        ids, masks, caches, encoded = zip(*parts, strict=True)
+        cache = None if caches[0] is None else _joined(caches)
+        if encoded[0] is not None:
+            encoded = [tuple(map(torch.cat, zip(*encoded, strict=True)))]
+        return _Part(_padded(ids, 1), _padded(masks, 1), cache, encoded[0])
+
+    def reread(self, source: IntArray, strings: Sequence[Sequence[int]]) -> list[Any]:
+        """Scores at each position of whole strings, from one reading without a cache."""
+        begin = [self.begin] if self.encodes else source.tolist()
+        longest = max(map(len, strings))
+        ids = np.array([[*begin, *s, *[0] * (longest - len(s))] for s in strings])
+        mask = np.arange(ids.shape[1]) < np.array([[len(begin) + len(s)] for s in strings])
+        encoded = None
+        if self.encodes:
+            sources = np.tile(source, (len(strings), 1))
+            encoded = self._encoded(sources, np.ones(sources.shape, bool))
+        part = _Part(self._tensor(ids), self._tensor(mask), None, encoded)
+        logits = self._logits(part, part.ids, longest + 1, use_cache=False).logits
+        return [
+            z[len(z) - longest - 1 :][: len(s) + 1] for z, s in zip(logits, strings, strict=True)
+        ]
+
+    def _tensor(self, x: Any) -> Any:
+        import torch
+
+        return torch.as_tensor(np.asarray(x, np.int64), device=self.model.device)
+
+    def _encoded(self, source: IntArray, mask: BoolArray) -> tuple[Any, Any]:
+        import torch
+
+        ids, mask = self._tensor(source), self._tensor(mask)
+        with torch.no_grad():
+            return self.model.get_encoder()(input_ids=ids, attention_mask=mask)[0], mask
+
+    def _forward(self, part: _Part, new: Any) -> tuple[Any, _Part]:
+        """Scores after the last of the new tokens, and the part with their keys and values."""
+        options: dict[str, Any] = {"use_cache": self.cache}
+        if part.cache is not None:
+            options[self.cached] = _copied(part.cache)
+        output = self._logits(part, new, 1, **options)
+        cache = getattr(output, self.cached, None) if self.cache else None
+        if cache is not None:
+            _check_cache(cache)
+        return output.logits[:, -1], part._replace(cache=cache)
+
+    def _logits(self, part: _Part, new: Any, count: int, **options: Any) -> Any:
+        """The model's output for the new tokens, with at least the last ``count`` scores."""
+        import torch
+
+        if part.encoded is not None:
+            hidden, mask = part.encoded
+            options |= {"decoder_input_ids": new, "encoder_outputs": (hidden,)}
+            options["attention_mask"] = mask
+        else:
+            options |= {"input_ids": new, "attention_mask": part.mask}
+            if self.pads:
+                positions = (part.mask.cumsum(dim=1) - 1).clamp(min=0)
+                options["position_ids"] = positions[:, -new.shape[1] :]
+        if "logits_to_keep" in self.options:  # the scores of a prompt would fill memory
+            options["logits_to_keep"] = count
+        with torch.no_grad():
+            return self.model(**options)
+
+
+# --- caches ---------------------------------------------------------------------------------------
+def _check_cache(cache: Any) -> None:
+    """Refuse a cache whose layers are more than keys and values, since rows would share them."""
+    layers = _halves(cache) and [x for half in _halves(cache) for x in half.layers]
+    names = {type(layer).__name__ for layer in layers or getattr(cache, "layers", [cache])}
+    if strange := sorted(names.difference(LAYERS)):
+        raise ValueError(
+            f"model: its cache has {', '.join(strange)}, which cannot be rearranged: pass "
+            "cache=False, and each prefix is read anew"
+        )
+
+
+def _halves(cache: Any) -> list[Any]:
+    """The caches of self-attention and of cross-attention, if there are two."""
+    names = ("self_attention_cache", "cross_attention_cache")
+    return [getattr(cache, name) for name in names if hasattr(cache, name)]
+
+
+def _copied(cache: Any) -> Any:
+    """A cache of the same tensors. What writes to it replaces them."""
+    result = copy.copy(cache)
+    if _halves(cache):
+        result.self_attention_cache, result.cross_attention_cache = map(_copied, _halves(cache))
+        result.is_updated = dict(cache.is_updated)
+    else:
+        result.layers = [copy.copy(layer) for layer in cache.layers]
+    return result
+
+
+def _joined(caches: Sequence[Any]) -> Any:
+    """One cache with the rows of several, padded on the left."""
+    result = _copied(caches[0])
+    if _halves(result):
+        own, cross = zip(*map(_halves, caches), strict=True)
+        result.self_attention_cache, result.cross_attention_cache = _joined(own), _joined(cross)
+        return result
+    for layer, *others in zip(result.layers, *(c.layers for c in caches[1:]), strict=True):
+        if layer.is_initialized:  # one that shares another's keys is not
+            both = [layer, *others]
+            layer.keys = _padded([x.keys for x in both], -2)
+            layer.values = _padded([x.values for x in both], -2)
+            if hasattr(layer, "cumulative_length"):
+                layer.cumulative_length = max(x.cumulative_length for x in both)
+    return result
+
+
+def _padded(tensors: Sequence[Any], axis: int) -> Any:
+    """Tensors below each other, with zeros in front of those that are shorter along an axis."""
+    import torch
+
+    longest = max(x.shape[axis] for x in tensors)
+    front = [0, 0] * (1 if axis == -2 else 0)
+    pad = torch.nn.functional.pad
+    return torch.cat([pad(x, [*front, longest - x.shape[axis], 0]) for x in tensors])

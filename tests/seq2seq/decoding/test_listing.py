@@ -1,0 +1,180 @@
+"""Lists of all outputs: complete only if they are, and a bound on what is missing where not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from automata import EOS, Automaton, automata, loop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyentmax.seq2seq
+from pyentmax.seq2seq.decoding import exact, list_outputs
+from pyentmax.seq2seq.models import from_steps
+from pyentmax.seq2seq.models.outputs import OutputRule
+
+WORDS = Automaton.of(  # after token 2 or 3 nothing, or the other one
+    [[0, 0.1, 0.6, 0.3], [0, 0.5, 0, 0.5], [0, 0.25, 0.75, 0], [0, 1, 0, 0]],
+    [[0, 0, 1, 2], [3, 3, 3, 3], [3, 3, 3, 3], [3, 3, 3, 3]],
+)
+
+
+class Letters:
+    """A tokenizer of two letters, which it spells alike."""
+
+    def encode(self, text):
+        return [{"start": 0}[text]]
+
+    def decode(self, ids):
+        return "".join("??aA"[i] for i in ids).lower()
+
+
+@given(automata(), st.integers(1, 40), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_complete_only_if_all_are_listed(model, budget, max_length):
+    found, _ = model.strings(0, limit=20)
+    [outputs] = list_outputs(model, [[0]], max_length=max_length, budget=budget, width=2)
+    listed = {h.tokens: h.log_prob for h in outputs.hypotheses if h.finished}
+    for tokens, log_prob in listed.items():
+        assert log_prob == pytest.approx(found[tokens], rel=1e-12, abs=0)
+    missing = math.fsum(math.exp(p) for tokens, p in found.items() if tokens not in listed)
+    assert outputs.rest >= missing * (1 - 1e-12)
+    assert outputs.total + outputs.rest == pytest.approx(1, abs=1e-12)
+    assert outputs.complete <= (listed.keys() == found.keys())
+    assert outputs.complete == (outputs.rest == 0)
+    if budget == 40 and max_length >= max(map(len, found)):
+        assert outputs.complete or len(found) > 10
+
+
+def test_outputs_of_several_inputs_with_texts():
+    one, two = list_outputs(WORDS, [[0], [1, 0]], Letters())
+    assert one.texts == ("a", "aa", "aa", "", "a")
+    assert [h.tokens for h in one.hypotheses] == [(2,), (2, 3), (3, 2), (), (3,)]
+    assert one.by_text() == pytest.approx({"aa": 0.525, "a": 0.375, "": 0.1})
+    assert list(one.by_text()) == ["aa", "a", ""]
+    assert one.complete
+    assert one.total == pytest.approx(1)
+    assert one.reason.startswith("Exact and complete")
+    assert repr(one) == "OutputList(5 outputs, total 1, complete)"
+    assert one.tree().root.probability == pytest.approx(1)
+    assert "aa" in str(one.tree())
+    assert {h.tokens for h in two.hypotheses} == {(), (3,)}
+    [text] = list_outputs(WORDS, "start", Letters())
+    assert text.texts == one.texts
+    [cut] = list_outputs(WORDS, [[0]], keep="top_k=1")
+    assert [h.tokens for h in cut.hypotheses] in ([(2,)], [(2,), (2, 3)])
+
+
+def test_upper_bound_is_zero_only_with_proof():
+    [outputs] = list_outputs(WORDS, [[0]], Letters())
+    assert outputs.at_most(lambda text: "x" in text) == 0
+    assert outputs.at_most(lambda text: text == "aa") == pytest.approx(0.525)
+    [short] = list_outputs(WORDS, [[0]], Letters(), max_length=1)
+    assert not short.complete
+    assert short.rest == pytest.approx(0.525)
+    assert "beyond the limit of 1 tokens" in short.reason
+    assert repr(short) == "OutputList(3 outputs, total 0.475, not complete, at most 0.525 missing)"
+    assert short.at_most(lambda text: "x" in text) == short.rest
+    assert short.at_most(lambda text: True) == pytest.approx(1)
+
+
+def test_output_too_improbable_for_a_float_is_not_impossible():
+    model = loop(0.5)
+    model.log_prob = np.where(model.support, [[0, -800.0, 0.0]], -np.inf)
+    [outputs] = list_outputs(model, [[0]], Letters(), max_length=1)
+    assert outputs.hypotheses[0].probability == 0
+    assert outputs.at_most(lambda text: text == "") > 0
+
+
+def test_output_that_never_ends_is_said():
+    [outputs] = list_outputs(loop(0.0), [[0]], Letters(), max_length=5)
+    assert not outputs.complete
+    assert outputs.total == 0
+    assert outputs.rest == 1
+    assert "beyond the limit of 5 tokens" in outputs.reason
+    assert outputs.by_text() == {}
+    assert outputs.texts == ("aaaaa",)
+    assert not outputs.hypotheses[0].finished
+
+
+def test_budget_bounds_the_rest():
+    [outputs] = list_outputs(loop(0.25), [[0]], max_length=100, budget=8, width=1)
+    assert not outputs.complete
+    assert len(outputs.hypotheses) == 8
+    assert outputs.rest == pytest.approx(0.75**8)
+    assert "The budget of 8 prefixes is used up" in outputs.reason
+
+
+# --- planted faults -------------------------------------------------------------------------------
+def test_dropped_prefix_prevents_the_claim(monkeypatch):
+    add = exact._Search.add
+
+    def drop(self, score, prefix, block, row):
+        if prefix.token != 3:
+            add(self, score, prefix, block, row)
+
+    monkeypatch.setattr(exact._Search, "add", drop)
+    [outputs] = list_outputs(WORDS, [[0]])
+    assert not outputs.complete
+    assert outputs.rest == 1
+    assert outputs.reason.startswith(
+        "Not proved complete: what is listed and what is open sum to 0"
+    )
+
+
+@pytest.mark.parametrize("shift", [-0.01, 0.01])
+def test_wrong_mass_prevents_the_claim(monkeypatch, shift):
+    def fn(prefixes, state):
+        return np.tile(
+            [1.0, 1.0, 0.0] if prefixes.shape[1] < 3 else [9.0, 0, 0], (len(prefixes), 1)
+        ), None
+
+    model = from_steps(fn, eos=0, keep="min_p=0.1")
+    [outputs] = list_outputs(model, [[1]], max_length=9)
+    assert outputs.complete
+    call = OutputRule.__call__
+
+    def off(self, *arguments, **options):
+        step = call(self, *arguments, **options)
+        return step._replace(log_prob=step.log_prob + shift)
+
+    monkeypatch.setattr(OutputRule, "__call__", off)
+    [outputs] = list_outputs(model, [[1]], max_length=9)
+    assert not outputs.complete
+    assert "sum to" in outputs.reason
+
+
+# --- bad input ------------------------------------------------------------------------------------
+def test_bad_input_is_refused():
+    dense = loop(0.5, output_is_sparse=False)
+    with pytest.raises(ValueError, match=r"mapping: expected one whose zeros .*keep='min_p=0.05'"):
+        list_outputs(dense, [[0]])
+    [cut] = list_outputs(dense, [[0]], keep="top_k=1", max_length=1)
+    assert len(cut.hypotheses) == 2
+    with pytest.raises(ValueError, match="expected none for a model of pyentmax.seq2seq.models"):
+        list_outputs(WORDS, [[0]], mapping="sparsemax")
+    with pytest.raises(TypeError, match="model: expected one of transformers .* got function"):
+        list_outputs(lambda prefixes, state: None, [[0]])
+    with pytest.raises(ValueError, match="inputs: expected token ids, or a tokenizer for texts"):
+        list_outputs(WORDS, "start")
+    with pytest.raises(ValueError, match="inputs: input 1 has no token"):
+        list_outputs(WORDS, [[0], []])
+    for inputs in ([0, 1], [[[0]]]):
+        with pytest.raises(ValueError, match="inputs: expected a batch"):
+            list_outputs(WORDS, inputs)
+    with pytest.raises(ValueError, match="budget must be at least 1"):
+        list_outputs(WORDS, [[0]], budget=0)
+    [outputs] = list_outputs(WORDS, [[0]])
+    for ask in (outputs.by_text, lambda: outputs.at_most(bool)):
+        with pytest.raises(ValueError, match="pass a tokenizer to list_outputs"):
+            ask()
+    assert list_outputs(WORDS, []) == []
+
+
+def test_package_has_the_function():
+    assert pyentmax.seq2seq.list_outputs is list_outputs
+    with pytest.raises(AttributeError, match="no attribute 'list_output'"):
+        pyentmax.seq2seq.list_output  # noqa: B018
+    assert EOS == WORDS.eos
