@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -59,8 +60,23 @@ def with_signature(
     function = FunctionType(code, {"call": call, "cut": cut}, body.__name__)
     for name in functools.WRAPPER_ASSIGNMENTS:
         setattr(function, name, getattr(body, name))
+    function.__wrapped__ = body  # type: ignore[attr-defined]  # whose source is shown
+    function.__signature__ = _signature(body, keywords, skip)  # type: ignore[attr-defined]
     function.__defaults__, function.__kwdefaults__ = body.__defaults__, keywords
     return function
+
+
+def _signature(body: Callable[..., Any], keywords: dict[str, Any], skip: int) -> Signature:
+    """That of the function, which has other keywords than its body."""
+    own = signature(body)
+    parameters = list(own.parameters.values())[skip:]
+    positional = [x for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
+    kept = {x.name: x for x in parameters}
+    further = [
+        kept.get(name, Parameter(name, Parameter.KEYWORD_ONLY)).replace(default=default)
+        for name, default in keywords.items()
+    ]
+    return own.replace(parameters=positional + further)
 
 
 def renamed(function: F, name: str) -> F:
