@@ -1,5 +1,5 @@
 /* Probabilities with upper bounds, of one row, by filling up to a common level: a template. The
- * NumPy twins are `newton_water_fill` in pyentmax/reference/thresholds/water_filling.py, and for
+ * NumPy twins are `newton_water_fill` in tests/search_twins.py, and for
  * the shifts `solve_shifted` in pyentmax/reference/mappings/_bounded.py.
  *
  * p_i = clip(raised(a_i, t), 0, u_i) with the level t > 0 at which they sum to a total. Each is

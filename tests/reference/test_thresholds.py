@@ -11,29 +11,31 @@ import mpmath
 import numpy as np
 import pytest
 from crowded_rows import crowded_rows
+from search_twins import (
+    bisect_kth_largest,
+    bracketed_water_fill,
+    halley_norm,
+    kth_largest,
+    newton_entmax15,
+    newton_p_last,
+    newton_water_fill,
+    radix_select,
+)
 from stages import slow
 
 from pyentmax.reference.thresholds import (
     Threshold,
-    bisect_kth_largest,
     bisect_p_max,
     bisection,
-    bracketed_water_fill,
     condat,
     halley,
-    halley_norm,
-    kth_largest,
     michelot,
-    newton_entmax15,
-    newton_p_last,
     newton_sparsemax,
     newton_threshold,
-    newton_water_fill,
     partial_sort_entmax15,
     partial_sort_sparsemax,
     project_capped_simplex,
     prune_chunks,
-    radix_select,
     sort_entmax15,
     sort_sparsemax,
     tsallis_exp,

@@ -11,9 +11,9 @@ Alg. 1). So a score with x ≤ max x − 1 is never in the support.
 Each of these takes x and returns a `Threshold`, so that they can be compared:
 
     sort_sparsemax, partial_sort_sparsemax, michelot, condat, newton_sparsemax    α = 2, exact
-    sort_entmax15, partial_sort_entmax15, newton_entmax15                         α = 1.5, exact
+    sort_entmax15, partial_sort_entmax15                                          α = 1.5, exact
     bisection, halley                                                             any α > 1
-    newton_threshold, halley_norm                                                 1 < α ≤ 2
+    newton_threshold                                                              1 < α ≤ 2
 
 Near α = 1 all thresholds approach max x − 1 and the powers overflow, so the mappings use general
 solvers with better-conditioned variables: `newton` (1 ≤ α ≤ 2) with the normaliser c of
@@ -27,11 +27,10 @@ Near the threshold, rounding decides which scores exceed it. There may be thousa
 and their probabilities add up. `remainder` corrects a rounded threshold; `doubtful` returns the
 zeros that are not proved, which the certificates of decoding need.
 
-Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
-and top-k softmax needs the k-th largest score of a row (`kth_largest`).
+Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead.
 
-The kernels in C and CUDA do not sort. Each of their searches has a twin here, for NumPy arrays and
-with the same variable names:
+The kernels in C and CUDA do not sort. Each of their searches has a twin, for NumPy arrays and with
+the same variable names, here or in ``tests/search_twins.py``:
 
     cython_ext/thresholds/search.h            prune_chunks
     cython_ext/mappings/sparsemax.h           newton_sparsemax
@@ -52,24 +51,16 @@ with the same variable names:
 """
 
 from pyentmax.reference.thresholds.bisection import MaxProbability, bisect_p_max, bisection
-from pyentmax.reference.thresholds.halley import halley, halley_norm
+from pyentmax.reference.thresholds.halley import halley
 from pyentmax.reference.thresholds.newton import (
     Normalizer,
     newton,
-    newton_entmax15,
     newton_sparsemax,
     newton_threshold,
     remainder,
 )
-from pyentmax.reference.thresholds.newton_steep import newton_p_last
 from pyentmax.reference.thresholds.proof import Doubt, doubtful
 from pyentmax.reference.thresholds.pruning import condat, michelot, prune_chunks
-from pyentmax.reference.thresholds.selection import (
-    Selection,
-    bisect_kth_largest,
-    kth_largest,
-    radix_select,
-)
 from pyentmax.reference.thresholds.sorting import (
     partial_sort_entmax15,
     partial_sort_sparsemax,
@@ -85,8 +76,6 @@ from pyentmax.reference.thresholds.tsallis import (
 )
 from pyentmax.reference.thresholds.water_filling import (
     WaterFilling,
-    bracketed_water_fill,
-    newton_water_fill,
     project_capped_simplex,
     water_fill,
 )
@@ -95,33 +84,24 @@ __all__ = [
     "Doubt",
     "MaxProbability",
     "Normalizer",
-    "Selection",
     "Threshold",
     "WaterFilling",
-    "bisect_kth_largest",
     "bisect_p_max",
     "bisection",
-    "bracketed_water_fill",
     "condat",
     "doubtful",
     "halley",
-    "halley_norm",
     "in_support",
-    "kth_largest",
     "log_tsallis_exp",
     "michelot",
     "newton",
-    "newton_entmax15",
     "newton_sparsemax",
     "newton_threshold",
-    "newton_water_fill",
     "partial_sort_entmax15",
     "partial_sort_sparsemax",
     "project_capped_simplex",
     "prune_chunks",
-    "radix_select",
     "remainder",
-    "newton_p_last",
     "sort_entmax15",
     "sort_sparsemax",
     "tsallis_base",

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from pyentmax.reference.thresholds.threshold import (
-    MAX_PASSES,
     Threshold,
     as_scores,
     beta_per_row,
-    clipped_gaps,
-    row_sums,
     support_size,
 )
 
@@ -62,55 +59,3 @@ def halley(x: Any, alpha: Any) -> Threshold:
         tau = np.where(good, tau + step, low + (high - low) / 2)
         widths.append(high - low)
     return Threshold(low + top, support_size(y > low), passes)
-
-
-def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
-    """τ of α-entmax, 1 < α ≤ 2, x = (α−1) z, by Halley's method on a norm, as in the kernels.
-
-    With β = α − 1, b = 1/β, gaps x ← x − max x ≤ 0 and t = −τ, let w_i = [1 + x_i/t]₊. Then
-
-        p_i = t^b w_i^b,   N(t) = t (Σ w^b)^β = 1,   d^{−β} ≤ t ≤ 1,
-
-    N being the norm of [x + t]₊ of order b ≥ 1: convex, and close to a straight line. One pass
-    gives h = (N − 1)/N, a = tN'/N = Σw^{b−1}/Σw^b and v = t²N''/N = (b − 1)(Σw^{b−2}/Σw^b − a²).
-    Newton's step reduces t by the fraction h/a and ends at or above the root; Halley's, of third
-    order, by 2ha/(2a² − hv). Halley's step is taken if it stays above all t known to be below the
-    root. From the ninth pass on only Newton's steps are taken, which always converge: at most
-    10 + log₂d + ½log₂(1/ε) passes. Unlike `halley` it needs no bracket, because every tangent of N
-    gives a bound.
-
-    t may be any starting value. For long rows the kernel starts from the root for a sixteenth of
-    the entries, each counted 16 times.
-
-    Examples
-    --------
-    >>> tau, size, passes = halley_norm(np.array([1.0, 0.5, -2.0]), 1.75)
-    >>> print(np.round(tau, 6), size, passes)
-    [0.173712] [2] 4
-    """
-    top, x = clipped_gaps(x)
-    beta = beta_per_row(alpha, x, 2)
-    b, rounding = 1 / beta, 16 * np.finfo(x.dtype).eps
-    steepness = np.ones_like(top) / t  # 1/t
-    beyond = x.shape[-1] ** beta * (1 + rounding)  # the smallest 1/t known to be too large
-    for passes in range(1, MAX_PASSES + 1):
-        w = np.maximum(1 + x * steepness, 0)
-        on = np.where(w > 0, w, 1)
-        p = np.where(w > 0, np.exp(b * np.log1p(np.where(w > 0, x * steepness, 0))), 0)
-        power, slope, bend = row_sums(p, p / on, p / on / on)
-        a = slope / power
-        h, v = 1 - steepness * power**-beta, (b - 1) * (bend / power - a * a)
-        denominator = 2 * a * a - h * v
-        tangent, halley = h / a, 2 * h * a / np.where(denominator > 0, denominator, 1)
-        beyond = np.where(h < 0, np.minimum(steepness, beyond), beyond)
-        trust = (denominator > 0) & (steepness < beyond * (1 - halley)) & (passes <= 8)
-        part = np.where(trust, halley, tangent)
-        moving = np.abs(part) > rounding
-        if not moving.any():
-            break
-        # Rounding may take a tangent past the root, where many scores tied at it drop out.
-        aimed, just_below = steepness / (1 - part), beyond * (1 - rounding / 16)
-        aimed = np.where(steepness < beyond, np.minimum(aimed, just_below), aimed)
-        steepness = np.where(moving, np.maximum(aimed, 1), steepness)
-    t = (1 - tangent) / steepness
-    return Threshold(top - t, support_size(x + t > 0), passes)

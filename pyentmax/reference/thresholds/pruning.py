@@ -81,8 +81,7 @@ def prune_chunks(
     ----------
     x : array of scores
     solve : function of x and t
-        gives the `Threshold` of gaps x, with −t = τ a bound to begin with: `newton_sparsemax`,
-        `newton_entmax15`, or `halley_norm` at some α
+        gives the `Threshold` of gaps x, with −t = τ a bound to begin with, as `newton_sparsemax`
     chunk, lanes : int
         number of scores that are skipped together, and number of their maxima
 

@@ -24,7 +24,7 @@
  *
  * A row with a NaN or +∞ is NaN, so is one whose bounds do not allow it; a row of nothing but −∞ is
  * zeros. The NumPy twins are, for the level, `bracketed_water_fill` in
- * pyentmax/reference/thresholds/water_filling.py, and for the shifts `solve_shifted` in
+ * tests/search_twins.py, and for the shifts `solve_shifted` in
  * pyentmax/reference/mappings/_bounded.py.
  */
 #pragma once

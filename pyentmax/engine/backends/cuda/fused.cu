@@ -1,6 +1,6 @@
 /* What fusedmax and oscarmax need beside sparsemax: smoothing, pooling, and means over runs. The
  * NumPy twins, with the derivations, are pyentmax/reference/mappings/{_fused,fusedmax,oscarmax}.py; that of
- * smooth is `condat_tv` in pyentmax/reference/mappings/_total_variation.py, and pool does what `textbook` in
+ * smooth is `condat_tv` in tests/search_twins.py, and pool does what `textbook` in
  * pyentmax/reference/mappings/oscarmax.py does.
  *
  *     smooth<T>(z, mask, u, batch, strength)

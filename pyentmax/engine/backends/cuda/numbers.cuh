@@ -82,7 +82,7 @@ __device__ inline double number_of(unsigned long long bits) {
 }
 
 /* The same for all floats, the largest first: the complements of `rising_keys` in
- * pyentmax/reference/thresholds/selection.py. */
+ * tests/search_twins.py. */
 template <typename C> using Bits = decltype(bits_of((C)0));
 template <typename C> constexpr Bits<C> SIGN = ~(~(Bits<C>)0 >> 1);
 

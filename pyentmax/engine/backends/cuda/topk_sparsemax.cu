@@ -1,5 +1,5 @@
 /* Top-k sparsemax, with a k for each row. The NumPy twins are pyentmax/reference/mappings/topk_sparsemax.py,
- * and for the selection `bisect_kth_largest` in pyentmax/reference/thresholds/selection.py; kernels and their
+ * and for the selection `bisect_kth_largest` in tests/search_twins.py; kernels and their
  * arguments: forward.cuh; the parameter is k. The Jacobian is sparsemax's.
  *
  * Where sparsemax has no more than k non-zeros, it is the answer. Where it has more, the k largest
