@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pyentmax.engine.system.config import is_number
 
@@ -73,7 +75,7 @@ def support_sets(z: Floats, alpha: float, temperature: float) -> NDArray[np.bool
 
 def calibration_scores(z: Floats, y: ArrayLike, classes: Any, alpha: float) -> Floats:
     """The scores s(z, y) of the right labels, ascending."""
-    y = np.asarray(y)
+    y = column_or_1d(y, warn=True)
     if y.shape != (len(z),):
         raise ValueError(f"y: expected {len(z)} labels, got shape {y.shape}")
     check_classification_targets(y)
@@ -161,12 +163,17 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X, y, **options
             As the classifier's own ``fit`` takes them.
         """
+        if get_config()["enable_metadata_routing"]:
+            options = process_routing(self, "fit", **options).estimator.fit
         self.estimator_ = clone(self.estimator).fit(X, y, **options)
         self.__dict__.pop("calibration_scores_", None)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """That ``fit`` hands on what the classifier's own requests; ``score`` has its own."""
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=fit)
 
     def calibrate(self, X: Any, y: ArrayLike) -> ConformalClassifier:
         """Learn from labelled samples that were not trained on how large sets have to be.
@@ -226,6 +233,16 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> Any:
         """The labels, in the order of columns."""
         return self._model().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, if the classifier has it."""
+        return int(self._model().n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Their names, if the classifier has seen any."""
+        return self._model().feature_names_in_
 
     def _model(self) -> Any:
         return getattr(self, "estimator_", self.estimator)

@@ -11,9 +11,15 @@ pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed; pip install 'pyentmax[sklearn]'"
 )
 from scipy import sparse
+from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import (
+    ConvergenceWarning,
+    DataConversionWarning,
+    NotFittedError,
+    UnsetMetadataPassedError,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -269,6 +275,51 @@ def test_warm_start_goes_on_from_the_last_fit():
     np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=0, atol=1e-3)
     other = FenchelYoungClassifier(tol=1e-6).fit(X, -Y)
     np.testing.assert_array_equal(warm.set_params(C=1).fit(X, -Y).coef_, other.coef_)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_sample_weights_are_routed_to_the_classifier(alone):
+    X, y = load_iris(return_X_y=True)
+    weight = np.where(y == 2, 1e-6, 1.0)
+    right = FenchelYoungClassifier().fit(X, y, sample_weight=weight).predict(X)
+    with config_context(enable_metadata_routing=True):
+        classifier = FenchelYoungClassifier().set_fit_request(sample_weight=True)
+        model = ConformalClassifier(classifier).set_score_request(sample_weight=True)
+        fit = model if alone else GridSearchCV(model, {"estimator__C": [1.0]}, cv=2)
+        assert (fit.fit(X, y, sample_weight=weight).predict(X) == right).all()
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            ConformalClassifier(FenchelYoungClassifier()).fit(X, y, sample_weight=weight)
+    assert not (right == 2).any()
+
+
+class Named(KNeighborsClassifier):
+    """Has names for four features, as of a data frame."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        if self.n_features_in_ == 4:
+            self.feature_names_in_ = np.array([*"abcd"], object)
+        return self
+
+
+def test_names_of_features_are_those_of_the_last_fit():
+    X, y = load_iris(return_X_y=True)
+    model = ConformalClassifier(Named()).fit(X, y)
+    assert [*model.feature_names_in_] == [*"abcd"]
+    model.fit(X[:, :3], y)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 3
+
+
+@pytest.mark.parametrize(
+    "model",
+    [FenchelYoungClassifier("sparsemax"), ConformalClassifier(FenchelYoungClassifier())],
+)
+def test_a_column_of_labels_calibrates(model):
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        model.fit(X, y).calibrate(X, y[:, None])
+    assert model.predict_set(X).any()
 
 
 def test_calibration_ends_with_its_model():
