@@ -29,8 +29,9 @@ LARGE = (
     "a constant from the scores, or compute in float64"
 )
 NOISY = (
-    "the function is too noisy for differences, bends too sharply, or does not change at all where "
-    "the derivative is not 0; compute in float64, or move z a little"
+    "the function is too noisy for differences, bends too sharply, or does not change where the "
+    "derivative is not 0 or the values are large; subtract a constant from the values, compute in "
+    "float64, or move z a little"
 )
 
 
@@ -170,7 +171,7 @@ def compare(
     largest = float(np.max(np.abs(numeric), initial=0, where=np.isfinite(numeric)))
     # Both sides are computed in fn's dtype, so no more digits can be expected than it has.
     tolerance = atol + max(rtol, DIGITS * epsilon) * largest
-    resolved = _resolved(analytic, diffs, largest, epsilon, rtol, atol)
+    resolved = _resolved(analytic, diffs, largest, tolerance, epsilon, rtol, atol)
     size = absolute(analytic - numeric)
     comparable = resolved | (error <= COARSE * largest)
     wrong = comparable & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
@@ -192,16 +193,26 @@ def compare(
 
 
 def _resolved(
-    analytic: Array, diffs: Derivatives, largest: float, epsilon: float, rtol: float, atol: float
+    analytic: Array,
+    diffs: Derivatives,
+    largest: float,
+    tolerance: float,
+    epsilon: float,
+    rtol: float,
+    atol: float,
 ) -> NDArray[np.bool_]:
     """Where the differences are certain enough to confirm the analytic derivative."""
     enough = max(atol + rtol * largest, RESOLUTION * largest)
     certain = (diffs.error <= enough) & (DIGITS * epsilon * largest <= enough)
-    # Where fn does not change, or where large slopes cancel at z, the derivative can only be
-    # confirmed if it is 0 up to rounding: a slope that small moves fn by less than its rounding.
-    rounding = epsilon * max(8 * diffs.size, DIGITS * diffs.slopes)
-    zero = np.abs(analytic) <= rounding
-    return certain | (zero & (diffs.constant | (diffs.error <= rtol * diffs.slopes)))
+    # Where large slopes cancel at z, the derivative can only be confirmed if it is 0 up to
+    # rounding.
+    hidden, claim = 8 * epsilon * diffs.size, np.abs(analytic)
+    zero = claim <= max(hidden, DIGITS * epsilon * diffs.slopes)
+    # fn does not change along a slope of up to `hidden`, of either sign. Where these are within the
+    # tolerance, this confirms any of them; otherwise only a slope of 0, if they are small.
+    small = RESOLUTION * hidden if hidden <= RESOLUTION else -1
+    flat = claim <= (hidden if hidden <= max(tolerance, rtol) else small)
+    return certain | (zero & (diffs.error <= rtol * diffs.slopes)) | (diffs.constant & flat)
 
 
 def absolute(x: Array) -> Array:

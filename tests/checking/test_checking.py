@@ -235,6 +235,19 @@ def test_constant_function_confirms_only_0(value: Any) -> None:
         assert not check_gradient(lambda z: value, Z[0], lambda z, s=slope: 0 * z + s).passed
 
 
+@pytest.mark.parametrize("offset", [2e7, 3e3, 1e20])
+@pytest.mark.parametrize("factor", [-1, 0, 1])
+def test_slopes_below_the_rounding_of_fn_are_unresolved(offset: float, factor: int) -> None:
+    """A float32 loss with a large constant, or summed over many samples, does not move."""
+    scale = 1e-4 if offset == 3e3 else 1
+
+    def loss(z: Any) -> Any:
+        return np.float32(offset) + np.float32(scale * np.sum(z**2))
+
+    report = check_gradient(loss, Z[0], lambda z: factor * 2 * scale * z)
+    assert report.verdict == "unresolved" or (factor, offset) == (0, 3e3), str(report)
+
+
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "normmax"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_saturated_and_masked_rows_pass(name: str, dtype: Any) -> None:
