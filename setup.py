@@ -116,13 +116,14 @@ class OptionalBuildExt(build_ext):
         return FLAGS + (GCC_FLAGS if self.is_gcc() else []), LINK_FLAGS
 
     def is_gcc(self):
-        """Is the compiler GCC? Clang takes other flags, under whatever name."""
+        """Is the compiler GCC, perhaps behind ccache? Clang takes other flags, under any name."""
         try:
-            command = [self.compiler.compiler[0], "--version"]
-            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            command = [*self.compiler.compiler, "-dM", "-E", "-x", "c", os.devnull]
+            macros = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         except (AttributeError, OSError, subprocess.CalledProcessError):
             return False
-        return "Free Software Foundation" in told
+        others = ("__clang__", "__INTEL_COMPILER", "__NVCOMPILER")  # which define __GNUC__, too
+        return "define __GNUC__ " in macros and not any(name in macros for name in others)
 
     def go_without(self, error):
         if REQUIRED:

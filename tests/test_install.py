@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib.metadata
 import importlib.resources
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -127,14 +130,43 @@ def test_build_without_kernels_on_request_is_silent(project: Path):
 
 
 def test_links_of_the_readme_lead_to_the_address(project: Path):
-    config = (project / "setup.cfg").read_text("utf-8")
-    (project / "setup.cfg").write_text(config.replace("# url = https://", "url = https://a.org/b"))
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(project / "setup.cfg", "utf-8")
+    config["metadata"]["url"] = "https://a.org/b"
+    with (project / "setup.cfg").open("w", encoding="utf-8") as file:
+        config.write(file)
     command = [sys.executable, "setup.py", "-q", "egg_info"]
     environment = {**os.environ, "PYENTMAX_NO_EXT": "1"}
     subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
     metadata = (project / "pyentmax.egg-info" / "PKG-INFO").read_text("utf-8")
     assert f"](https://a.org/b/raw/v{pyentmax.__version__}/docs/images/" in metadata
     assert not re.search(r"\]\((?!https?:|#)", metadata)
+
+
+def test_source_distribution_makes_its_folder(project: Path):
+    command = [sys.executable, "setup.py", "-q", "sdist", "-d", "made/here"]
+    environment = {**os.environ, "PYENTMAX_NO_EXT": "1", "SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
+    assert [*(project / "made" / "here").glob("*.tar.gz")]
+
+
+@pytest.mark.skipif(os.name != "posix" or not shutil.which("gcc"), reason="needs GCC")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["gcc", "-pthread"], True),
+        (["env", "LC_ALL=C", "gcc"], True),  # as ccache, distcc and nice stand before it
+        (["env", "missing-compiler"], False),
+        (["echo", "Free Software Foundation"], False),
+    ],
+)
+def test_gcc_is_known_behind_other_commands(monkeypatch, command, expected):
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    monkeypatch.setenv("PYENTMAX_NO_EXT", "1")
+    monkeypatch.chdir(SOURCE)
+    build = runpy.run_path("setup.py")["OptionalBuildExt"]
+    compiler = SimpleNamespace(compiler=command)
+    assert build.is_gcc(SimpleNamespace(compiler=compiler)) is expected
 
 
 @pytest.mark.deep  # every other test runs what such a build has made

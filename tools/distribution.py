@@ -30,6 +30,7 @@ class ReproducibleSdist(sdist):
             return entry
 
         name = f"{base_name}.tar.gz"
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         with (
             open(name, "wb") as file,
             gzip.GzipFile("", "wb", mtime=int(epoch), fileobj=file) as packed,
