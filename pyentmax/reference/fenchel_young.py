@@ -170,15 +170,20 @@ def _loss(
     return loss_by_body(partial(definition, record), rows, y, values, options)
 
 
+OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
+"""What PyTorch calls arguments of the array functions."""
+
+
 def record_and_parameters(
     mapping: str | Mapping, params: dict[str, Any]
 ) -> tuple[Mapping, tuple[Any, ...]]:
     """A mapping's record, by name or itself, and its parameters in order."""
     record = record_of(mapping)
     if set(params) != set(record.parameters):
+        hints = [f"; for {name} pass {OTHER_NAMES[name]}" for name in params if name in OTHER_NAMES]
         raise TypeError(
             f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
-            f"got ({', '.join(params)})"
+            f"got ({', '.join(params)}){''.join(hints)}"
         )
     return record, tuple(params[name] for name in record.parameters)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends import choice
+from pyentmax.engine.calls.dtypes import runs_kernels
 from pyentmax.engine.calls.parameters import UpperBounds
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import arrange_scores
@@ -121,7 +122,7 @@ def pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
     All arrays are contiguous; `values` and `columns` have room for the whole block.
     """
     compiled = choice.packer()
-    if compiled is not None:
+    if compiled is not None and runs_kernels(block):
         return compiled(block, values, columns, ends, count)
     row, column = np.nonzero(block)
     values[count : count + len(row)] = block[row, column]

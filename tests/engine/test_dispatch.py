@@ -206,6 +206,108 @@ def test_arrays_of_other_libraries_get_a_hint(library: str, hint: str) -> None:
         pyentmax.entmax15(tensor())
 
 
+def test_tensor_with_a_gradient_gets_a_hint_that_helps() -> None:
+    tensor = type("Tensor", (), {"__module__": "torch"})
+    with pytest.raises(TypeError, match=r"tensor\.detach\(\)\.cpu\(\)\.numpy\(\)"):
+        pyentmax.softmax(tensor())
+
+
+class Awkward:
+    """As an array of awkward: functions of its own, but no dtype."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self.rows, dtype)
+
+    def __array_function__(self, *_: Any) -> Any:
+        return NotImplemented
+
+
+def test_arrays_without_a_dtype_are_converted() -> None:
+    rows = [[1.0, 2.0], [3.0, 0.5]]
+    np.testing.assert_array_equal(pyentmax.softmax(Awkward(rows)), pyentmax.softmax(rows))
+
+
+@pytest.mark.parametrize("kind", [Awkward, list])
+def test_rows_of_different_lengths_name_offsets(kind: Any) -> None:
+    for call in (pyentmax.softmax, pyentmax.sparsemax_jacobian):
+        with pytest.raises(ValueError, match=r"np\.concatenate\(rows\), with offsets="):
+            call(kind([[1.0, 2.0], [3.0]]))
+
+
+class Quantity(np.ndarray):
+    """As an array with units: it knows NumPy's functions by a list."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if getattr(np, ufunc.__name__, None) is not ufunc:
+            raise TypeError(f"unknown ufunc {ufunc.__name__}")
+        plain = [x.view(np.ndarray) if isinstance(x, Quantity) else x for x in inputs]
+        if "out" in options:
+            options["out"] = tuple(x.view(np.ndarray) for x in options["out"])
+        return getattr(ufunc, method)(*plain, **options)
+
+
+def test_subclasses_with_their_own_ufuncs_run_the_body() -> None:
+    z = np.array([[1.0, 2.0, 0.5], [0.0, 0.1, 0.2]])
+    p, units = pyentmax.entmax15(z), z.view(Quantity)
+    np.testing.assert_allclose(pyentmax.entmax15(units), p, rtol=1e-14)
+    np.testing.assert_allclose(pyentmax.entmax(units, [1.5, 1.5]), p, rtol=1e-14)
+    product = pyentmax.entmax15_vjp(p.view(Quantity), z)
+    np.testing.assert_allclose(product, pyentmax.entmax15_vjp(p, z), rtol=1e-14, atol=1e-16)
+    loss = pyentmax.entmax15_loss(units, [0, 1])
+    np.testing.assert_allclose(loss, pyentmax.entmax15_loss(z, [0, 1]), rtol=1e-14)
+    single = pyentmax.entmax_sigmoid(units, 1.5)
+    np.testing.assert_allclose(single, pyentmax.entmax_sigmoid(z, 1.5), rtol=1e-14)
+    dense = pyentmax.csr("entmax15", units).toarray()
+    np.testing.assert_allclose(dense, p, rtol=1e-14)
+
+
+def test_long_double_runs_the_body() -> None:
+    z = np.array([[0.3, 1.0, -2.0]], np.longdouble)
+    near = {"rtol": 1e-12, "atol": 1e-15}
+    single = pyentmax.entmax_sigmoid(z, 1.5)
+    assert single.dtype == np.longdouble
+    np.testing.assert_allclose(single, pyentmax.entmax_sigmoid(z.astype(float), 1.5), **near)
+    y = [[0, 1, 0]]
+    loss = pyentmax.one_vs_all_loss_and_grad(z, y)
+    for got, expected in zip(
+        loss, pyentmax.one_vs_all_loss_and_grad(z.astype(float), y), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, **near)
+    for name in ("softmax", "sparsemax", "entmax15"):
+        dense = pyentmax.csr(name, z.astype(float)).toarray()
+        np.testing.assert_allclose(pyentmax.csr(name, z).toarray(), dense, **near)
+
+
+@pytest.mark.parametrize(
+    ("call", "digits"),
+    [
+        (lambda z: pyentmax.topk_softmax(z, 2.0000000001), "2.0000000001"),
+        (lambda z: pyentmax.keep.top_p(z, 1 + 1e-12), "1.000000000001"),
+        (lambda z: pyentmax.budget_sparsemax(z, 0.9 + 1e-12, upper=0.3), "got 0.9000000000"),
+        (
+            lambda z: pyentmax.budget_sparsemax(z, 1, lower=0.1 * 3, upper=0.3),
+            "0.30000000000000004",
+        ),
+    ],
+)
+def test_errors_show_the_digits_that_differ(call: Any, digits: str) -> None:
+    with pytest.raises(ValueError, match=digits):
+        call(np.array([0.5, -0.2, 0.1]))
+
+
+def test_names_of_other_libraries_get_a_hint() -> None:
+    z = np.zeros((2, 4, 3))
+    with pytest.raises(TypeError, match="for is_causal pass causal="):
+        pyentmax.attention(z, z, z, is_causal=True)
+    with pytest.raises(TypeError, match="for dim pass axis="):
+        pyentmax.fenchel_young_loss(z, z, "softmax", dim=1)
+    with pytest.raises(ValueError, match=r"are the classes along axis=1\?"):
+        pyentmax.entmax15_loss(z, np.zeros((2, 3), int))
+
+
 def test_mistyped_arguments_name_the_function() -> None:
     with pytest.raises(TypeError, match=r"^sparsemax_vjp\(\) missing 2 required"):
         pyentmax.sparsemax_vjp()  # type: ignore[call-arg]

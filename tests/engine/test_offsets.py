@@ -303,6 +303,16 @@ def test_empty_rows_have_no_label() -> None:
         pe.sparsemax_loss(z, [0, -1, 2], offsets=offsets, ignore_index=-1)
 
 
+@pytest.mark.parametrize("dtype", [">i8", ">i4", "<u8", ">u4"])
+def test_offsets_of_a_file_may_have_any_byte_order(dtype: str) -> None:
+    z, v, offsets = np.arange(5.0), np.ones(5), np.array([0, 2, 5])
+    other = offsets.astype(dtype)
+    p = pe.sparsemax(z, offsets=other)
+    np.testing.assert_array_equal(p, pe.sparsemax(z, offsets=offsets))
+    pe.sparsemax_vjp(p, v, offsets=other)
+    pe.sparsemax_loss(z, [0, 1], offsets=other)
+
+
 @pytest.mark.parametrize(
     ("offsets", "error", "message"),
     [

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
+from pyentmax.engine.calls.dtypes import runs_kernels
 
 BACKENDS = ("", "cpu", "reference")
 
@@ -47,7 +47,7 @@ def kernel_for(array: Any, name: str, parameter: Any, value: Any) -> np.ufunc | 
     """The compiled kernel of that name, if there is one for the array and the parameter's value."""
     if parameter is not None and not parameter.fits_kernel(value):
         return None
-    if array.dtype in KERNEL_DTYPES and isinstance(array, np.ndarray):
+    if runs_kernels(array):
         return kernels().get(name)
     return None
 

@@ -21,6 +21,7 @@ from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.backends.declare import Accelerated, Declare, accelerated
 from pyentmax.engine.calls.dask_arrays import plan_rows
 from pyentmax.engine.calls.devices import is_dask
+from pyentmax.engine.calls.dtypes import runs_kernels
 from pyentmax.engine.calls.entries import arrange_entries, finish_entries
 from pyentmax.engine.calls.parameters import PerEntry
 from pyentmax.engine.calls.rows import in_one_dtype, reduce_to
@@ -97,6 +98,7 @@ def run(
     if workers is not None:
         workers = threads.counted(workers)
     kernel = choice.kernels().get(name) if use_kernels else None
-    if kernel is None or not isinstance(z, np.ndarray | np.generic) or np.any(operands[-1] < 0):
+    z = np.asarray(z) if isinstance(z, np.generic) else z
+    if kernel is None or not runs_kernels(z) or np.any(operands[-1] < 0):
         return body(z, *operands)  # kernels take no β below 0
-    return threads.run(kernel, (np.asarray(z), *map(np.asarray, operands)), None, workers)
+    return threads.run(kernel, (z, *map(np.asarray, operands)), None, workers)

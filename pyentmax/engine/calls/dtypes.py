@@ -12,7 +12,7 @@ from pyentmax.engine.calls.devices import is_dask
 
 KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 HINTS = {
-    "torch": "pyentmax.torch has this function for tensors; or pass tensor.numpy()",
+    "torch": "pyentmax.torch has this function for tensors; or pass tensor.detach().cpu().numpy()",
     "jax": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
     "jaxlib": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
     "sparse": "pass its .todense()",
@@ -60,6 +60,8 @@ def as_array(array: Any, name: str) -> Any:
     ------
     TypeError
         for a masked array, a lazy one, and one of a library that has functions of its own here
+    ValueError
+        for rows of different lengths
     """
     if is_masked(array):
         hint = MASKED.get(name, "(.filled(…))")
@@ -74,7 +76,15 @@ def as_array(array: Any, name: str) -> Any:
             f"{name} is lazy, a {type(array).__name__} of Dask, and would be computed whole here; "
             f"pass {name}.compute(), or all arrays as Dask arrays"
         )
-    return array if hasattr(array, "__array_function__") else np.asarray(array)
+    if hasattr(array, "__array_function__") and hasattr(array, "dtype"):
+        return array
+    try:
+        return np.asarray(array)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} cannot be made an array ({error}); pass rows of different lengths one after "
+            "the other, np.concatenate(rows), with offsets="
+        ) from None
 
 
 @functools.lru_cache
@@ -87,6 +97,15 @@ def epsilon(dtype: Any) -> float:
 def largest(dtype: Any) -> Any:
     """The largest number of a floating dtype that is not infinite."""
     return np.finfo(dtype).max
+
+
+def runs_kernels(array: Any) -> bool:
+    """Whether kernels may compute on an array: NumPy's, of a dtype that they have.
+
+    A subclass whose ``__array_ufunc__`` is its own, as of arrays with units, may not know them.
+    """
+    ufunc = getattr(type(array), "__array_ufunc__", None)
+    return ufunc is np.ndarray.__array_ufunc__ and array.dtype in KERNEL_DTYPES
 
 
 def is_masked(array: Any) -> bool:

@@ -279,7 +279,7 @@ def _smallest(lengths: Any) -> Any:
 def _checked(offsets: Any, length: int) -> Any:
     """Offsets as int64 on the host: the rows' lengths say which calls are made."""
     offsets = to_host(as_array(offsets, "offsets"))
-    if offsets.dtype not in (np.int32, np.int64):
+    if offsets.dtype.kind not in "iu" or offsets.dtype.itemsize < 4:
         raise TypeError(f"offsets must be int32 or int64, got {offsets.dtype}")
     if offsets.ndim != 1 or not len(offsets):
         raise ValueError(

@@ -103,7 +103,9 @@ class PerRow:
         if not self._in_range(value):
             raise self._out_of_range(value)
         if self.whole and value % 1 > 0:  # ∞ is whole
-            raise ValueError(f"{self.name} must be a whole number, got {value:g}")
+            raise ValueError(
+                f"{self.name} must be a whole number, got {digits(value, round(value))}"
+            )
 
     def _in_range(self, value: Any) -> Any:
         above = value > self.least if self.strict else value >= self.least
@@ -112,7 +114,8 @@ class PerRow:
     def _out_of_range(self, value: Any) -> ValueError:
         expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
         expected += "" if self.most == math.inf else f" and at most {self.most:g}"
-        return ValueError(f"{self.name} must be {expected}, got {value:g}")
+        limit = self.most if value > self.most else self.least
+        return ValueError(f"{self.name} must be {expected}, got {digits(value, limit)}")
 
     def fits_kernel(self, value: Any) -> bool:
         """Whether kernels take the values: of a number or array, on a device without looking."""
@@ -204,7 +207,7 @@ class Budget(PerRow):
             )
             raise ValueError(
                 f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
-                f"got {_digits(requested, most)}"
+                f"got {digits(requested, most)}"
             )
         return budget.astype(z.dtype)
 
@@ -241,7 +244,7 @@ class UpperBounds:
         least = np.min(np.where(feasible, np.inf, total))
         raise ValueError(
             f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
-            f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
+            f"to at least 1, got a sum of {digits(least, 1)}; raise some of them"
         )
 
     def for_probabilities(self, value: Any, rows: Rows, original: Any) -> Any:
@@ -311,14 +314,14 @@ class UpperBounds:
 Parameter = PerRow | UpperBounds
 
 
-def _digits(number: float, limit: float) -> str:
-    """A number in nine digits, and in all where nine would read as the limit that it misses.
+def digits(number: float, limit: float) -> str:
+    """A number in nine digits, or in all where nine would read as the limit that it misses.
 
-    >>> _digits(0.3 * 3, 1), _digits(1 / 6 * 6 - 1e-12, 1)
+    >>> digits(0.3 * 3, 1), digits(1 / 6 * 6 - 1e-12, 1)
     ('0.9', '0.999999999999')
     """
     short = f"{number:.9g}"
-    return short if float(short) != limit else str(float(number))
+    return short if number == limit or short != f"{limit:.9g}" else str(float(number))
 
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.

@@ -176,9 +176,15 @@ def labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
     y = on_device_of(as_array(y, "y"), rows.array, "y")
     is_label = y.dtype.kind in "iu" and y.shape == rows.batch
     if not is_label and y.shape != rows.shape:
+        fits = [
+            i for i, _ in enumerate(rows.shape) if y.shape == rows.shape[:i] + rows.shape[i + 1 :]
+        ]
+        hint = (
+            f"; are the classes along axis={fits[0]}?" if fits and rows.axes != (fits[0],) else ""
+        )
         raise ValueError(
             f"y must be integer labels of shape {rows.batch} or {targets} of shape {rows.shape}, "
-            f"got dtype {y.dtype} and shape {y.shape}"
+            f"got dtype {y.dtype} and shape {y.shape}{hint}"
         )
     return y, is_label
 

@@ -11,6 +11,7 @@ import numpy as np
 from pyentmax.engine.calls.devices import is_dask, on_device_of
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.offsets import call_by_offsets
+from pyentmax.engine.calls.parameters import digits
 from pyentmax.engine.calls.rows import Rows, broadcasts, to_rows
 from pyentmax.engine.calls.signatures import parameter_names, with_signature
 
@@ -128,6 +129,7 @@ def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:
         if not (low <= high).all():
             i = tuple(np.argwhere(~(low <= high))[0])
             raise ValueError(
-                f"upper must be at least lower, got {high[i]:g} where lower is {low[i]:g}"
+                f"upper must be at least lower, got {digits(high[i], low[i])} where lower is "
+                f"{digits(low[i], high[i])}"
             )
     return low, high

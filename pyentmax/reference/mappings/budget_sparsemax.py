@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.parameters import Budget
+from pyentmax.engine.calls.parameters import Budget, digits
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import (
     arrange_probabilities,
@@ -98,10 +98,11 @@ def _solve_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> 
     slack = 8 * np.finfo(low.dtype).eps * low.shape[-1] ** 0.5 * budget
     fits = (least - slack <= budget) & (budget <= most + slack) | ~live.any(axis=-1, keepdims=True)
     if isinstance(low, np.ndarray) and not fits.all():
-        sums = (np.broadcast_to(a, fits.shape)[~fits][0] for a in (budget, least, most))
+        asked, low, high = (np.broadcast_to(a, fits.shape)[~fits][0] for a in (budget, least, most))
         raise ValueError(
             "budget must lie between the sums of the bounds on a row's unmasked entries, got "
-            "{:.9g} outside of [{:.9g}, {:.9g}]".format(*sums)
+            f"{digits(asked, min(max(asked, low), high))} outside of "
+            f"[{digits(low, asked)}, {digits(high, asked)}]"
         )
     room, total = high - low, budget - least
     z = np.where(sound, rows.array - low, 0)

@@ -105,7 +105,7 @@ class RNNSeq2SeqConfig:
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
         choose_score(self.score)
         optional = "embedding_std fertility"
-        require(self, optional, lambda x: x is None or is_positive(x), "a number above 0")
+        require(self, optional, lambda x: x is None or is_positive(x), "a finite number above 0")
         require(self, "start", lambda x: x in (None, "uniform"), "'uniform' or none")
         if self.fertility is not None and attention not in CONSTRAINED:
             raise ValueError(
