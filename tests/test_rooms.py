@@ -42,6 +42,7 @@ ADAPTERS = ("jax", "sklearn", "torch")
 # What adapters import below the public modules, of the wings whose insides are private.
 OPEN_TO_ADAPTERS = (
     "pyentmax.reference.composed",
+    "pyentmax.reference.linear_loss",
     "pyentmax.engine.backends.choice",
     "pyentmax.engine.system.config",
 )

@@ -234,7 +234,7 @@ def passes(
     gradients : bool
         False for the loss alone
     upstream : array of the labels' shape, optional
-        what each row's share in the gradients is multiplied by, of any sign
+        what each row's share in the loss and gradients is multiplied by, of any sign
     matmul : callable
         ``matmul(a, b, out=out)`` for two matrices
     """

@@ -29,6 +29,7 @@ from pyentmax.torch.attention_weights import AttentionWeights
 from pyentmax.torch.entmax import activations as _activations
 from pyentmax.torch.entmax import losses as _losses
 from pyentmax.torch.entmax import root_finding as _root_finding
+from pyentmax.torch.linear_loss import LinearLoss, linear_loss
 from pyentmax.torch.log_probabilities import (
     log_entmax,
     log_entmax15,
@@ -119,12 +120,14 @@ __all__ = [
     "AttentionWeights",
     "DistanceBias",
     "LengthScale",
+    "LinearLoss",
     "LogScale",
     "attention",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
     "keep",
+    "linear_loss",
     "log_entmax",
     "log_entmax15",
     "log_softmax",

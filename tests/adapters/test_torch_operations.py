@@ -125,6 +125,7 @@ def test_every_function_runs_on_meta_tensors(dtype: Any) -> None:
             continue
         numbers = [] if mapping is None else [VALUES[p] for p in mapping.parameters]
         inputs = [z, z if "sigmoid" in name else y] if name.endswith("_loss") else [z]
+        inputs = [z, z, y] if name == "linear_loss" else inputs
         found = function(*([z] * 3 if name == "attention" else inputs), *numbers)
         kind = torch.bool if name.endswith("_support") else dtype
         assert (found.device.type, found.dtype) == ("meta", kind), name

@@ -1,0 +1,361 @@
+"""The losses of output layers, of tensors: `pyentmax.linear_loss`, and a module for it.
+
+On the host the scores of a chunk are one product by PyTorch, and everything else runs on the
+tensors' memory, as in `pyentmax`. On other devices a chunk's scores, loss and gradients are
+operations of PyTorch: that saves memory, and no time.
+
+A loss that is one number computes its gradients along with it, as the scores do not outlast their
+chunk; the backward pass multiplies them. Losses of rows compute the scores again in the backward
+pass, which brings a number for each row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import handle_torch_function
+
+from pyentmax.reference.linear_loss import Options, passes
+from pyentmax.torch import composed
+from pyentmax.torch.arguments import (
+    check_options,
+    check_scores,
+    check_tensor,
+    is_overridden,
+    scores_of_loss,
+)
+from pyentmax.torch.arrays import on_arrays
+from pyentmax.torch.calls import chosen, split
+from pyentmax.torch.modules import Settings
+from pyentmax.torch.operations import PARAMETERS
+from pyentmax.torch.registry import (
+    NO_FORWARD_MODE,
+    PARAMETER,
+    not_differentiable,
+    one_by_one,
+    refused,
+    registered,
+)
+
+DEVICE_CHUNK_BYTES = 1 << 28  # of scores: a device wants large products, and has no cache to fit
+
+
+def linear_loss(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    mapping: str = "entmax15",
+    *,
+    linear_bias: Tensor | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+    class_weight: Tensor | None = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    chunk: int | None = None,
+    **parameters: Any,
+) -> Tensor:
+    """The Fenchel-Young loss of ``input @ linear_weight.T``, without a tensor of all scores.
+
+    Arguments are named as those of PyTorch's ``linear_cross_entropy``, except that `weight` is of
+    rows, as in all losses here, and PyTorch's ``weight``, of classes, is `class_weight`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (…, d)
+    linear_weight : Tensor of shape (classes, d)
+    target : Tensor of integer labels of shape (…,), or of distributions of shape (…, classes)
+    mapping : str
+        the name of a row of `pyentmax.MAPPINGS` that has a loss
+    linear_bias : Tensor of shape (classes,), optional
+        −∞ excludes a class
+    reduction, weight, class_weight, ignore_index, label_smoothing : as in `softmax_loss`
+        only `input`, `linear_weight` and `linear_bias` get gradients
+    chunk : int, optional
+        rows of the input whose scores are computed at a time; by default as many as fit in 32 MB,
+        on a device in 256 MB
+    **parameters
+        the mapping's own, such as ``alpha``
+
+    Returns
+    -------
+    Tensor: a number, or for the reduction "none" a loss for each row
+
+    Raises
+    ------
+    ValueError, TypeError
+        if shapes do not fit, or an argument is out of its range or of the wrong kind
+    NotImplementedError
+        for second derivatives, and in forward mode
+
+    Notes
+    -----
+    Half types are computed in float32 on the host, which takes a copy of each tensor; elsewhere
+    products are of the tensors' own type, and sums of chunks in float32. Under autocast the loss is
+    float32. Labels that are out of range are an error on the host alone.
+
+    Examples
+    --------
+    >>> x, rows = torch.tensor([[1.0, 0.5]]), torch.tensor([[2.0, 0.0], [1.0, 1.2], [-1.0, 0.0]])
+    >>> linear_loss(x, rows, torch.tensor([0]))
+    tensor(0.2187)
+    """
+    options = {"reduction": reduction, "weight": weight, "class_weight": class_weight}
+    options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "chunk": chunk}
+    tensors = (input, linear_weight, target)
+    if is_overridden(*tensors):
+        named = {"linear_bias": linear_bias, **options, **parameters}
+        return handle_torch_function(linear_loss, tensors, *tensors, mapping, **named)  # type: ignore[no-any-return]
+    value = chosen("linear_loss()", mapping, parameters)
+    check_scores(input, "input")
+    check_scores(linear_weight, "linear_weight")
+    check_tensor(target, "target")
+    check_options(reduction, weight, ignore_index, label_smoothing)
+    if linear_weight.ndim != 2 or not input.ndim or input.shape[-1] != linear_weight.shape[1]:
+        raise ValueError(
+            "input must have the shape (…, d) and linear_weight (classes, d), got "
+            f"{tuple(input.shape)} and {tuple(linear_weight.shape)}"
+        )
+    if linear_bias is not None:
+        check_scores(linear_bias, "linear_bias")
+        if linear_bias.shape != linear_weight.shape[:1]:
+            raise ValueError(
+                f"linear_bias must have the shape ({len(linear_weight)},), got "
+                f"{tuple(linear_bias.shape)}"
+            )
+    for name, tensor in {"weight": weight, "target": target, PARAMETERS[mapping]: value}.items():
+        if isinstance(tensor, Tensor) and tensor.requires_grad:
+            raise TypeError(
+                f"linear_loss has no gradient in {name}: detach() it"
+                + ("; or multiply the losses of reduction='none'" if name == "weight" else "")
+            )
+    layer = (scores_of_loss(input), scores_of_loss(linear_weight), linear_bias)
+    learned = any(x is not None and x.requires_grad for x in layer)
+    gradients = torch.is_grad_enabled() and learned and reduction != "none"
+    smoothing = float(label_smoothing)
+    rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
+    return _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]  # type: ignore[no-any-return]
+
+
+class LinearLoss(Settings):
+    """An output layer and its loss: `linear_loss` with a weight, and a bias if asked for.
+
+    Parameters
+    ----------
+    in_features, num_classes : int
+    mapping : as in `linear_loss`
+    bias : bool, default False
+    device, dtype
+        of the parameters ``weight``, (num_classes, in_features), and ``bias``, which are
+        initialised as those of ``torch.nn.Linear``
+    chunk, reduction, class_weight, ignore_index, label_smoothing, **parameters
+        as in `linear_loss`
+
+    Examples
+    --------
+    >>> layer = LinearLoss(8, 1000, "sparsemax", ignore_index=-100)
+    >>> layer(torch.zeros(3, 8), torch.tensor([1, 2, -100])).detach()
+    tensor(0.4995)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        mapping: str = "entmax15",
+        *,
+        bias: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        chunk: int | None = None,
+        reduction: str = "mean",
+        class_weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        **parameters: Any,
+    ) -> None:
+        settings = {"mapping": mapping, "chunk": chunk, "reduction": reduction}
+        settings |= {"class_weight": class_weight, "ignore_index": ignore_index}
+        chosen("LinearLoss()", mapping, dict(parameters))
+        super().__init__({**settings, "label_smoothing": label_smoothing, **parameters})
+        self.weight = nn.Parameter(
+            torch.empty(num_classes, in_features, device=device, dtype=dtype)
+        )
+        self.bias: nn.Parameter | None = None
+        if bias:
+            self.bias = nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew, as ``torch.nn.Linear`` does."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(max(1, self.weight.shape[1]))
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of inputs and targets; `weight` is of rows."""
+        settings = {"linear_bias": self.bias, "weight": weight, **self.settings()}
+        return linear_loss(input, self.weight, target, **settings)
+
+
+# --- the operation --------------------------------------------------------------------------------
+
+
+def _compute(
+    x: Tensor, rows: Tensor, bias: Any, y: Tensor, name: str, parameter: Any, number: Any,
+    *rest: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    value = number if parameter is None else parameter
+    if x.is_cpu:
+        wide = torch.promote_types(composed.wide(x[..., :0]).dtype, composed.wide(rows[:0]).dtype)
+        loss, *found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
+    else:
+        loss, *found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest)
+    given = (t for t in (x, rows, bias) if t is not None)
+    parts = [part.to(t.dtype) for part, t in zip(found, given, strict=False)]
+    parts += [x.new_empty(0) for _ in range(3 - len(parts))]
+    return loss.to(torch.promote_types(x.dtype, rows.dtype)), *parts
+
+
+def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest: Any) -> Any:
+    weight, class_weight, reduction, ignore_index, smoothing, chunk, upstream, gradients = rest
+    options = Options(reduction, weight, None, ignore_index, smoothing, class_weight)
+    own = PARAMETERS[name]
+    return passes(
+        x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk, None,
+        gradients=gradients, upstream=upstream, matmul=_multiply,
+    )  # fmt: skip
+
+
+def _multiply(a: Any, b: Any, out: Any) -> None:
+    torch.mm(_as_tensor(a), _as_tensor(b), out=torch.from_numpy(out))
+
+
+class _Alias:
+    """The memory of an array, which PyTorch would warn not to write to."""
+
+    def __init__(self, array: Any) -> None:
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self._array = array
+
+
+def _as_tensor(array: Any) -> Tensor:
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Alias(array)))
+
+
+def _in_chunks(
+    x: Tensor, rows: Tensor, bias: Any, y: Tensor, name: str, parameter: Any, number: Any,
+    weight: Any, class_weight: Any, reduction: str, ignore_index: Any, smoothing: float, chunk: Any,
+    upstream: Any, gradients: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The same in PyTorch's operations, for devices other than the host."""
+    batch, wide = x.shape[:-1], composed.wide(x[..., :0]).dtype
+    is_label = y.shape == batch and not y.is_floating_point()
+    flat = x.reshape(-1, x.shape[-1])
+    y = y.reshape(-1) if is_label else y.reshape(len(flat), -1)
+    counts = torch.ones(len(flat), dtype=torch.bool, device=x.device)
+    if ignore_index is not None:
+        counts = y != ignore_index
+    if bias is not None:
+        counts = counts & (bias != -torch.inf).any()
+    if weight is not None:
+        weight = weight.expand(batch).reshape(-1)
+    if class_weight is not None:
+        like = rows.new_empty(()).expand(len(flat), len(rows))
+        of_rows = composed.class_weights(like, y, class_weight, None, soft=True)
+        weight = of_rows if weight is None else weight * of_rows
+    share = composed.shares(counts, weight, reduction, x.new_empty(0, dtype=wide))
+    slope = share if upstream is None else share * upstream.reshape(-1)
+    if parameter is not None:
+        parameter = parameter.expand(batch).reshape(-1)
+    softness = torch.full((), smoothing, dtype=wide) if smoothing else None
+    each = torch.empty(len(flat), dtype=wide, device=x.device)
+    found = [torch.zeros_like(t, dtype=wide) for t in (flat, rows, bias) if t is not None]
+    step = chunk or max(1, DEVICE_CHUNK_BYTES // (4 * len(rows)))
+    for start in range(0, len(flat), step):
+        some = slice(start, start + step)
+        z = torch.mm(flat[some].to(rows.dtype), rows.T).to(wide)
+        z = z if bias is None else z + bias
+        own = None if parameter is None else parameter[some]
+        rest = (None, None, "none", ignore_index, softness)
+        each[some], g = torch.ops.pyentmax.loss(z, y[some], name, own, number, *rest)
+        if gradients:
+            g = torch.where(slope[some, None] == 0, 0, g * slope[some, None])
+            found[0][some] = torch.mm(g.to(rows.dtype), rows)
+            found[1] += torch.mm(g.to(x.dtype).T, flat[some])
+            if bias is not None:
+                found[2] += g.sum(0)
+    loss = torch.where(share == 0, 0, each * share)
+    loss = loss.reshape(batch) if reduction == "none" else loss.sum()
+    return (loss, found[0].reshape(x.shape), *found[1:]) if gradients else (loss,)
+
+
+def _fake(x: Tensor, rows: Tensor, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
+    reduction, gradients = rest[-6], rest[-1]
+    shape = x.shape[:-1] if reduction == "none" else ()
+    loss = x.new_empty(shape, dtype=torch.promote_types(x.dtype, rows.dtype))
+    parts = [
+        x.new_empty(0) if t is None or not gradients else t.new_empty(t.shape)
+        for t in (x, rows, bias)
+    ]
+    return loss, *parts
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+    x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight, *ctx.rest = inputs
+    found = (None,) * 3 if ctx.rest[0] == "none" else output[1:]
+    ctx.save_for_backward(x, rows, bias, y, parameter, weight, class_weight, *found)
+
+
+def _backward(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
+    nothing = (None,) * 15
+    if g is None:
+        return nothing
+    x, rows, bias, y, parameter, weight, class_weight, *parts = ctx.saved_tensors
+    reduction, ignore_index, smoothing, chunk, *_ = ctx.rest
+    if reduction == "none":
+        given = (x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight)
+        parts = _operation(*given, "sum", ignore_index, smoothing, chunk, g, True)[1:]
+    elif torch.compiler.is_compiling() or not g.is_cpu or g != 1:
+        parts = [part * g.to(part.dtype) for part in parts]
+    if torch.is_grad_enabled():
+        parts = [_once(part, g, x, rows) for part in parts]
+    needed = ctx.needs_input_grad[:3]
+    return *(p if need else None for p, need in zip(parts, needed, strict=True)), *nothing[3:]
+
+
+# A gradient that may be differentiated again, which PyTorch would take for a constant.
+_once = registered(
+    "linear_loss_gradient",
+    "(Tensor gradient, Tensor g, Tensor x, Tensor rows) -> Tensor",
+    compute=lambda gradient, *unused: gradient.clone(),
+    fake=lambda gradient, *unused: gradient.new_empty(gradient.shape),
+    vmap=one_by_one,
+    **not_differentiable(
+        "linear_loss has no second derivatives: take them of a loss of all scores, as "
+        "fenchel_young_loss(input @ linear_weight.T, target)"
+    ),
+)
+
+
+_operation: Callable[..., Any] = registered(
+    "linear_loss",
+    f"(Tensor x, Tensor rows, Tensor? bias, Tensor y, str name, {PARAMETER}, Tensor? weight, "
+    "Tensor? class_weight, str reduction, int? ignore_index, float smoothing, int? chunk, "
+    "Tensor? upstream, bool gradients) -> (Tensor, Tensor, Tensor, Tensor)",
+    compute=_compute,
+    fake=_fake,
+    setup_context=_keep,
+    backward=_backward,
+    jvp=refused(NO_FORWARD_MODE.format("linear_loss")),
+    vmap=one_by_one,
+)

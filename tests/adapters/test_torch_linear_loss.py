@@ -1,0 +1,291 @@
+"""Losses of output layers of tensors: values, gradients, dtypes, compilers, training."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as distributed
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import pyentmax as pe
+import pyentmax.torch as pt
+from pyentmax.torch.linear_loss import _in_chunks  # what devices without kernels run
+
+CLASSES = 90
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"reduction": "sum", "ignore_index": 2},
+    {"label_smoothing": 0.1, "weight": torch.tensor([1, 0.5, 0, 3])},
+    {"class_weight": torch.linspace(0, 2, CLASSES).double(), "reduction": "none"},
+]
+
+
+def layer(scale: float = 1, dtype: Any = torch.float64) -> tuple[Any, Any, Any, Any]:
+    """Inputs (5, 4, 6), rows and a bias that excludes classes, with gradients; labels."""
+    draw = torch.Generator().manual_seed(0)
+    x = scale * torch.randn(5, 4, 6, generator=draw, dtype=torch.float64)
+    rows = torch.randn(CLASSES, 6, generator=draw, dtype=torch.float64)
+    bias = torch.randn(CLASSES, generator=draw, dtype=torch.float64)
+    bias[-20:] = -torch.inf
+    y = torch.randint(0, CLASSES - 20, (5, 4), generator=draw)
+    y[0, :2] = 2
+    return *(t.to(dtype).requires_grad_() for t in (x, rows, bias)), y
+
+
+def gradients(loss: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    upstream = torch.linspace(-1, 2, loss.numel(), dtype=loss.dtype).reshape(loss.shape)
+    return torch.autograd.grad(loss, tensors, upstream)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1, 30])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", ["softmax", "entmax15", "entmax", "topk_sparsemax", "fusedmax"])
+def test_losses_and_gradients_equal_those_of_all_scores(
+    name: str, options: dict[str, Any], scale: float
+) -> None:
+    x, rows, bias, y = layer(scale)
+    own = {"entmax": {"alpha": 1.3}, "topk_sparsemax": {"k": 3}}.get(name, {})
+    if name == "topk_sparsemax" and "label_smoothing" in options:
+        return  # infinite
+    expected = pt.fenchel_young_loss(x @ rows.T + bias, y, name, **options, **own)
+    found = pt.linear_loss(x, rows, y, name, linear_bias=bias, chunk=7, **options, **own)
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        gradients(found, x, rows, bias), gradients(expected, x, rows, bias), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("name", ["entmax15", "softmax"])
+def test_gradcheck(name: str, reduction: str) -> None:
+    x, rows, bias, y = layer()
+    bias = bias.detach()[:30].clamp(min=-5).requires_grad_()
+    rows = rows.detach()[:30].requires_grad_()
+
+    def loss(x: Any, rows: Any, bias: Any) -> Any:
+        options = {"linear_bias": bias, "reduction": reduction, "label_smoothing": 0.1}
+        return pt.linear_loss(x, rows, y % 30, name, **options)
+
+    assert torch.autograd.gradcheck(loss, (x, rows, bias))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", ["entmax15", "entmax", "softmax"])
+def test_chunks_of_other_devices_equal_the_hosts(name: str, options: dict[str, Any]) -> None:
+    x, rows, bias, y = (t.detach() for t in layer(3))
+    values = {"weight": None, "class_weight": None, "reduction": "mean", "ignore_index": None}
+    values |= {"label_smoothing": 0.0, "chunk": 7, "upstream": None, "gradients": True, **options}
+    alpha = torch.linspace(1.1, 2, 4).double() if name == "entmax" else None
+    if values["reduction"] == "none":
+        values["upstream"] = torch.linspace(-1, 2, 20).double().reshape(5, 4)
+    expected = torch.ops.pyentmax.linear_loss(x, rows, bias, y, name, alpha, None, *values.values())
+    found = _in_chunks(x, rows, bias, y, name, alpha, None, *values.values())
+    compared = slice(1 if values["reduction"] == "none" else 0, None)  # gradients alone are used
+    for one, other in zip(found[compared], expected[compared], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types_are_computed_in_float32(dtype: Any) -> None:
+    x, rows, bias, y = layer(2, dtype)
+    loss = pt.linear_loss(x, rows, y, linear_bias=bias)
+    wide = [t.detach().float().requires_grad_() for t in (x, rows, bias)]
+    expected = pt.linear_loss(wide[0], wide[1], y, linear_bias=wide[2])
+    torch.testing.assert_close(loss, expected.to(dtype), rtol=0, atol=0)
+    for one, other in zip(gradients(loss, x, rows, bias), gradients(expected, *wide), strict=True):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one, other.to(dtype))
+
+
+def test_autocast_returns_float32() -> None:
+    x, rows, bias, y = layer(2, torch.float32)
+    expected = gradients(pt.linear_loss(x, rows, y, linear_bias=bias), rows)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = torch.nn.functional.linear(x, torch.eye(6))
+        loss = pt.linear_loss(half, rows, y, linear_bias=bias)
+    assert (half.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    (found,) = gradients(loss, rows)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+
+
+def test_no_gradient_is_computed_where_none_is_needed() -> None:
+    x, rows, _, y = layer()
+    with torch.no_grad():
+        loss = torch.ops.pyentmax.linear_loss
+        assert not pt.linear_loss(x, rows, y).requires_grad
+        rest = (*(None,) * 4, "mean", None, 0.0, None, None, False)
+        parts = loss(x, rows, None, y, "entmax15", *rest)
+    assert [part.numel() for part in parts] == [1, 0, 0, 0]
+    frozen = pt.linear_loss(x, rows.detach(), y)
+    assert gradients(frozen, x)[0].shape == x.shape
+
+
+def test_storage_of_the_caller_stays_resizable_and_unwarned() -> None:
+    x, rows, bias, y = (t.detach() for t in layer())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pt.linear_loss(x, rows.requires_grad_(), y, linear_bias=bias).backward()
+    for tensor in (x, bias, y):
+        tensor.resize_(2, 3)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_compiles_in_one_graph(reduction: str) -> None:
+    x, rows, bias, y = layer()
+
+    def loss(x: Any, rows: Any, bias: Any) -> Any:
+        return 2 * pt.linear_loss(x, rows, y, linear_bias=bias, reduction=reduction)
+
+    expected = loss(x, rows, bias)
+    found = torch.compile(loss, fullgraph=True, backend="aot_eager")(x, rows, bias)
+    for one, other in zip(
+        gradients(found, x, rows, bias), gradients(expected, x, rows, bias), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_second_derivatives_are_refused() -> None:
+    x, rows, _, y = layer()
+    for reduction in ("mean", "none"):
+        loss = pt.linear_loss(x, rows, y, reduction=reduction).sum()
+        (first,) = torch.autograd.grad(loss, x, create_graph=True)
+        with pytest.raises(NotImplementedError, match="no second derivatives"):
+            torch.autograd.grad(first.sum(), rows)
+    assert torch.func.grad(lambda x: pt.linear_loss(x, rows, y))(x).shape == x.shape
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(lambda x: pt.linear_loss(x, rows, y), (x,), (x,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"input": torch.zeros(2, 4)}, ValueError, "input must have the shape"),
+        ({"linear_bias": torch.zeros(4)}, ValueError, r"linear_bias must have the shape \(5,\)"),
+        ({"weight": torch.ones(2, requires_grad=True)}, TypeError, "no gradient in weight"),
+        ({"mapping": "linear"}, ValueError, "mapping must be one of"),
+        ({"mapping": "csoftmax", "upper": 1}, ValueError, "must have an Ω"),
+        ({"alpha": 1.5}, TypeError, "unexpected keyword argument 'alpha'"),
+        ({"linear_weight": torch.zeros(5, 3).long()}, TypeError, "linear_weight must be a tensor"),
+        ({"target": torch.tensor([0, 5])}, ValueError, "labels must be in 0 … 4"),
+        ({"chunk": 0}, ValueError, "chunk must be at least 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given: dict[str, Any] = {"input": torch.zeros(2, 3), "linear_weight": torch.zeros(5, 3)}
+    with pytest.raises(error, match=message):
+        pt.linear_loss(**{**given, "target": torch.tensor([0, 1]), **changes})
+
+
+# --- the module, and training with it -------------------------------------------------------------
+
+
+def model_and_batch() -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict(
+        {"body": torch.nn.Linear(6, 8), "head": pt.LinearLoss(8, CLASSES, "sparsemax", bias=True)}
+    )
+    return model.double(), torch.randn(12, 6).double(), torch.randint(0, CLASSES, (12,))
+
+
+def gradients_of(model: Any) -> list[Any]:
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_module_has_the_layer_of_linear() -> None:
+    torch.manual_seed(1)
+    head = pt.LinearLoss(8, CLASSES, "entmax", bias=True, alpha=1.3, ignore_index=-100)
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(8, CLASSES)
+    assert head.state_dict().keys() == linear.state_dict().keys()
+    for one, other in zip(head.parameters(), linear.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    x, y = torch.randn(3, 8), torch.tensor([1, -100, 2])
+    expected = pt.entmax_loss(linear(x), y, 1.3, ignore_index=-100)
+    torch.testing.assert_close(head(x, y), expected)
+    assert "mapping='entmax'" in repr(head)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'k'"):
+        pt.LinearLoss(8, CLASSES, k=3)
+
+
+def test_tied_embeddings_add_their_gradients() -> None:
+    embedding, y = torch.nn.Embedding(CLASSES, 8).double(), torch.tensor([3, 4, 5])
+    head = pt.LinearLoss(8, CLASSES).double()
+    head.weight = embedding.weight
+    head(embedding(torch.tensor([0, 1, 2])), y).backward()
+    weight = embedding.weight.detach().clone().requires_grad_()
+    pt.entmax15_loss(weight[:3] @ weight.T, y).backward()
+    torch.testing.assert_close(embedding.weight.grad, weight.grad)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_gives_the_same_gradients(reentrant: bool) -> None:
+    model, x, y = model_and_batch()
+    model["head"](model["body"](x), y).backward()
+    expected = gradients_of(model)
+    model.zero_grad()
+    hidden = model["body"](x)
+    checkpoint(model["head"], hidden, y, use_reentrant=reentrant).backward()
+    for one, other in zip(gradients_of(model), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_accumulate_over_batches() -> None:
+    model, x, y = model_and_batch()
+    model["head"](model["body"](x), y).backward()
+    expected = gradients_of(model)
+    model.zero_grad()
+    for part in (slice(0, 5), slice(5, 12)):
+        share = len(y[part]) / len(y)
+        (share * model["head"](model["body"](x[part]), y[part])).backward()
+    for one, other in zip(gradients_of(model), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_backward_twice_gives_twice_the_gradient() -> None:
+    x, rows, _, y = layer()
+    loss = pt.linear_loss(x, rows, y)
+    loss.backward(retain_graph=True)
+    once = rows.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(rows.grad, 2 * once)
+
+
+def test_distributed_data_parallel(tmp_path: Any) -> None:
+    model, x, y = model_and_batch()
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = copy.deepcopy(model)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return self.model["head"](self.model["body"](x), y)
+
+    whole = Whole()
+    whole(x, y).backward()
+    expected = gradients_of(whole)
+    whole.zero_grad()
+    distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        DistributedDataParallel(whole)(x, y).backward()
+    finally:
+        distributed.destroy_process_group()
+    for one, other in zip(gradients_of(whole), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_function_is_the_arrays() -> None:
+    x, rows, _, y = layer()
+    found = pt.linear_loss(x, rows, y, "sparsemax").item()
+    arrays = [t.detach().numpy() for t in (x, rows)]
+    np.testing.assert_array_equal(found, pe.linear_loss(*arrays, y.numpy(), "sparsemax"))
