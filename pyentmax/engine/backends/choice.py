@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
 import platform
 import sys
@@ -50,6 +51,40 @@ def kernel_for(array: Any, name: str, parameter: Any, value: Any) -> np.ufunc | 
     if runs_kernels(array):
         return kernels().get(name)
     return None
+
+
+def run_apart(
+    call: Callable[..., Any], name: str, parameter: Any, value: Any, mask: Any, *arrays: Any
+) -> Any:
+    """What a call gives of which a kernel takes some rows only, such as all α but one below 1.
+
+    These rows alone go to the body; for them the kernel gets the smallest value that it takes, and
+    what it gives is replaced. None where it takes all rows, or none.
+
+    Parameters
+    ----------
+    call : callable
+        the function itself, of arrays in rows, their values and their mask
+    name, parameter, value
+        as of `kernel_for`
+    mask, *arrays
+        in rows
+    """
+    least = getattr(parameter, "kernel_least", -math.inf)
+    if least == -math.inf or type(value) is not np.ndarray or value.size < 2:
+        return None
+    beyond = value < least
+    if beyond.all() or not beyond.any() or kernel_for(arrays[0], name, None, None) is None:
+        return None
+    batch = arrays[0].shape[:-1]
+    results = call(arrays, np.broadcast_to(np.where(beyond, least, value), batch), mask)
+    beyond, value = np.broadcast_to(beyond, batch), np.broadcast_to(value, batch)
+    mask = None if mask is None else np.broadcast_to(mask, arrays[0].shape)[beyond]
+    instead = call([x[beyond] for x in arrays], value[beyond], mask)
+    several = isinstance(results, tuple)
+    for x, y in zip(results, instead, strict=True) if several else [(results, instead)]:
+        x[beyond] = y
+    return results
 
 
 def run_on_gpu(name: str, parameter: Any, value: Any, values: tuple[Any, ...]) -> Any:

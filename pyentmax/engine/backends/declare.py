@@ -252,6 +252,15 @@ def _score_function(
             kernel = None
             if use_kernels:
                 kernel = choice.kernel_for(rows.array, name, parameter, value)
+            if kernel is None and use_kernels:
+
+                def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                    operands: Any = (*arrays, value, -1, mask, None, workers)
+                    return call(*operands)
+
+                p = choice.run_apart(in_rows, name, parameter, value, rows.mask, rows.array)
+                if p is not None:
+                    return rows.finish(p, out)
             if kernel is None:
                 p = apply_to_scores(on_rows, rows, parameter, value, dead=dead)
                 return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
@@ -320,9 +329,18 @@ def _derivative(
             kernel = None
             if use_kernels:
                 kernel = choice.kernel_for(rows.array, name, parameter, checked)
-            if kernel is None:
+            each: Any = None
+            if kernel is None and use_kernels:
+
+                def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                    first = (*arrays, None)[:2]
+                    operands: Any = (*first, value, None, -1, mask, workers)
+                    return call(*operands)
+
+                each = choice.run_apart(in_rows, name, parameter, checked, rows.mask, *operands)
+            if kernel is None and each is None:
                 each = _run_body(body, form, rows, operands, parameter, checked, scores)
-            else:
+            elif kernel is not None:
                 if parameter is not None and parameter.in_product:
                     operands += (parameter.kernel_operand(checked, rows.array),)
                 operands += () if scores is None else (scores,)

@@ -82,7 +82,7 @@ def loss(parameter: Parameter | None = None) -> Declare:
                 kernel = None
                 if use_kernels:
                     kernel = choice.kernel_for(rows.array, name, parameter, checked)
-                labels = None if kernel is None else labels_like(y, rows.batch, options)
+                labels = labels_like(y, rows.batch, options) if use_kernels else None
                 if kernel is not None and labels is not None:
                     weights = _kernel_weights(labels, rows.array, options)
                     if weights is not None:
@@ -91,9 +91,20 @@ def loss(parameter: Parameter | None = None) -> Declare:
                             operands += (parameter.kernel_operand(checked, rows.array),)
                         parts = threads.run(kernel, operands, None, workers)
                         return _reduced(parts, labels, weights, options, rows)
+                parts = None
+                if kernel is None and labels is not None:
+
+                    def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                        unweighted = ("none", None, mask, options.ignore_index, 0, None)
+                        operands: Any = (*arrays, value, -1, *unweighted, workers)
+                        return call(*operands)
+
+                    of_rows = (rows.mask, rows.array, labels)
+                    parts = choice.run_apart(in_rows, name, parameter, checked, *of_rows)
                 body_values = () if parameter is None else (value,)
                 shifted = parameter is None or parameter.shifted
-                return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
+                run = body if parts is None else lambda *_: parts
+                return loss_by_body(run, rows, y, body_values, options, shifted=shifted)
 
             return call
 
