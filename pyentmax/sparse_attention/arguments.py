@@ -69,10 +69,7 @@ class Arguments:
         what is added to the scores
     workers : int
         threads to use at most
-    screen : copies and bounds of `ScreenedRows`, or None
     """
-
-    screen: tuple[Any, ...] | None = None
 
     def __init__(
         self,
