@@ -3,10 +3,10 @@
     python benchmarks/output_layer.py [--rounds 3] [--threads 1] [--rows 1024] [--deviations 0.5 1]
 
 Prints Markdown. A row of the table is one standard deviation of the scores, which says how sharp a
-model is: an untrained one has some 0.02. All that a row compares takes its turn in each round, after
-one to warm up. A number is a median over rounds, of forward and backward pass, divided by that of
-`torch.nn.functional.cross_entropy` of all scores. With --memory, a process of its own prints by how
-many MB it grew at its largest, less the gradients.
+model is: an untrained one has some 0.02. All that a row compares takes its turn in each round, and
+the first round warms up. A number is a median over rounds, of forward and backward pass, divided by
+that of `torch.nn.functional.cross_entropy` of all scores. With --memory, a process of its own
+prints by how many MB it grew at its largest, less the gradients.
 """
 
 from __future__ import annotations
