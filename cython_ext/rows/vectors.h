@@ -17,6 +17,34 @@
 #define REGISTER_BYTES 16
 #endif
 
+#if HAS_AVX2 && !HAS_AVX512
+/* For each set of words of a register, the number of the word that comes to each place, a byte for
+ * each: the words of the set to the front, and back. Tables, since instructions that would move the
+ * bytes (pdep, pext) take some hundred cycles on AMD's processors before Zen 3. */
+#define HAS(set, i) ((uint64_t)((set) >> (i) & 1))
+#define BELOW(set, i) COUNT_OF((set) & ((1 << (i)) - 1))
+#define COUNT_OF(set) \
+    (PAIR_OF(set) + PAIR_OF((set) >> 2) + PAIR_OF((set) >> 4) + PAIR_OF((set) >> 6))
+#define PAIR_OF(set) (((set) & 1) + ((set) >> 1 & 1))
+#define FRONT_WORD(set, i) (HAS(set, i) * (i) << 8 * BELOW(set, i))
+#define BACK_WORD(set, i) (HAS(set, i) * (uint64_t)BELOW(set, i) << 8 * (i))
+#define EACH_WORD(word, set)                                                        \
+    (word(set, 0) | word(set, 1) | word(set, 2) | word(set, 3) | word(set, 4) | word(set, 5) \
+     | word(set, 6) | word(set, 7))
+#define SETS_4(word, set)                                                                   \
+    EACH_WORD(word, set), EACH_WORD(word, (set) + 1), EACH_WORD(word, (set) + 2), \
+        EACH_WORD(word, (set) + 3)
+#define SETS_16(word, set) \
+    SETS_4(word, set), SETS_4(word, (set) + 4), SETS_4(word, (set) + 8), SETS_4(word, (set) + 12)
+#define SETS_64(word, set) \
+    SETS_16(word, set), SETS_16(word, (set) + 16), SETS_16(word, (set) + 32), \
+        SETS_16(word, (set) + 48)
+static const uint64_t TO_FRONT[256] = {SETS_64(FRONT_WORD, 0), SETS_64(FRONT_WORD, 64),
+                                       SETS_64(FRONT_WORD, 128), SETS_64(FRONT_WORD, 192)};
+static const uint64_t FROM_FRONT[256] = {SETS_64(BACK_WORD, 0), SETS_64(BACK_WORD, 64),
+                                         SETS_64(BACK_WORD, 128), SETS_64(BACK_WORD, 192)};
+#endif
+
 #define TEMPLATE "rows/vectors.h"
 #include "float_and_double.h"
 
@@ -222,26 +250,31 @@ ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits
 
 #else
 
-/* A register as eight words, of which a lane is one or two: bytes of ones for those of the lanes
- * whose bit is set, and a register of the words whose numbers are given as bytes. */
-ALWAYS_INLINE uint64_t TYPED(words_of)(unsigned bits) {
-    const uint64_t first = IS_DOUBLE ? 0x0001000100010001u : 0x0101010101010101u;
-    return _pdep_u64(bits, first) * (IS_DOUBLE ? 0xffff : 0xff);
+/* A register is eight words, and a lane one or two of them: the bits of words for those of lanes. */
+ALWAYS_INLINE unsigned TYPED(words_of)(unsigned bits) {
+#if IS_DOUBLE
+    bits = (bits | bits << 2) & 0x33;
+    bits = (bits | bits << 1) & 0x55;
+    bits |= bits << 1;
+#endif
+    return bits;
 }
 
+/* A register of the words whose numbers are given as bytes. */
 ALWAYS_INLINE TYPED(Register) TYPED(permuted)(TYPED(Register) a, uint64_t numbers) {
     const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)numbers));
     return (TYPED(Register))_mm256_permutevar8x32_ps((__m256)a, places);
 }
 
 ALWAYS_INLINE TYPED(Register) TYPED(to_front)(TYPED(Register) a, unsigned bits) {
-    return TYPED(permuted)(a, _pext_u64(0x0706050403020100u, TYPED(words_of)(bits)));
+    return TYPED(permuted)(a, TO_FRONT[TYPED(words_of)(bits)]);
 }
 
 ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits) {
-    const uint64_t words = TYPED(words_of)(bits);
-    const __m256i on = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)words));
-    a = TYPED(permuted)(a, _pdep_u64(0x0706050403020100u, words));
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i words = _mm256_set1_epi32((int)TYPED(words_of)(bits));
+    const __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(words, bit), bit);
+    a = TYPED(permuted)(a, FROM_FRONT[TYPED(words_of)(bits)]);
     return (TYPED(Register))((TYPED(LaneMask))a & (TYPED(LaneMask))on);
 }
 
