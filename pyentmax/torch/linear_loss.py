@@ -110,7 +110,8 @@ def linear_loss(
     tensors = (input, linear_weight, target)
     if is_overridden(*tensors):
         named = {"linear_bias": linear_bias, **options, **parameters}
-        return handle_torch_function(linear_loss, tensors, *tensors, mapping, **named)  # type: ignore[no-any-return]
+        result: Tensor = handle_torch_function(linear_loss, tensors, *tensors, mapping, **named)
+        return result
     value = chosen("linear_loss()", mapping, parameters)
     check_scores(input, "input")
     check_scores(linear_weight, "linear_weight")
@@ -139,7 +140,8 @@ def linear_loss(
     gradients = torch.is_grad_enabled() and learned and reduction != "none"
     smoothing = float(label_smoothing)
     rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
-    return _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]  # type: ignore[no-any-return]
+    loss: Tensor = _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]
+    return loss
 
 
 class LinearLoss(Settings):
