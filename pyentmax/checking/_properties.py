@@ -13,8 +13,8 @@ import numpy as np
 from pyentmax.checking._checks import check_vjp
 from pyentmax.checking._claims import LENGTHS, Claim
 from pyentmax.checking._differences import Array
-from pyentmax.checking._grades import CallError, Finding, compare, same
-from pyentmax.checking._subjects import dtype_name, to_numbers
+from pyentmax.checking._grades import CallError, Finding, compare, same, text
+from pyentmax.checking._subjects import blaming, dtype_name, to_numbers
 from pyentmax.checking._truths import slack
 from pyentmax.reference.fenchel_young import fenchel_young_loss
 
@@ -259,6 +259,39 @@ def scores_left_as_they_were(claim: Claim) -> Findings:
         yield same(z, after, z, equal=(after == z).all())
 
 
+def results_left_as_they_were(claim: Claim) -> Findings:
+    """A result does not change with the next call."""
+    for z in (claim.ordinary, _batch(claim, (4,))):
+        if z.size:
+            result = claim.call(z)[1]
+            before = to_numbers(result)
+            claim.call(-z)
+            after = to_numbers(result)
+            equal = np.array_equal(before, after, equal_nan=True)
+            yield same(z, after.reshape(z.shape), before.reshape(z.shape), equal=equal)
+
+
+def memory_layouts(claim: Claim) -> Findings:
+    """Scores that are a view, transposed or strided, give what a contiguous array gives."""
+    z = _batch(claim, (4,))
+    if claim.one_vector or not z.size or claim.library not in ("numpy", "torch"):
+        return
+    views: dict[str, tuple[Array, Any]] = {  # what the memory holds, and the view of it that is z
+        "transposed": (z.T, lambda a: a.swapaxes(0, 1)),
+        "every second of": (np.stack([z, z + 7], -1).reshape(len(z), -1), lambda a: a[:, ::2]),
+        "the first rows of": (np.concatenate([z, z]), lambda a: a[: len(z)]),
+    }
+    if claim.library == "numpy":
+        views["reversed"] = z[:, ::-1], lambda a: a[:, ::-1]
+        views["read-only"] = z, lambda a: a.setflags(write=False) or a
+    allowed = np.apply_along_axis(claim.allowed, -1, z)
+    for name, (memory, view) in views.items():
+        given = f"{name} scores {text(z)}"
+        with blaming(z, given):
+            p = to_numbers(claim.call_native(view(claim.array(np.ascontiguousarray(memory)))))
+        yield compare(z, p, claim.exact(z), allowed, given=given)
+
+
 # --- derivatives ----------------------------------------------------------------------------------
 def _smooth_rows(claim: Claim) -> Iterator[Array]:
     """Short rows at which the Jacobian has no jump nearby, and is not 0."""
@@ -331,6 +364,7 @@ PROPERTIES = {
     tiny_and_huge_scores: "", masked_entries: "", masked_rows: "all", single_entries: "",
     batches: "", three_dimensions: "errors", axes: "errors", empty_batches: "all",
     float_type_and_shape: "all", half_types: "all", scores_left_as_they_were: "all",
+    results_left_as_they_were: "all", memory_layouts: "errors",
     derivative: "errors", derivative_in_arrays: "errors", derivative_and_differences: "errors",
     derivative_at_masked_entries: "errors",
 }  # fmt: skip

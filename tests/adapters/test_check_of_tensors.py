@@ -23,7 +23,8 @@ def softmax_of(library: str) -> Any:
 def test_librarys_softmax_passes_with_its_derivative(library: str) -> None:
     report = check_mapping(softmax_of(library), "softmax", strict=True).raise_if_failed()
     assert report.dtypes == TYPES[library]
-    assert [one.name for one in report.results if one.verdict != "passed"] == [TOP_K]
+    untried = [TOP_K, *["memory layouts"][: library == "jax"]]  # whose arrays have no strides
+    assert [one.name for one in report.results if one.verdict != "passed"] == untried
 
 
 @pytest.mark.slow

@@ -174,6 +174,31 @@ def test_report_says_whether_ties_stay(claim: str, function: str, stay: int) -> 
     assert f"gives {stay} of 3 tied scores stay, k = 2, expected {5 - stay} of 3" in text
 
 
+def test_function_that_ignores_strides_is_wrong() -> None:
+    def as_in_memory(z: Any) -> Any:
+        if z.size and min(z.strides, default=1) > 0:
+            z = np.lib.stride_tricks.as_strided(z, (z.size,), (z.itemsize,)).reshape(z.shape)
+        return pyentmax.sparsemax(z)
+
+    report = check_mapping(as_in_memory, "sparsemax", dtypes=["float64"])
+    assert [*report.failures] == ["memory layouts"]
+    assert report.verdict == "wrong"
+    assert str(report.failures["memory layouts"]).startswith("transposed scores ")
+
+
+def test_result_that_next_call_changes_is_an_edge() -> None:
+    buffers: dict[Any, Any] = {}
+
+    def reusing(z: Any) -> Any:
+        buffer = buffers.setdefault((z.shape, z.dtype), np.empty_like(z))
+        buffer[...] = pyentmax.softmax(z)
+        return buffer
+
+    report = check_mapping(reusing, "softmax", dtypes=["float64"])
+    assert [*report.failures] == ["results left as they were"]
+    assert report.verdict == "edges"
+
+
 # --- causes ------------------------------------------------------------------------------------
 
 
