@@ -16,6 +16,7 @@ DENSE = 0.4
 # The scores of a head, T · S, from which sums over the support are faster: of PyTorch's tensors,
 # and of the tape, whose other operations each make an array of all scores.
 LEAST_SCORES = {"tensors": 1 << 16, "tape": 1 << 14}
+MANY_KEYS = 1024  # from which few queries, of tensors too, go over the keys as they lie
 CAUSAL = 4  # of these, causal attention needs a fourth
 # Of a GPU's memory, what an array of all scores may take: products of whole matrices are 1.5 to 10
 # times as fast there (docs/results/gpu.md). The gradients need a few such arrays at a time.

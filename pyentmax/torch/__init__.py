@@ -103,6 +103,7 @@ from pyentmax.torch.modules import (
     TopkSparsemaxLoss,
 )
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
+from pyentmax.torch.screened import ScreenedRows, entmax_linear
 from pyentmax.torch.sparse_attention import attention
 
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the package's names, too, and
@@ -122,7 +123,9 @@ __all__ = [
     "LengthScale",
     "LinearLoss",
     "LogScale",
+    "ScreenedRows",
     "attention",
+    "entmax_linear",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",
     "fenchel_young_loss",

@@ -65,6 +65,17 @@ class TensorProblem(NamedTuple):
         return added or self.softcap is not None or bool(self.dropout)
 
     @property
+    def has_few_queries(self) -> bool:
+        """Whether the kernel for few queries serves the problem, if they are few.
+
+        Its backward pass would go tile by tile, so a call that learns goes by whole matrices.
+        """
+        tensors = [x for x in (*self.arrays, self.parameter, self.sink) if isinstance(x, Tensor)]
+        learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        served = self.mapping in ("entmax", "entmax15", "sparsemax")
+        return served and self.query.is_cpu and not learns
+
+    @property
     def is_softmax(self) -> bool:
         """Whether PyTorch's `scaled_dot_product_attention` computes the same."""
         if self.mapping != "softmax":

@@ -19,7 +19,8 @@ from torch.overrides import handle_torch_function
 
 from pyentmax.sparse_attention.arguments import check_shapes
 from pyentmax.sparse_attention.bias import DistanceBias, check_distances
-from pyentmax.sparse_attention.route import is_short
+from pyentmax.sparse_attention.few_queries import FEW
+from pyentmax.sparse_attention.route import MANY_KEYS, is_short
 from pyentmax.torch import composed, dense_attention, flex_attention
 from pyentmax.torch.arguments import (
     as_input,
@@ -42,6 +43,7 @@ from pyentmax.torch.calls import (
     split,
 )
 from pyentmax.torch.registry import is_plain
+from pyentmax.torch.screened import ScreenedRows, screened_attention
 
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
@@ -58,7 +60,7 @@ THEIRS = {
 
 def attention(
     query: Tensor,
-    key: Tensor,
+    key: Tensor | ScreenedRows,
     value: Tensor,
     alpha: float | Tensor | None = None,
     *,
@@ -85,7 +87,8 @@ def attention(
     ----------
     query, key, value : Tensors of shape (…, T, d), (…, S, d), (…, S, dᵥ)
         batch shapes broadcast. With H heads of queries and n < H heads of keys (or values), the
-        last batch dimension, H/n neighbouring heads of queries share one (grouped queries)
+        last batch dimension, H/n neighbouring heads of queries share one (grouped queries). The
+        key may be `ScreenedRows`, for few queries to many keys without gradient
     alpha : float or Tensor that broadcasts against the batch shape, default 1.5
         of shape (H,) it is one for each head of (B, H, T, d), and gets a gradient
     mapping : str, default "entmax"
@@ -144,6 +147,12 @@ def attention(
     >>> print(output, weights.to_dense())
     tensor([[2.9393]]) tensor([[0.3536, 0.0000, 0.6464]])
     """
+    if isinstance(key, ScreenedRows):
+        given = {"mapping": mapping, "mask": mask, "bias": bias, "causal": causal}
+        given |= {"offset": offset, "scale": scale, "sink": sink}
+        others = {"cu_seqlens": cu_seqlens is not None, "softcap": softcap, "dropout": dropout}
+        others |= {"return_weights": return_weights, **parameters}
+        return screened_attention(query, key, value, alpha, given, others)
     if is_overridden(query, key, value):
         options = {"mask": mask, "bias": bias, "causal": causal, "offset": offset, "scale": scale}
         options |= {"sink": sink, "softcap": softcap, "dropout": dropout, "mapping": mapping}
@@ -205,6 +214,9 @@ def route(problem: TensorProblem) -> str:
     if problem.packed is not None:
         return "sparse"
     known = statically_known_true if compiling else bool
+    if problem.has_few_queries and known(problem.shape[-2] <= FEW):
+        if compiling or problem.shape[-1] >= MANY_KEYS:
+            return "sparse"
     memory = None
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
