@@ -27,6 +27,8 @@
 
 #include "attention/entmax_rows.h"
 #include "attention/compressed_rows.h"
+#include "attention/few_queries.h"
+#include "attention/screen.h"
 
 #include "training/lstm.h"
 #include "training/adam.h"

@@ -33,10 +33,12 @@ from pyentmax.reference.sparse_output import csr
 from pyentmax.sparse_attention import (
     AttentionWeights,
     DistanceBias,
+    ScreenedRows,
     attention,
     attention_jvp,
     attention_vjp,
     attention_vjp_alpha,
+    entmax_linear,
 )
 
 try:
@@ -53,6 +55,7 @@ __all__ = [
     "Mapping",
     "LossReport",
     "MappingReport",
+    "ScreenedRows",
     "attention",
     "attention_jvp",
     "attention_vjp",
@@ -64,6 +67,7 @@ __all__ = [
     "check_mapping",
     "check_vjp",
     "csr",
+    "entmax_linear",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
     "get_workers",

@@ -3,13 +3,15 @@
  *
  * A kernel spells the axes of its operands, as in "c hm hmd hnd". Those of a head (h), of a row of
  * queries (m) and of a key (n) may be any distance apart. Any other axis, if it is an operand's
- * last, is of numbers side by side, of int32 where an i follows. The same letter has one size.
+ * last, is of numbers side by side, of int32 where an i follows, of bytes where a 1 does. The same
+ * letter has one size.
  */
 #ifndef PYENTMAX_ATTENTION_HEADS_H
 #define PYENTMAX_ATTENTION_HEADS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "gufunc/operands.h"
 
@@ -46,11 +48,12 @@ static bool read_heads(Heads *all, const char *axes, size_t real, char **args,
     for (int k = 0; k < operands; k++, axes++) {
         all->turn[k] = steps[k];
         for (; *axes != ' ' && *axes != '\0'; axes++) {
-            if (*axes == 'i') continue;
+            if (*axes == 'i' || *axes == '1') continue;
             if (!seen[*axes - 'a']) all->size[*axes - 'a'] = *next_size++;
             seen[*axes - 'a'] = true;
-            const ptrdiff_t step = *own++, item = axes[1] == 'i' ? 4 : (ptrdiff_t)real;
-            const bool last = axes[1] == ' ' || axes[1] == '\0' || axes[1] == 'i';
+            const bool last = strchr(" i1", axes[1]) != NULL; /* its end, too */
+            const ptrdiff_t step = *own++, wide = (ptrdiff_t)real;
+            const ptrdiff_t item = axes[1] == 'i' ? 4 : axes[1] == '1' ? 1 : wide;
             if (*axes == 'h')
                 all->head[k] = step;
             else if (*axes == 'n')

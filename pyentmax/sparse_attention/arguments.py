@@ -69,7 +69,10 @@ class Arguments:
         what is added to the scores
     workers : int
         threads to use at most
+    screen : copies and bounds of `ScreenedRows`, or None
     """
+
+    screen: tuple[Any, ...] | None = None
 
     def __init__(
         self,

@@ -17,9 +17,10 @@ import numpy as np
 
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention import few_queries, tiles
 from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, check_shapes, has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias, array_of, check_distances
+from pyentmax.sparse_attention.screened_rows import ScreenedRows
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights, indptr_of
 
 LEARNED = ("scale", "sink", "bias")  # what has a gradient where it is an array
@@ -36,14 +37,34 @@ class AttentionProblem(Arguments):
     """
 
     def __init__(self, query: Any, key: Any, value: Any, alpha: Any = 1.5, **options: Any) -> None:
-        super().__init__(query, key, value, alpha, **options)
+        screened = key if isinstance(key, ScreenedRows) else None
+        super().__init__(query, key if screened is None else screened.rows, value, alpha, **options)
+        if screened is not None:
+            self._set_screen(screened)
         self._alpha = alpha
         self._learned: Any = options.get("scale"), options.get("sink"), options.get("bias")
 
+    def _set_screen(self, screened: ScreenedRows) -> None:
+        alpha = self.support_alpha if self.is_entmax else np.nan
+        if not np.all((np.asarray(alpha) > 1) & (np.asarray(alpha) <= 2)):
+            raise ValueError(
+                "ScreenedRows as key: expected α-entmax with 1 < alpha <= 2, got "
+                f"{self.mapping.record.name} with alpha={alpha}; pass key.rows for other mappings"
+            )
+        arrays = screened.copies, screened.bounds
+        self.screen = arrays if not self._groups else tuple(map(self._split_heads, arrays))
+
+    def _check_derivative(self) -> None:
+        if self.screen is not None:
+            raise TypeError(
+                "ScreenedRows have no derivatives: pass their rows as key, as in key.rows"
+            )
+
     def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
         """The output, and the weights or None."""
+        run = few_queries.forward if few_queries.serves(self) else tiles.forward
         with np.errstate(**QUIET):
-            output, weights = tiles.forward(self, return_weights)
+            output, weights = run(self, return_weights)
         return self.output(output), weights
 
     def vjp(
@@ -53,6 +74,7 @@ class AttentionProblem(Arguments):
 
         `g_weights`, an array like ``weights.data``, is the gradient of the weights themselves.
         """
+        self._check_derivative()
         with_bias = with_bias and has_gradient(self._learned[2])
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
@@ -69,6 +91,7 @@ class AttentionProblem(Arguments):
 
     def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
         """The change of the output in a direction of query, key, value, scale, sink and bias."""
+        self._check_derivative()
         *tangents, d_scale, d_sink, d_bias = directions
         weights = self.check_weights(weights)
         moved = (
@@ -331,4 +354,6 @@ def attention_problem(
     """The problem of a call; with cu_seqlens, of packed sequences."""
     if cu_seqlens is None:
         return AttentionProblem(query, key, value, alpha, **options)
+    if isinstance(key, ScreenedRows):
+        raise ValueError("ScreenedRows as key: expected one sequence, got cu_seqlens")
     return PackedProblem(query, key, value, alpha, cu_seqlens=cu_seqlens, **options)

@@ -1,0 +1,129 @@
+"""α-entmax of the products with many rows, as of an output layer, without most of the products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends import choice, threads
+from pyentmax.engine.calls.dtypes import as_floating
+from pyentmax.reference.sparse_output import csr, scipy_sparse
+from pyentmax.sparse_attention.compressed_rows import OVERHANG
+from pyentmax.sparse_attention.few_queries import FEW, candidates
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, screen_rows
+from pyentmax.sparse_attention.weights import indptr_of
+
+
+@np.errstate(under="ignore")
+def entmax_linear(
+    x: Any,
+    rows: ScreenedRows,
+    alpha: Any = 1.5,
+    *,
+    bias: Any = None,
+    scale: float = 1.0,
+    workers: int | None = None,
+    return_counts: bool = False,
+) -> Any:
+    """α-entmax of scale · x · rowsᵀ + bias, as a `scipy.sparse` CSR array.
+
+    The distribution over a vocabulary that an output layer gives for a hidden state. Products are
+    computed for those words alone that may have a probability (`ScreenedRows`), so that most of the
+    matrix is not read. Each row of the result is that of all products.
+
+    Parameters
+    ----------
+    x : array of shape (b, d)
+        converted to the rows' dtype, in which all is computed
+    rows : ScreenedRows of shape (n, d)
+        made once for many calls
+    alpha : float or array of shape (b,)
+        above 1, and 2 at most
+    bias : array of shape (n,), optional
+    scale : float, default 1
+        of the products, such as 1 / temperature, together with ``bias / temperature``
+    workers : int, optional
+        number of threads, by default as `pyentmax.set_workers` says; the result does not depend on
+        it
+    return_counts : bool, default False
+        also return for how many of the rows each x needed the product, an array of shape (b,)
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (b, n), or that and the counts
+
+    Raises
+    ------
+    TypeError
+        if rows are not `ScreenedRows`, or an array is not of real numbers
+    ValueError
+        if shapes do not fit, or α is out of its range; softmax needs all products
+    ImportError
+        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
+
+    Examples
+    --------
+    >>> rows = ScreenedRows(np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-1.0, 0.0]]))
+    >>> p, counts = entmax_linear([[1.0, 0.5]], rows, return_counts=True)
+    >>> print(p.toarray().round(4), counts)
+    [[0.4151 0.4654 0.1196 0.    ]] [3]
+    """
+    if not isinstance(rows, ScreenedRows):
+        raise TypeError(
+            f"rows: expected ScreenedRows, got {type(rows).__name__}; make them once, by "
+            "ScreenedRows(matrix)"
+        )
+    sparse = scipy_sparse()
+    x = as_floating(x, "x")[0]
+    if rows.ndim != 2 or x.ndim != 2 or x.shape[-1] != rows.shape[-1]:
+        raise ValueError(
+            f"expected x of shape (b, d) and rows of shape (n, d), got {x.shape} and {rows.shape}"
+        )
+    b, n = len(x), rows.shape[0]
+    alphas = np.asarray(alpha, np.float64)
+    if alphas.shape not in ((), (b,)) or not np.all((alphas > 1) & (alphas <= 2)):
+        raise ValueError(
+            f"alpha must be above 1 and 2 at most, one number or one for each of {b} rows, got "
+            f"{alpha}; softmax, of alpha 1, has no zeros to gain from"
+        )
+    if bias is None:
+        bias = np.zeros((), rows.dtype)
+    else:
+        bias = as_floating(bias, "bias")[0].astype(rows.dtype, copy=False)
+        if bias.shape != (n,):
+            raise ValueError(f"bias must have the shape ({n},), one for each row, got {bias.shape}")
+    x = np.ascontiguousarray(x.astype(rows.dtype, copy=False) * rows.dtype.type(scale))
+    alphas = np.broadcast_to(alphas, (b,))
+    if not choice.kernels() or not x.size or not n:
+        scores = x @ rows.rows.T + bias
+        p = csr("entmax", scores, alpha=alphas) if n else sparse.csr_array((b, 0), dtype=x.dtype)
+        return (p, np.full(b, n)) if return_counts else p
+    parts: list[Any] = [None] * -(-b // FEW)
+
+    def run(i: int) -> None:
+        parts[i] = _some(x[i * FEW : (i + 1) * FEW], rows, alphas[i * FEW : (i + 1) * FEW], bias)
+
+    count = threads.get_workers() if workers is None else threads.counted(workers)
+    threads.each(
+        range(len(parts)), lambda: run, min(count, x.size * n // threads.ENTRIES_PER_WORKER)
+    )
+    data, indices, sizes, counts = map(np.concatenate, zip(*parts, strict=True))
+    p = sparse.csr_array((data, indices, indptr_of(sizes)), shape=(b, n))
+    return (p, counts) if return_counts else p
+
+
+def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
+    """The non-zeros of up to `FEW` rows, their columns, and how many each has, and scored."""
+    b, n = len(x), rows.shape[0]
+    mask, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)
+    operands = np.broadcast_to(mask, (b, n)), alpha, sink, np.broadcast_to(bias, (b, n))
+    size = b * n + OVERHANG
+    kept = np.empty(size, np.int32), np.empty(b, np.int64)
+    screen_rows(x, rows.copies, rows.bounds, *operands, out=kept)
+    values, columns = np.empty(size, x.dtype), np.empty(size, np.int32)
+    ends, sinks = np.empty(b, np.int64), np.empty(b, x.dtype)
+    candidates(x, rows.rows, *kept, *operands, out=(values, columns, ends, sinks))
+    found = slice(0, int(ends[-1]))
+    sizes, counts = (np.diff(stops, prepend=0) for stops in (ends, kept[1]))
+    return values[found].copy(), columns[found].copy(), sizes, counts

@@ -1,0 +1,222 @@
+"""Attention of a few queries to many keys, as in decoding.
+
+A step of decoding asks one query a head, and each key is needed for one product, or for those of
+the queries that share it. So keys are not rearranged as for tiles (`tiles`): a kernel goes over
+them as they lie, keeps the scores of a row in the cache until its threshold is known, and of the
+values only those of the support are read. With `ScreenedRows` as keys, it does not read most of the
+keys either.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends import choice, threads
+from pyentmax.engine.backends.choice import writes_out
+from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
+from pyentmax.reference.mappings.entmax import entmax
+from pyentmax.sparse_attention.arguments import Arguments
+from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
+from pyentmax.sparse_attention.screened_rows import screen_rows
+from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
+
+FEW = 8  # queries of a head, which the kernel reads keys for at once
+WORK = 1 << 21  # numbers of keys from which a further thread pays
+
+NonZeros = tuple[Any, Any, Any, Any]  # values, columns, ends of rows, weights of sinks
+
+
+@writes_out
+def few_queries(
+    query: Any, key: Any, mask: Any, alpha: Any, sink: Any, bias: Any, *, out: NonZeros
+) -> None:
+    """The non-zeros of α-entmax of query · keyᵀ + bias, of (…, m, d) queries and (…, n, d) keys.
+
+    Where the mask (…, m, n) is False, keys may hold anything. Each row (…, m) has an α, and the
+    score of a sink, −∞ for none. ``out`` holds values and columns, of shape (…, m · n + OVERHANG)
+    for each matrix, the ends of its rows among them, and the weights of sinks. A row with a NaN
+    gets NaN in every column that it sees.
+    """
+    scores = np.matmul(query, np.swapaxes(key, -1, -2)) + bias
+    scores, mask = (np.broadcast_to(x, (*out[2].shape, key.shape[-2])) for x in (scores, mask))
+    alpha, sink = (np.broadcast_to(x, out[2].shape) for x in (alpha, sink))
+    for place in np.ndindex(out[2].shape[:-1]):
+        result = out[0][place], out[1][place], out[2][place], out[3][place]
+        _nonzeros(scores[place], mask[place], alpha[place], sink[place], result)
+
+
+@writes_out
+def candidates(
+    query: Any, key: Any, columns: Any, stops: Any, mask: Any, alpha: Any, sink: Any, bias: Any,
+    *, out: NonZeros,
+) -> None:  # fmt: skip
+    """The same for keys of which each row has some candidates, and all others have no weight.
+
+    Those of a row are `columns` up to its place in `stops`, (…, m).
+    """
+    kept = np.zeros((*stops.shape, key.shape[-2]), bool)
+    for place in np.ndindex(stops.shape[:-1]):
+        counts = np.diff(stops[place], prepend=0)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        kept[place][rows, columns[place][: len(rows)]] = True
+    few_queries.reference(query, key, kept & mask, alpha, sink, bias, out=out)
+
+
+def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> None:
+    """Those of one matrix of scores, (m, n)."""
+    values, columns, ends, sinks = out
+    scores = np.concatenate([scores, sink[:, None]], axis=-1)
+    mask = np.concatenate([mask, sink[:, None] != -np.inf], axis=-1)
+    weights = np.where(mask, entmax.reference(scores, alpha, mask=mask), 0)
+    sinks[...] = weights[:, -1]
+    support = np.nonzero(weights[:, :-1])
+    count = len(support[0])
+    values[:count], columns[:count] = weights[support], support[1]
+    ends[...] = np.cumsum(np.count_nonzero(weights[:, :-1], axis=-1))
+
+
+def serves(problem: Arguments) -> bool:
+    """Whether the queries are few, and the kernels take the arrays and the mapping."""
+    arrays = problem.query, problem.key, problem.value
+    return (
+        problem.shape[-2] <= FEW
+        and problem.is_entmax
+        and all(type(x) is np.ndarray and x.size for x in arrays)
+        and problem.dtype in KERNEL_DTYPES
+        and bool(choice.kernels())
+        and bool(np.all(problem.support_alpha >= 1))
+        and not np.all(problem.support_alpha == 1)
+    )
+
+
+def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
+    """The output, and the weights if they are to be kept."""
+    call = Call(problem)
+    *batch, m, n = call.shape
+    values = np.empty((*batch, m * n + OVERHANG), problem.dtype)
+    columns = np.empty(values.shape, np.int32)
+    edges, sinks = np.zeros((*batch, m + 1), np.int64), np.empty((*batch, m), problem.dtype)
+    output = np.empty((*batch, m, problem.value.shape[-1]), problem.dtype)
+
+    def run(some: slice) -> None:
+        def cut(array: Any, core: int = 2) -> Any:
+            place = array.ndim - core + call.axis
+            if place < 0 or array.shape[place] == 1:
+                return array
+            return array[(slice(None),) * place + (some,)]
+
+        starts, ends = cut(edges, 1)[..., :-1], cut(edges, 1)[..., 1:]
+        found = cut(values, 1), cut(columns, 1)
+        query, key, mask = cut(call.query), cut(call.key), cut(call.mask)
+        rows = cut(call.alpha, 1), cut(call.sink, 1), cut(call.bias)
+        out = *found, ends, cut(sinks, 1)
+        if call.screen is None:
+            few_queries(query, key, mask, *rows, out=out)
+        else:
+            kept = np.empty(found[1].shape, np.int32), np.empty(ends.shape, np.int64)
+            screen_rows(query, *map(cut, call.screen), mask, *rows, out=kept)
+            candidates(query, key, *kept, mask, *rows, out=out)
+        rows_product(*found, starts, ends, cut(call.value), out=cut(output))
+
+    length = batch[call.axis] if batch else 1
+    workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // WORK)
+    pieces = min(length, 2 * workers) if workers > 1 else 1
+    cuts = pairwise(length * i // pieces for i in range(pieces + 1))
+    threads.each([slice(*ends) for ends in cuts], lambda: run, workers)
+    output = output.reshape((*problem.shape[:-1], output.shape[-1]))
+    if not keep:
+        return output, None
+    matrices = values.reshape(-1, m * n + OVERHANG), columns.reshape(-1, m * n + OVERHANG)
+    counts = edges[..., -1].ravel()
+    parts = (np.concatenate([x[:k] for x, k in zip(y, counts, strict=True)]) for y in matrices)
+    sink = None if problem.sink is None else sinks.reshape(problem.outer_shape[:-1])
+    indptr = indptr_of(np.diff(edges).ravel())
+    return output, AttentionWeights(problem.outer_shape, *parts, indptr, sink)
+
+
+class Call:
+    """The operands of the kernels: of queries in one axis (…, m, d) where they share keys.
+
+    Attributes
+    ----------
+    query, key, value, mask, bias : arrays (…, m or n, features), whose batch shapes broadcast
+    alpha, sink : arrays (…, m)
+    screen : copies (…, n, bytes) and bounds (…, 3, n) of keys, or None
+    shape : the shape of the scores, batch + (m, n)
+    axis : the axis of the batch to share among threads, counted from its end
+    """
+
+    def __init__(self, problem: Arguments) -> None:
+        self._problem, (*self._batch, self._t, s) = problem, problem.shape
+        key, value = map(self._whole, (problem.key, problem.value))
+        self._shares = bool(self._batch) and key.shape[-3] == value.shape[-3] == 1
+        visible = s
+        if problem.reach is not None:
+            visible = min(max(self._t + problem.reach, 0), s)
+        self.key, self.value = (self.of_keys(x)[..., :visible, :] for x in (key, value))
+        self.screen: tuple[Any, Any] | None = None
+        if problem.screen is not None:
+            copies, bounds = map(self.of_keys, problem.screen)
+            self.screen = copies[..., :visible, :], bounds[..., :visible]
+        self.query: Any = np.ascontiguousarray(self._folded(problem.query * problem.scale))
+        batch = self._batch[: len(self._batch) - self._shares]
+        m = self._t * (self._batch[-1] if self._shares else 1)
+        self.shape: tuple[int, ...] = (*batch, m, visible)
+        self.axis: int = batch.index(max(batch)) - len(batch) if batch else -1
+        alpha = np.asarray(problem.support_alpha, np.float64)[..., None]
+        sink = problem.dtype.type(-np.inf) if problem.sink is None else problem.sink
+        self.alpha, self.sink = (
+            self._each(np.asarray(x)[..., None], 1)[..., 0] for x in (alpha, sink)
+        )
+        self.mask = self._each(self._mask(visible), visible)
+        self.bias = self._each(self._bias(visible), visible)
+
+    def _whole(self, array: Any) -> Any:
+        """With an axis of length 1 for each that the batch shape has and the array lacks."""
+        missing = len(self._batch) + 2 - array.ndim
+        return array.reshape((1,) * missing + array.shape)
+
+    def of_keys(self, array: Any) -> Any:
+        """An array (…, n, features) without the axis of the heads that share keys."""
+        array = self._whole(array)[..., 0, :, :] if self._shares else array
+        in_order = array.shape[-1] < 2 or array.strides[-1] == array.itemsize
+        return array if in_order else np.ascontiguousarray(array)
+
+    def _folded(self, array: Any) -> Any:
+        """An array (…, T, features) with the queries that share keys in one axis of length m, or
+        of length 1 where all are alike.
+        """
+        if not self._shares:
+            return array
+        *outer, heads, t, features = self._whole(array).shape
+        if heads == t == 1:
+            return self._whole(array)[..., 0, :, :]
+        all_heads = (*outer, self._batch[-1], self._t, features)
+        return np.broadcast_to(array, all_heads).reshape((*outer, -1, features))
+
+    def _each(self, array: Any, features: int) -> Any:
+        """An array of shape (…, 1 or T, 1 or features) with all queries and features."""
+        folded = self._folded(array)
+        return np.broadcast_to(folded, (*folded.shape[:-2], self.shape[-2], features))
+
+    def _mask(self, visible: int) -> Any:
+        mask = self._problem.mask
+        mask = np.ones((1, 1), bool) if mask is None else mask[..., :visible]
+        if self._problem.reach is None or self._t == 1:
+            return mask
+        last = np.arange(self._t)[:, None] + self._problem.reach
+        return mask & (np.arange(visible) <= last)
+
+    def _bias(self, visible: int) -> Any:
+        bias = self._problem.bias
+        if bias is None:
+            return np.zeros((1, 1), self._problem.dtype)
+        rows = bias.rows[..., 0, bias.first :]
+        *outer, entry = rows.strides
+        shape, strides = rows.shape[:-1], (*outer, bias.down * entry, bias.right * entry)
+        shape = *shape, self._t, visible
+        return np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)

@@ -1,0 +1,320 @@
+"""Rows with 8-bit copies, which prove of most rows that they have no weight.
+
+Of the scores z_j = q · k_j of one query, α-entmax needs the few at the top exactly, and of all
+others only that they are below the threshold. A copy of each row in 8 bits can prove that.
+
+**Thresholds are monotone.** With β = α − 1, the threshold τ of a row solves
+
+    Σ_j [β z_j − τ]₊^{1/β} = 1,
+
+whose left side rises with every z_j and falls with τ. So if low_j ≤ z_j for all j, then
+τ(low) ≤ τ(z), and β z_j ≤ τ(low) implies p_j = 0. A row j can therefore be left out if
+β high_j ≤ τ(low) for some high_j ≥ z_j. What remains is solved with its own scores, and gives the
+weights of the whole row: what was left out adds 0 to the sum. A bias is added to all three of
+low_j ≤ z_j ≤ high_j, and rounding it is monotone. A sink is a score that is known.
+
+**Scores between bounds.** A row k has a copy c m with integers |m_j| ≤ 127, a query q one, c' m',
+with |m'_j| ≤ min(32,767, (2³¹ − 1)/(127 d)), so that m' · m fits 32 bits. Stored are
+
+    c,    r ≥ ‖k − c m‖,    s ≥ r + ‖c m‖,    hence s ≥ ‖k‖ and s ≥ ‖c m‖;
+
+r' and s' are the query's. Since q · k − c'm' · c m = q · (k − c m) + (q − c'm') · c m, by Cauchy
+and Schwarz |q · k − c'm' · c m| ≤ s' r + r' s. It does not matter how the integers were found.
+
+**Rounding.** Let u = ε/2 be the rounding of one operation, and c and c' within 2^±40, so that
+nothing overflows, and every product is a normal number or smaller than any term kept below.
+
+1. *The score that is compared.* A sum of d products in any order is off by at most
+   γ ‖q‖ ‖k‖ ≤ γ s' s, with γ = d u/(1 − d u) ≤ d ε.
+2. *The middle* a of the bounds, the integer m' · m times c' c, is rounded three times (float32
+   rounds integers above 2²⁴): by at most 4u s' s.
+3. *Its distance* e to the bounds is two products and a sum, of factors that were rounded, rounded
+   up by 1 + 16ε. a ± e is rounded once more, by at most u (|a| + e) ≤ 2u s' s + u e.
+4. *r and s* are sums of squares in float64: exact differences for float32, and off by at most
+   2ε₆₄ ‖c m‖ for float64; the factor 1 + (d + 8) ε₆₄ is for the sums, their roots, and 1 + 2ε for
+   storing them.
+
+Together: e = (1 + 16ε) (s' r + (r' + (d + 16) ε s') s), of which (d + 16) ε s' s pays for 1 to 3.
+
+**The threshold, rounded.** It is read from the largest p of the lower bounds, whose gap is 0:
+−τ = t = p^β, measured from max low. By the contract of accuracy p is off by at most
+4ε p + 16ε p^{2−α}/β, so t by β p^{β−1} times that, 20ε at most, and so is the threshold of the rows
+that remain. Gaps β (z − max z) of at most 1 are rounded by 2u each. So a row is left out only if
+β (high_j − max low) ≤ −(t + 64ε): the maximum is subtracted first, so that the slack is added to a
+number of at most 1, whatever the scores are.
+
+**What has no bound** has r = s = ∞ and is always scored: rows with a NaN, an infinity or a largest
+entry outside of 127 · 2^±40 (but for zeros, whose copy is exact). A query of this kind scores all
+rows.
+
+So the weights are those of all scores. Against another way to sum q · k, a weight differs within
+the contract for scores that are 2γ ‖q‖ ‖k‖ apart, and only rows within that of the threshold may
+be in one support and not in the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.engine.backends.choice import writes_out
+from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
+from pyentmax.reference.mappings.entmax import entmax
+
+STEP = 32  # copies end on a multiple of so many bytes
+LEAST_UNIT, MOST_UNIT = 2.0**-40, 2.0**40
+MOST = 127
+SLACK = 64  # × ε
+
+
+class ScreenedRows:
+    """Rows with copies of 8 bits, as keys of `attention` or the matrix of `entmax_linear`.
+
+    The copies, and bounds on their error, prove for most rows that their weight is 0. Only the
+    others are read in full, so that a query to many rows reads a quarter of the memory. Results
+    are those of all rows (`pyentmax.sparse_attention.screened_rows` has the proof).
+
+    Parameters
+    ----------
+    rows : array of shape (…, n, d), float32 or float64
+        kept as it is, not copied, until rows are appended, unless features do not lie side by
+        side: what is changed in it afterwards makes results wrong
+
+    Attributes
+    ----------
+    rows : array of shape (…, n, d)
+        a view that cannot be written to
+    shape, dtype, nbytes
+        of the rows, and the bytes of memory of rows and copies
+
+    Raises
+    ------
+    TypeError
+        if rows are not an array of float32 or float64
+    ValueError
+        if they have fewer than two axes
+
+    Examples
+    --------
+    >>> from pyentmax import attention
+    >>> rng = np.random.default_rng(0)
+    >>> query, key, value = rng.standard_normal((1, 8)), *rng.standard_normal((2, 500, 8))
+    >>> screened = ScreenedRows(key)
+    >>> bool(np.allclose(attention(query, screened, value), attention(query, key, value)))
+    True
+    >>> screened.append(rng.standard_normal((1, 8)))
+    >>> screened
+    ScreenedRows(501 rows of 8, float64)
+    """
+
+    def __init__(self, rows: Any) -> None:
+        if not isinstance(rows, np.ndarray) or rows.dtype not in KERNEL_DTYPES:
+            what = getattr(rows, "dtype", type(rows).__name__)
+            raise TypeError(
+                f"rows: expected a NumPy array of float32 or float64, got {what}; convert it first"
+            )
+        if rows.ndim < 2:
+            raise ValueError(
+                f"rows must have at least two axes, rows and features, got shape {rows.shape}"
+            )
+        rows = np.asarray(rows, rows.dtype.newbyteorder("="))
+        if rows.shape[-1] > 1 and rows.strides[-1] != rows.itemsize:
+            rows = np.ascontiguousarray(rows)
+        *batch, n, d = rows.shape
+        self._count = n
+        self._rows, self._owned = rows, False
+        self._copies = np.empty((*batch, n, -(-d // STEP) * STEP), np.int8)
+        self._bounds = np.empty((*batch, 3, n), rows.dtype)
+        self._screen(slice(0, n))
+
+    def _screen(self, some: slice) -> None:
+        copies, bounds = self._copies[..., some, :], self._bounds[..., some]
+        if copies.size:
+            quantize_rows(self._rows[..., some, :], out=(copies, bounds))
+
+    @property
+    def rows(self) -> Any:
+        """The rows, as an array that cannot be written to."""
+        view = self._rows[..., : self._count, :].view()
+        view.flags.writeable = False
+        return view
+
+    @property
+    def copies(self) -> Any:
+        """The integers of the copies, of shape (…, n, d and zeros)."""
+        return self._copies[..., : self._count, :]
+
+    @property
+    def bounds(self) -> Any:
+        """c, r and s of each row, of shape (…, 3, n)."""
+        return self._bounds[..., : self._count]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(…, n, d)."""
+        return (*self._rows.shape[:-2], self._count, self._rows.shape[-1])
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._rows.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The rows' dtype."""
+        return self._rows.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, with what is reserved for rows to come."""
+        return int(self._rows.nbytes + self._copies.nbytes + self._bounds.nbytes)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        *batch, n, d = self.shape
+        matrices = f", {tuple(batch)} matrices" if batch else ""
+        return f"ScreenedRows({n} rows of {d}{matrices}, {self.dtype})"
+
+    def append(self, more: Any) -> None:
+        """Add rows behind the others, (…, k, d), in time that follows k.
+
+        Raises
+        ------
+        ValueError
+            if the shape is not that of the rows, but for their number
+        TypeError
+            if they are not real numbers
+        """
+        more = np.asarray(more)
+        if more.dtype.kind not in "fiu":
+            raise TypeError(f"more: expected real numbers, got dtype {more.dtype}")
+        *batch, n, d = self.shape
+        if more.ndim != self.ndim or more.shape[:-2] != tuple(batch) or more.shape[-1] != d:
+            expected = ", ".join([*map(str, batch), "k", str(d)])
+            raise ValueError(f"more must have the shape ({expected}), got {more.shape}")
+        stop = n + more.shape[-2]
+        if not self._owned or stop > self._rows.shape[-2]:
+            self._reserve(max(stop, 2 * n))
+        self._rows[..., n:stop, :] = more
+        self._count = stop
+        self._screen(slice(n, stop))
+
+    def _reserve(self, size: int) -> None:
+        n, (*batch, _, d) = self._count, self.shape
+        rows = np.empty((*batch, size, d), self.dtype)
+        copies = np.empty((*batch, size, self._copies.shape[-1]), np.int8)
+        bounds = np.empty((*batch, 3, size), self.dtype)
+        rows[..., :n, :], copies[..., :n, :], bounds[..., :n] = self.rows, self.copies, self.bounds
+        self._rows, self._copies, self._bounds, self._owned = rows, copies, bounds, True
+
+    def crop(self, n: int) -> None:
+        """Keep the first n rows; those that are appended later overwrite the others.
+
+        Raises
+        ------
+        ValueError
+            if there are not so many
+        """
+        if not 0 <= n <= self._count:
+            raise ValueError(f"n must be from 0 to the number of rows, {self._count}, got {n}")
+        self._count = n
+
+    def take(self, order: Any) -> ScreenedRows:
+        """The matrices `order` of the first axis of the batch, as when beams are reordered.
+
+        Raises
+        ------
+        ValueError
+            if there is one matrix only, or `order` does not have one axis
+        """
+        if self.ndim < 3 or np.ndim(order) != 1:
+            raise ValueError(
+                "take: expected rows of shape (batch, …, n, d) and numbers along one axis, got "
+                f"{self.shape} and shape {np.shape(order)}"
+            )
+        result = object.__new__(ScreenedRows)
+        result._count, result._owned = self._count, True
+        arrays = self._rows, self._copies, self._bounds
+        result._rows, result._copies, result._bounds = (np.take(x, order, axis=0) for x in arrays)
+        return result
+
+
+def most_of_query(d: int) -> int:
+    """The largest integer of a query: its products with 8 bits sum to less than 2³¹."""
+    return min(32767, (2**31 - 1) // MOST // max(d, 1))
+
+
+def _quantized(x: Any, most: int) -> tuple[Any, Any, Any, Any]:
+    """The integers m of rows x, c, r and s, the last three in float64."""
+    d, eps = x.shape[-1], np.finfo(np.float64).eps
+    with np.errstate(all="ignore"):
+        largest = np.abs(x).max(axis=-1, initial=0)
+        unit = (largest / x.dtype.type(most)).astype(x.dtype)
+        bounded = (unit >= LEAST_UNIT) & (unit <= MOST_UNIT)
+        wide = x.astype(np.float64)
+        step = np.where(bounded, unit, 1).astype(np.float64)[..., None]
+        m = np.where(bounded[..., None], np.rint(wide / step), 0).clip(-most, most)
+        above = 1 + (d + 8) * eps
+        size = np.linalg.norm(step * m, axis=-1) * above
+        error = np.linalg.norm(wide - step * m, axis=-1) * above + 2 * eps * size
+    error = np.where(bounded, error, np.where(largest == 0, 0, np.inf))
+    return m, np.where(bounded, unit, 0), error, np.where(bounded, error + size, error)
+
+
+@writes_out
+def quantize_rows(rows: Any, *, out: tuple[Any, Any]) -> None:
+    """Copies in 8 bits of rows (…, n, d), behind which are zeros, and c, r and s, (…, 3, n)."""
+    copies, bounds = out
+    m, *three = _quantized(rows, MOST)
+    copies[...] = 0
+    copies[..., : rows.shape[-1]] = m
+    above = 1 + 2 * np.finfo(rows.dtype).eps
+    bounds[..., 0, :], bounds[..., 1, :], bounds[..., 2, :] = (
+        three[0], three[1] * above, three[2] * above
+    )  # fmt: skip
+
+
+def score_bounds(query: Any, copies: Any, bounds: Any) -> tuple[Any, Any]:
+    """Below and above the scores of queries (…, m, d), in their dtype: a ∓ e of the proof."""
+    real, d = query.dtype.type, query.shape[-1]
+    eps = np.finfo(real).eps
+    m, unit, error, size = _quantized(query, most_of_query(d))
+    products = m @ np.swapaxes(copies[..., :d], -1, -2).astype(np.float64)  # exact: below 2³¹
+    middle = products.astype(real) * (unit.astype(real)[..., None] * bounds[..., None, 0, :])
+    by_error = (size * (1 + 16 * eps)).astype(real)[..., None]
+    by_size = ((error + (d + 16) * eps * size) * (1 + 16 * eps)).astype(real)[..., None]
+    distance = by_error * bounds[..., None, 1, :] + by_size * bounds[..., None, 2, :]
+    return middle - distance, middle + distance
+
+
+@writes_out
+def screen_rows(
+    query: Any, copies: Any, bounds: Any, mask: Any, alpha: Any, sink: Any, bias: Any,
+    *, out: tuple[Any, Any],
+) -> None:  # fmt: skip
+    """The columns of the rows that may have a weight, and where those of each query end.
+
+    The operands are those of `pyentmax.sparse_attention.few_queries.few_queries`, with 1 < α ≤ 2,
+    and instead of keys what `quantize_rows` made of them.
+    """
+    columns, stops = out
+    eps = np.finfo(query.dtype).eps
+    alpha, sink = (np.broadcast_to(x, stops.shape) for x in (alpha, sink))
+    with np.errstate(all="ignore"):
+        low, high = (x + bias for x in score_bounds(query, copies, bounds))
+        low = np.where(mask & (low > -np.inf), low, -np.inf)  # nothing is known from a NaN
+        high = np.where(mask, np.where(high < np.inf, high, np.inf), -np.inf)
+        low = np.concatenate([low, sink[..., None]], axis=-1)
+        largest = low.max(axis=-1, keepdims=True)
+        top = entmax.reference(low, alpha, mask=low > -np.inf).max(axis=-1)
+        t = np.asarray(top, np.float64) ** (alpha - 1)
+        floor = -(t + SLACK * eps) / (alpha - 1) * (1 + 2 * eps)
+        kept = np.where(np.isfinite(largest), high - largest > floor[..., None], high > -np.inf)
+    kept = np.broadcast_to(kept, (*stops.shape, copies.shape[-2]))
+    for place in np.ndindex(stops.shape[:-1]):
+        row, column = np.nonzero(kept[place])
+        columns[place][: len(column)] = column
+        stops[place] = np.searchsorted(row, np.arange(stops.shape[-1]), side="right")

@@ -1,0 +1,304 @@
+"""Rows with 8-bit copies: a screen loses no row that has a weight, and its bounds hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from screened_cases import KINDS, screened_case
+
+import pyentmax as pe
+from pyentmax import ScreenedRows, attention, attention_jvp, attention_vjp, entmax_linear
+from pyentmax.engine.backends import choice
+from pyentmax.sparse_attention.screened_rows import most_of_query, score_bounds
+
+has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
+
+
+def scores_and_room(x: Any, rows: Any, bias: Any = 0) -> tuple[Any, Any]:
+    """Scores in float64, and by how much another way to sum them in the dtype may be off."""
+    eps, d = np.finfo(x.dtype).eps, x.shape[-1]
+    x, rows = x.astype(np.float64), rows.astype(np.float64)
+    with np.errstate(all="ignore"):
+        sizes = np.linalg.norm(x, axis=-1)[:, None] * np.linalg.norm(rows, axis=-1)
+        return x @ rows.T + bias, d * eps * sizes + eps * np.abs(bias)
+
+
+def check_weights(p: Any, scores: Any, room: Any, alpha: Any) -> None:
+    """p is α-entmax of scores that are within `room` of these, by the conditions of optimality.
+
+    (α − 1) z_j − τ is p_j^{α−1} on the support, and not above 0 off it, for one τ of the row. So
+    each entry of the support puts τ between two numbers, which no other entry may contradict. What
+    underflows is not known that well.
+    """
+    info = np.finfo(p.dtype)
+    p, least = p.astype(np.float64), float(info.smallest_subnormal) ** (alpha - 1)
+    for own, z, around in zip(p, scores, room, strict=True):
+        np.testing.assert_allclose(own.sum(), 1, rtol=0, atol=8 * info.eps * np.sqrt(len(z)))
+        gaps, around = (alpha - 1) * (z - z.max()), (alpha - 1) * around + 64 * info.eps
+        around = around + around[z.argmax()] + 4 * info.eps * np.abs(gaps)
+        tau, known = gaps - own ** (alpha - 1), own > float(info.tiny)
+        lowest = np.max(np.where(known, tau - around, -np.inf))
+        highest = np.min(np.where(known, tau + around, np.inf))
+        assert lowest <= highest
+        assert np.all((own > 0) | (gaps - around - least <= highest))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))]
+)
+def test_screened_weights_are_those_of_all_rows(part: int, kind: str, dtype: Any) -> None:
+    for seed in range(10 * part, 10 * part + 10):
+        x, rows, alpha = screened_case(kind, seed, dtype)
+        screened = ScreenedRows(rows)
+        p = entmax_linear(x, screened, alpha).toarray()
+        scores, room = scores_and_room(x, rows)
+        if not len(rows):
+            assert p.shape == (len(x), 0)
+            continue
+        values = np.random.default_rng(seed).standard_normal((len(rows), 3)).astype(dtype)
+        options: dict[str, Any] = {"scale": 1.0, "return_weights": True}
+        output, weights = attention(x, screened, values, alpha, **options)
+        np.testing.assert_array_equal(weights.to_dense(), p)
+        expected, others = attention(x, rows, values, alpha, **options)
+        dense, other = weights.to_dense(), others.to_dense()
+        np.testing.assert_array_equal(np.isnan(dense), np.isnan(other))
+        if np.isnan(p).any():
+            continue
+        check_weights(p, scores, room, alpha)
+        # The same scores to the last bit, whose thresholds are rounded apart.
+        slack = 16 * np.finfo(dtype).eps / (alpha - 1) * np.maximum(dense, other) ** (2 - alpha)
+        assert np.all(np.abs(dense - other) <= slack + 16 * np.finfo(dtype).eps * other)
+        np.testing.assert_allclose(output, expected, rtol=0, atol=1e3 * np.finfo(dtype).eps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_screened_weights_of_many_rows(kind: str) -> None:
+    for seed in (0, 1):
+        x, rows, alpha = screened_case(kind, seed, np.float32)
+        shape = 100_000, x.shape[1]
+        rows = np.resize(rows, shape) if len(rows) else np.ones(shape, np.float32)
+        if kind == "normal":
+            rows = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        p = entmax_linear(x, ScreenedRows(rows), alpha).toarray()
+        if not np.isnan(p).any():
+            check_weights(p, *scores_and_room(x, rows), alpha)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_hold_and_are_close(kind: str, dtype: Any) -> None:
+    for seed in range(10):
+        x, rows, _ = screened_case(kind, 100 + seed, dtype, 300)
+        screened = ScreenedRows(rows)
+        low, high = (
+            b.astype(np.float64) for b in score_bounds(x, screened.copies, screened.bounds)
+        )
+        bounded = np.isfinite(high) & np.isfinite(low)
+        exact, _ = scores_and_room(x, rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            one_by_one = np.cumsum(x[:, None] * rows, axis=-1, dtype=dtype)[..., -1]
+            orders = exact, x @ rows.T, one_by_one
+        for z in orders:
+            assert np.all(~bounded | ((low <= z) & (z <= high))), (kind, seed)
+        if kind in ("normal", "wide") and dtype == np.float64 and min(rows.shape) > 8:
+            share = np.abs(exact - (low + high) / 2).max() / ((high - low) / 2).max()
+            assert 0.02 < share <= 1  # Cauchy and Schwarz allow what d directions seldom do
+            norms = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(rows, axis=1)
+            assert np.all((high - low) / 2 <= 0.02 * norms)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0])
+def test_a_row_enters_the_support_at_the_same_ulp(alpha: float, dtype: Any) -> None:
+    """Rows a few ulps around the threshold, with features that the query does not see."""
+    rng = np.random.default_rng(8)
+    for base in (0.0, 3.0, -700.0):
+        edge = dtype(base - 1 / (alpha - 1))
+        for steps in range(-4, 5):
+            rows = rng.standard_normal((70, 64)).astype(dtype) * 5
+            rows[:, 0] = edge - 5
+            rows[7, 0], rows[40, 0] = base, edge
+            for _ in range(abs(steps)):
+                rows[40, 0] = np.nextafter(rows[40, 0], dtype(np.sign(steps) * np.inf))
+            x = np.zeros((1, 64), dtype)
+            x[0, 0] = 1
+            p = entmax_linear(x, ScreenedRows(rows), alpha)
+            expected = pe.csr("entmax", x @ rows.T, alpha=alpha)
+            assert p.indices.tolist() == expected.indices.tolist()
+            np.testing.assert_allclose(p.data, expected.data, rtol=1e-5)
+
+
+@given(
+    st.integers(1, 40).flatmap(
+        lambda d: st.tuples(
+            arrays.arrays(np.float32, (1, d), elements=st.floats(-1e3, 1e3, width=32)),
+            arrays.arrays(
+                np.float32, st.tuples(st.integers(1, 30), st.just(d)),
+                elements=st.floats(-1e6, 1e6, width=32),
+            ),
+        )
+    ),
+    st.sampled_from([1.1, 1.5, 1.9, 2.0]),
+)  # fmt: skip
+def test_any_rows_get_their_weights(case: tuple[Any, Any], alpha: float) -> None:
+    x, rows = case
+    p = entmax_linear(x, ScreenedRows(rows), alpha).toarray()
+    check_weights(p, *scores_and_room(x, rows), alpha)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_a_row_that_is_not_finite_is_scored(broken: float) -> None:
+    rng = np.random.default_rng(9)
+    query, rows, value = (rng.standard_normal((n, 8)) for n in (2, 100, 100))
+    rows[50, 3] = broken
+    mask = np.ones((2, 100), bool)
+    mask[1, 50] = False
+    options: dict[str, Any] = {"mask": mask, "return_weights": True}
+    output, weights = attention(query, ScreenedRows(rows), value, **options)
+    expected, others = attention(query, rows, value, **options)
+    np.testing.assert_array_equal(output, expected)
+    np.testing.assert_array_equal(weights.indices, others.indices)
+    assert np.isfinite(output[1]).all()
+    assert np.isnan(output[0]).all() or np.isneginf(query[0] @ rows[50])
+
+
+@has_kernels
+def test_options_match_float_keys() -> None:
+    rng = np.random.default_rng(10)
+    query = rng.standard_normal((2, 6, 3, 16)).astype(np.float32)
+    key, value = rng.standard_normal((2, 2, 3, 700, 16)).astype(np.float32)
+    screened = ScreenedRows(key)
+    options = [
+        {"alpha": np.linspace(1.1, 2, 6)},
+        {"mask": rng.random((2, 1, 1, 700)) < 0.5},
+        {"causal": True, "offset": 650},
+        {"bias": pe.DistanceBias(slopes=np.geomspace(1, 0.01, 6)), "offset": 690, "causal": True},
+        {"bias": 3 * rng.standard_normal((2, 6, 3, 700))},
+        {"sink": np.linspace(-3, 3, 6)},
+        {"scale": np.geomspace(0.1, 1, 6)[:, None]},
+        {"mapping": "sparsemax"},
+    ]
+    for each in options:
+        expected = attention(query, key, value, **each)
+        output = attention(query, screened, value, **each)
+        np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6, err_msg=str(each))
+
+
+def test_many_queries_of_screened_rows() -> None:
+    rng = np.random.default_rng(11)
+    query, key, value = rng.standard_normal((3, 50, 8))
+    expected = attention(query, key, value, causal=True)
+    np.testing.assert_array_equal(attention(query, ScreenedRows(key), value, causal=True), expected)
+
+
+def test_appended_rows_are_as_if_made_at_once() -> None:
+    rng = np.random.default_rng(12)
+    rows = rng.standard_normal((2, 3, 300, 20)).astype(np.float32)
+    screened = ScreenedRows(rows[:, :, :100])
+    assert np.shares_memory(screened.rows, rows)
+    moves, before = 0, screened._rows
+    for i in range(100, 300):
+        screened.append(rows[:, :, i : i + 1])
+        moves += screened._rows is not before
+        before = screened._rows
+    assert moves <= 2  # to twice the size each time
+    whole = ScreenedRows(rows)
+    for name in ("rows", "copies", "bounds"):
+        np.testing.assert_array_equal(getattr(screened, name), getattr(whole, name))
+    assert not screened.rows.flags.writeable
+    assert screened.nbytes <= 2.5 * whole.nbytes
+    assert rows.flags.writeable
+
+
+def test_crop_and_take_keep_what_they_say() -> None:
+    rng = np.random.default_rng(13)
+    rows = rng.standard_normal((4, 50, 8))
+    screened = ScreenedRows(rows)
+    beams = screened.take([2, 2, 0])
+    beams.append(rows[:3, :1])
+    beams.crop(30)
+    beams.append(rows[1:, 40:42])
+    expected = np.concatenate([rows[[2, 2, 0], :30], rows[1:, 40:42]], axis=1)
+    np.testing.assert_array_equal(beams.rows, expected)
+    np.testing.assert_array_equal(beams.bounds, ScreenedRows(expected).bounds)
+    np.testing.assert_array_equal(screened.rows, rows)
+    assert len(screened) == 4
+    assert repr(beams) == "ScreenedRows(32 rows of 8, (3,) matrices, float64)"
+    with pytest.raises(ValueError, match="from 0 to the number of rows, 50, got 51"):
+        screened.crop(51)
+    with pytest.raises(ValueError, match=r"expected rows of shape \(batch"):
+        ScreenedRows(rows[0]).take([0])
+
+
+def test_linear_takes_bias_scale_and_alphas() -> None:
+    rng = np.random.default_rng(14)
+    x, rows, bias = (
+        rng.standard_normal(s).astype(np.float32) for s in ((19, 64), (3000, 64), 3000)
+    )
+    alphas = rng.choice([1.2, 1.5, 2.0], 19)
+    p, counts = entmax_linear(
+        x, ScreenedRows(rows), alphas, bias=bias, scale=0.5, return_counts=True
+    )
+    expected = pe.csr("entmax", 0.5 * (x @ rows.T) + bias, alpha=alphas)
+    np.testing.assert_allclose(p.toarray(), expected.toarray(), rtol=0, atol=3e-5)
+    assert counts.shape == (19,)
+    assert np.all(counts >= np.diff(p.indptr))
+    if choice.kernels():
+        assert counts.max() < 3000
+        one = entmax_linear(x, ScreenedRows(rows), alphas, bias=bias, scale=0.5, workers=1)
+        np.testing.assert_array_equal(one.data, p.data)
+
+
+def test_most_of_the_query_fits_32_bits() -> None:
+    for d in (1, 64, 515, 516, 517, 700, 100_000):
+        assert 127 * most_of_query(d) * d < 2**31
+    assert most_of_query(515) == 32767 > most_of_query(517)
+    x = np.full((1, 700), -1.0, np.float32)  # the largest sum there is
+    p = entmax_linear(x, ScreenedRows(np.concatenate([x, -x, x * 0.99])), 2.0)
+    assert p.toarray().tolist() == [[1, 0, 0]]
+
+
+def test_wrong_arguments_say_what_to_do() -> None:
+    rows = ScreenedRows(np.ones((5, 4), np.float32))
+    for wrong in (np.ones((5, 4), int), [[1.0]], np.ones((5, 4), np.float16)):
+        with pytest.raises(TypeError, match="expected a NumPy array of float32 or float64"):
+            ScreenedRows(wrong)
+    with pytest.raises(ValueError, match="at least two axes"):
+        ScreenedRows(np.ones(3))
+    with pytest.raises(ValueError, match=r"more must have the shape \(k, 4\), got \(1, 3\)"):
+        rows.append(np.ones((1, 3)))
+    with pytest.raises(TypeError, match="expected real numbers"):
+        rows.append(np.ones((1, 4), complex))
+    x = np.ones((2, 4), np.float32)
+    for alpha in (1, 2.5, np.nan, [1.5] * 3):
+        with pytest.raises(ValueError, match="alpha must be above 1 and 2 at most"):
+            entmax_linear(x, rows, alpha)
+    with pytest.raises(TypeError, match="ScreenedRows"):
+        entmax_linear(x, rows.rows)
+    with pytest.raises(ValueError, match=r"\(b, d\)"):
+        entmax_linear(x[:, :3], rows)
+    with pytest.raises(ValueError, match="bias must have the shape"):
+        entmax_linear(x, rows, bias=np.ones(4))
+    for options in (
+        {"alpha": 1},
+        {"alpha": 3},
+        {"mapping": "softmax"},
+        {"mapping": "topk_softmax", "k": 3},
+    ):
+        with pytest.raises(ValueError, match="ScreenedRows as key"):
+            attention(x, rows, rows.rows, **options)
+    with pytest.raises(ValueError, match="cu_seqlens"):
+        attention(x, rows, rows.rows, cu_seqlens=([0, 2], [0, 5]))
+    output, weights = attention(x, rows, rows.rows, return_weights=True)
+    with pytest.raises(TypeError, match="no derivatives"):
+        attention_vjp(weights, x, rows, rows.rows, output)
+    with pytest.raises(TypeError, match="no derivatives"):
+        attention_jvp(weights, x, rows, rows.rows, x, None, None)
