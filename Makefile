@@ -25,7 +25,7 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py tools/distribution.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel stubs lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -35,7 +35,6 @@ help:
 	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
-	@echo 'make stubs       the type stub, after a mapping was added'
 	@echo 'make lint        ruff, mypy, pyright, clang-format and zizmor'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
@@ -116,10 +115,6 @@ wheel: $(VENV)/.release
 	tar -xzf $(WHEELS)/dist/*.tar.gz -C $(WHEELS)/outside --strip-components 1
 	rm -r $(WHEELS)/outside/pyentmax
 	cd $(WHEELS)/outside && export PYENTMAX_BACKEND=cpu && ../venv/bin/python -m pytest -p no:cacheprovider $(WHEEL_TESTS)
-
-# What type checkers read of the array functions.
-stubs: $(VENV)/.test
-	PYTHONPATH=. $(BIN)/python tools/write_stubs.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -23,6 +23,7 @@ import numpy as np
 
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.parameters import PerRow
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
 
@@ -44,8 +45,18 @@ def textbook_top_k(z: Any, k: int) -> np.ndarray:
     return z >= np.sort(z)[-k]
 
 
-@declare.keep_set(PerRow("k", 1, whole=True, shifted=False))
-def top_k(xp: Any, z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _top_k(xp: Any, z: Any, k: Any) -> Any:
+    rising = xp.sort(z, axis=-1)
+    place = xp.cumsum(xp.ones_like(z), axis=-1)  # 1, …, d
+    below = xp.where(place <= z.shape[-1] - k + 1, rising, -xp.inf)  # and the k-th largest
+    return z >= xp.amax(below, axis=-1, keepdims=True)
+
+
+@declare.keep_set(_top_k, PerRow("k", 1, whole=True, shifted=False))
+def top_k(
+    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where a score is among the k largest: z_i ≥ t, t the k-th largest.
 
     Fan, Lewis & Dauphin (2018); for attention Zhao et al. (2019), Eq. 2. Scores that tie with the
@@ -79,10 +90,7 @@ def top_k(xp: Any, z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(top_k([2.0, 1.0, 0.0, 1.0], 2))
     [ True  True False  True]
     """
-    rising = xp.sort(z, axis=-1)
-    place = xp.cumsum(xp.ones_like(z), axis=-1)  # 1, …, d
-    below = xp.where(place <= z.shape[-1] - k + 1, rising, -xp.inf)  # and the k-th largest
-    return z >= xp.amax(below, axis=-1, keepdims=True)
+    return top_k.dispatch(z, k, axis, mask, offsets)
 
 
 def textbook_top_p(z: Any, mass: float) -> np.ndarray:
@@ -96,8 +104,21 @@ def textbook_top_p(z: Any, mass: float) -> np.ndarray:
     return larger < mass
 
 
-@declare.keep_set(MASS)
-def top_p(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _top_p(xp: Any, z: Any, mass: Any) -> Any:
+    rising = xp.sort(z, axis=-1)
+    e = xp.exp(rising)
+    tail = xp.cumsum(e, axis=-1) / xp.sum(e, axis=-1, keepdims=True)
+    threshold = xp.amin(
+        xp.where(tail > 1 - mass, rising, xp.zeros_like(rising)), axis=-1, keepdims=True
+    )
+    return (z >= threshold) | (mass == 1)
+
+
+@declare.keep_set(_top_p, MASS)
+def top_p(
+    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The nucleus: the fewest largest scores whose softmax has this mass.
 
     Holtzman et al. (2020). A score is kept if the probabilities above its own sum to less
@@ -124,13 +145,7 @@ def top_p(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> An
     >>> print(top_p([2.0, 1.0, 0.0, -1.0], 0.8))
     [ True  True False False]
     """
-    rising = xp.sort(z, axis=-1)
-    e = xp.exp(rising)
-    tail = xp.cumsum(e, axis=-1) / xp.sum(e, axis=-1, keepdims=True)
-    threshold = xp.amin(
-        xp.where(tail > 1 - mass, rising, xp.zeros_like(rising)), axis=-1, keepdims=True
-    )
-    return (z >= threshold) | (mass == 1)
+    return top_p.dispatch(z, mass, axis, mask, offsets)
 
 
 # --- by distance from the largest -----------------------------------------------------------------
@@ -144,8 +159,15 @@ def textbook_min_p(z: Any, ratio: float) -> np.ndarray:
     return p >= ratio * p.max()
 
 
-@declare.keep_set(PerRow("ratio", 0, most=1))
-def min_p(xp: Any, z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _min_p(xp: Any, z: Any, ratio: Any) -> Any:
+    return xp.exp(z) >= ratio
+
+
+@declare.keep_set(_min_p, PerRow("ratio", 0, most=1))
+def min_p(
+    z: ArrayLike, ratio: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where softmax gives at least a ratio of its largest probability: z_i ≥ max z + log ratio.
 
     Nguyen et al. (2024), arXiv 2407.01082. The set does not depend on the other scores.
@@ -170,7 +192,7 @@ def min_p(xp: Any, z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> A
     >>> print(min_p([2.0, 1.0, 0.0, -1.0], 0.3))
     [ True  True False False]
     """
-    return xp.exp(z) >= ratio
+    return min_p.dispatch(z, ratio, axis, mask, offsets)
 
 
 def textbook_top_n_sigma(z: Any, n: float) -> np.ndarray:
@@ -182,8 +204,23 @@ def textbook_top_n_sigma(z: Any, n: float) -> np.ndarray:
     return z >= z.max() - n * z.std()
 
 
-@declare.keep_set(PerRow("n", 0))
-def top_n_sigma(xp: Any, z: Any, n: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _top_n_sigma(xp: Any, z: Any, n: Any) -> Any:
+    live, zeros = z > -xp.inf, xp.zeros_like(z)
+    count = xp.sum(xp.where(live, xp.ones_like(z), zeros), axis=-1, keepdims=True)
+    finite = xp.where(live, z, zeros)
+    scale = xp.amax(-finite, axis=-1, keepdims=True)  # squares of large scores would overflow
+    finite = finite / xp.where(scale > 0, scale, xp.ones_like(scale))
+    apart = finite - xp.sum(finite, axis=-1, keepdims=True) / count
+    square = xp.where(live, apart * apart, zeros)
+    deviation = scale * xp.sqrt(xp.sum(square, axis=-1, keepdims=True) / count)
+    return (z >= -n * deviation) | (z == 0)
+
+
+@declare.keep_set(_top_n_sigma, PerRow("n", 0))
+def top_n_sigma(
+    z: ArrayLike, n: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where a score is at most n standard deviations below the largest: z_i ≥ max z − n·std(z).
 
     Tang et al. (2024), arXiv 2411.07641. The deviation is that of the unmasked scores, whose number
@@ -209,15 +246,7 @@ def top_n_sigma(xp: Any, z: Any, n: Any, axis: Any = -1, *, mask: Any = None) ->
     >>> print(top_n_sigma([2.0, 1.0, 0.0, -1.0], 1))
     [ True  True False False]
     """
-    live, zeros = z > -xp.inf, xp.zeros_like(z)
-    count = xp.sum(xp.where(live, xp.ones_like(z), zeros), axis=-1, keepdims=True)
-    finite = xp.where(live, z, zeros)
-    scale = xp.amax(-finite, axis=-1, keepdims=True)  # squares of large scores would overflow
-    finite = finite / xp.where(scale > 0, scale, xp.ones_like(scale))
-    apart = finite - xp.sum(finite, axis=-1, keepdims=True) / count
-    square = xp.where(live, apart * apart, zeros)
-    deviation = scale * xp.sqrt(xp.sum(square, axis=-1, keepdims=True) / count)
-    return (z >= -n * deviation) | (z == 0)
+    return top_n_sigma.dispatch(z, n, axis, mask, offsets)
 
 
 # --- by probability -------------------------------------------------------------------------------
@@ -231,8 +260,15 @@ def textbook_epsilon(z: Any, epsilon: float) -> np.ndarray:
     return (p >= epsilon) | (p == p.max())
 
 
-@declare.keep_set(PerRow("epsilon", 0, most=1))
-def epsilon(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _epsilon(xp: Any, z: Any, epsilon: Any) -> Any:
+    return (xp.exp(_log_p(xp, z)) >= epsilon) | (z == 0)
+
+
+@declare.keep_set(_epsilon, PerRow("epsilon", 0, most=1))
+def epsilon(
+    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where softmax gives at least ε, and its largest.
 
     Hewitt, Manning & Liang (2022), arXiv 2210.15191.
@@ -257,7 +293,10 @@ def epsilon(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) 
     >>> print(epsilon([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    return (xp.exp(_log_p(xp, z)) >= epsilon) | (z == 0)
+    return _keep_epsilon.dispatch(z, epsilon, axis, mask, offsets)
+
+
+_keep_epsilon = epsilon  # which its own parameter hides
 
 
 def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
@@ -271,8 +310,18 @@ def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
     return (p >= min(epsilon, epsilon**0.5 * np.exp(-entropy))) | (p == p.max())
 
 
-@declare.keep_set(PerRow("epsilon", 0, most=1))
-def eta(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _eta(xp: Any, z: Any, epsilon: Any) -> Any:
+    log_p = _log_p(xp, z)
+    root = epsilon**0.5 * xp.exp(-_entropy(xp, log_p))
+    p = xp.exp(log_p)
+    return (p >= epsilon) | (p >= root) | (z == 0)
+
+
+@declare.keep_set(_eta, PerRow("epsilon", 0, most=1))
+def eta(
+    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where softmax gives at least η = min(ε, √ε e^{−H}), H its entropy, and its largest.
 
     Hewitt, Manning & Liang (2022), arXiv 2210.15191: a flat distribution keeps more.
@@ -296,10 +345,7 @@ def eta(xp: Any, z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> A
     >>> print(eta([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    log_p = _log_p(xp, z)
-    root = epsilon**0.5 * xp.exp(-_entropy(xp, log_p))
-    p = xp.exp(log_p)
-    return (p >= epsilon) | (p >= root) | (z == 0)
+    return eta.dispatch(z, epsilon, axis, mask, offsets)
 
 
 def textbook_typical(z: Any, mass: float) -> np.ndarray:
@@ -314,8 +360,22 @@ def textbook_typical(z: Any, mass: float) -> np.ndarray:
     return nearer < mass
 
 
-@declare.keep_set(MASS)
-def typical(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _typical(xp: Any, z: Any, mass: Any) -> Any:
+    log_p = _log_p(xp, z)
+    distance = xp.abs(log_p + _entropy(xp, log_p))
+    falling = xp.argsort(-distance, axis=-1)
+    tail = xp.cumsum(xp.take_along_axis(xp.exp(log_p), falling, axis=-1), axis=-1)
+    distances = xp.take_along_axis(distance, falling, axis=-1)
+    nearest = xp.amin(distance, axis=-1, keepdims=True)
+    enough = xp.where(tail > 1 - mass, distances, nearest)
+    return (distance <= xp.amax(enough, axis=-1, keepdims=True)) | (mass == 1)
+
+
+@declare.keep_set(_typical, MASS)
+def typical(
+    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """The fewest scores of this mass whose surprise −log p is nearest to the entropy of softmax.
 
     Locally typical sampling: Meister et al. (2023), arXiv 2202.00666. The largest score may be
@@ -339,14 +399,7 @@ def typical(xp: Any, z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> 
     >>> print(typical([1.0, 0.7, 0.7], 0.3))
     [False  True  True]
     """
-    log_p = _log_p(xp, z)
-    distance = xp.abs(log_p + _entropy(xp, log_p))
-    falling = xp.argsort(-distance, axis=-1)
-    tail = xp.cumsum(xp.take_along_axis(xp.exp(log_p), falling, axis=-1), axis=-1)
-    distances = xp.take_along_axis(distance, falling, axis=-1)
-    nearest = xp.amin(distance, axis=-1, keepdims=True)
-    enough = xp.where(tail > 1 - mass, distances, nearest)
-    return (distance <= xp.amax(enough, axis=-1, keepdims=True)) | (mass == 1)
+    return typical.dispatch(z, mass, axis, mask, offsets)
 
 
 def _log_p(xp: Any, z: Any) -> Any:

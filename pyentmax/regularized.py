@@ -36,7 +36,6 @@ from pyentmax.engine.calls.rows import (
     arrange_probabilities,
     arrange_scores,
 )
-from pyentmax.engine.calls.signatures import renamed
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.threshold import between
 
@@ -197,7 +196,7 @@ def separable_jvp(
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-separable_vjp = renamed(separable_jvp, "separable_vjp")
+separable_vjp = separable_jvp
 
 
 def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any = -1) -> Any:

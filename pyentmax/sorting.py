@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.documentation import AT_SCORES, F, with_sections
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.engine.calls.rows import (
@@ -38,7 +37,6 @@ from pyentmax.engine.calls.rows import (
     check_same_shape,
     to_rows,
 )
-from pyentmax.engine.calls.signatures import parameter_names
 from pyentmax.reference.mappings._fused import falling_rows, pooled, run_means, run_sums
 from pyentmax.reference.mappings.topk_softmax import K
 
@@ -94,13 +92,6 @@ STRENGTH = PerRow("strength", least=0, strict=True, one_axis=True)
 REGULARIZERS = ("quadratic", "entropic")
 
 
-def _product(function: F) -> F:
-    """Add what all products say. They take z, unlike the products of the mappings."""
-    _, direction, *others = parameter_names(function)
-    with_sections(function, AT_SCORES[direction], others)
-    return function
-
-
 def soft_sort(
     z: Any,
     strength: Any = 1.0,
@@ -149,11 +140,26 @@ def soft_sort(
     return problem.finish(problem.projection()[..., ::-1], out)
 
 
-@_product
 def soft_sort_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_sort` at z in the direction v: its means over the blocks.
+
+    Parameters
+    ----------
+    z : as in `soft_sort`
+    v : array of z's shape
+        a direction
+    strength, axis, regularizer : as in `soft_sort`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_sort`
 
     Examples
     --------
@@ -165,7 +171,6 @@ def soft_sort_jvp(
     return problem.finish(run_sums(problem.shares(problem.w) * moved, problem.start)[..., ::-1])
 
 
-@_product
 def soft_sort_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -220,11 +225,26 @@ def soft_rank(
     return problem.finish(problem.unsorted(problem.projection()), out)
 
 
-@_product
 def soft_rank_jvp(
     z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_rank` at z in the direction v: (v − its mean over the block)/ε.
+
+    Parameters
+    ----------
+    z : as in `soft_rank`
+    v : array of z's shape
+        a direction
+    strength, axis, regularizer : as in `soft_rank`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_rank`
 
     Examples
     --------
@@ -234,7 +254,6 @@ def soft_rank_jvp(
     return _ranking(z, strength, axis, regularizer).product(v, "v")
 
 
-@_product
 def soft_rank_vjp(
     z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
@@ -291,11 +310,26 @@ def soft_topk(
     return problem.finish(problem.unsorted(problem.projection()), out)
 
 
-@_product
 def soft_topk_jvp(
     z: Any, v: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:
     """The derivative of `soft_topk` at z in the direction v.
+
+    Parameters
+    ----------
+    z : as in `soft_topk`
+    v : array of z's shape
+        a direction
+    k, strength, axis, regularizer : as in `soft_topk`
+
+    Returns
+    -------
+    array of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `soft_topk`
 
     Examples
     --------
@@ -305,7 +339,6 @@ def soft_topk_jvp(
     return _choosing(z, k, strength, axis, regularizer).product(v, "v")
 
 
-@_product
 def soft_topk_vjp(
     z: Any, g: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
 ) -> Any:

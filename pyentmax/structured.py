@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.signatures import renamed
 from pyentmax.reference.mappings import sparsemax as _sparsemax
 
 __all__ = [
@@ -199,7 +198,7 @@ def sparsemap_jvp(structures: Any, v: Any) -> np.ndarray:
 
 
 # J is symmetric, being a projection.
-sparsemap_vjp = renamed(sparsemap_jvp, "sparsemap_vjp")
+sparsemap_vjp = sparsemap_jvp
 
 
 # --- oracles --------------------------------------------------------------------------------------

@@ -52,7 +52,23 @@ def fenchel_young_loss(
     axis : int, tuple of int or None
         which axes form a row
     offsets : as in `pyentmax.softmax`
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight : as in `LossOptions`
+    reduction : "mean", "sum" or "none"
+        the mean divides by the sum of the weights that count, and is 0 where none does
+    weight : array that broadcasts against the labels' shape, optional
+        the weight of each row; `class_weight` has those of classes
+    mask : bool array that broadcasts to z, optional
+        True where a score may get probability. The loss of a label on a masked entry is infinite;
+        a distribution's values there are ignored. Rows that are all masked and rows of weight 0
+        are ignored, and their targets may be anything
+    ignore_index : int, optional
+        rows with this label are ignored; for labels only
+    label_smoothing : float in [0, 1]
+        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
+    class_weight : array of shape (d,), optional
+        the weight of each class: a row counts by that of its label, before smoothing, or by the
+        mean of all under its distribution, times its `weight`. With integer labels that are not
+        smoothed this is the `weight` of PyTorch's ``cross_entropy``, which otherwise multiplies
+        each term −q_c log p_c, and divides the mean over distributions by the number of rows
     **params
         the mapping's own parameters, such as ``alpha``
 

@@ -83,7 +83,7 @@ def linear_loss(
     mapping : name of a row of `pyentmax.MAPPINGS` that has a loss, or a user-defined `Mapping`
     bias : array of shape (classes,), optional
         −∞ excludes a class
-    reduction, weight, class_weight, ignore_index, label_smoothing : as in `LossOptions`
+    reduction, weight, class_weight, ignore_index, label_smoothing : as in `fenchel_young_loss`
         `weight` is of rows, `class_weight` of classes. Ignored rows, and those of weight 0, cost
         nothing
     chunk : int, optional

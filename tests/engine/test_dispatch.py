@@ -351,7 +351,7 @@ def _at(options: dict[str, Any], some: Any) -> dict[str, Any]:
 
 
 def test_mistyped_arguments_name_the_function() -> None:
-    with pytest.raises(TypeError, match=r"^sparsemax_vjp\(\) missing 2 required"):
+    with pytest.raises(TypeError, match=r"^sparsemax_jvp\(\) missing 2 required"):
         pyentmax.sparsemax_vjp()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"entmax\(\) got an unexpected keyword argument 'alhpa'"):
         pyentmax.entmax([1.0], alhpa=2)  # type: ignore[call-arg]
@@ -363,7 +363,7 @@ def test_mistyped_arguments_name_the_function() -> None:
 
 def test_signatures_are_those_of_the_declaration() -> None:
     assert str(inspect.signature(pyentmax.entmax.reference)).startswith(
-        "(z: 'Any', alpha: 'Any' = 1.5"
+        "(z: 'ArrayLike', alpha: 'ArrayLike' = 1.5"
     )
     names = list(inspect.signature(pyentmax.entmax_loss).parameters)
     options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing", "class_weight"]

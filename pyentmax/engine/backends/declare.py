@@ -1,42 +1,43 @@
-"""Decorators that declare what a function is: they check and arrange its calls, and run a kernel.
+"""Decorators that declare what a public function is: they give it `dispatch`, which it calls.
 
-A mapping's file holds mathematics on rows. With one of these decorators,
+A mapping's file holds mathematics on rows. Beside it stands the function that users call:
 
-    @declare.mapping(ALPHA)
-    def entmax(z, alpha=1.5, axis=-1, *, mask=None, out=None):
+    def _forward(y, alpha):
         ...
 
-the function is called with arrays of any shape, and its body with rows: z is an array of shape
-(n, d), −∞ where the mask is False, each row's largest score at 0; alpha is a column; axis, mask and
-out have done their work before. The signature is what users call, and what `help` and type checkers
-see.
+    @declare.mapping(_forward, ALPHA)
+    def entmax(z, alpha=1.5, axis=-1, *, mask=None, out=None, workers=None, offsets=None):
+        return entmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
 
-A NumPy array goes to the compiled kernel of the function's name, if there is one, a CuPy array to
-the CUDA kernel of that name, and everything else to the body; a Dask array chunk by chunk.
-``function.reference`` always runs the body. Functions that may have a kernel take ``workers=``, the
-threads of a call (`pyentmax.set_workers`). All but Jacobians and Ω take ``offsets=``, which cut the
-axis into rows of different lengths (`pyentmax.engine.calls.offsets`).
+The decorator returns the function as it is written, with these attributes:
+
+- ``dispatch`` takes what the function does, by position, None in the place of a parameter that it
+  does not have. A NumPy array goes to the compiled kernel of the function's name, if there is one,
+  a CuPy array to the CUDA kernel of that name, and everything else to the body; a Dask array chunk
+  by chunk.
+- ``body`` is the mathematics on rows: y is an array of shape (n, d), −∞ where the mask is False,
+  each row's largest score at 0; alpha is a column; axis, mask and out have done their work before.
+- ``reference`` takes the same arguments, and always runs the body.
+- ``parameter`` declares the values of alpha.
+
+Functions that may have a kernel take ``workers=``, the threads of a call (`pyentmax.set_workers`).
+All but Jacobians and Ω take ``offsets=``, which cut the axis into rows of different lengths
+(`pyentmax.engine.calls.offsets`).
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 from pyentmax.engine.backends import choice, cut_rows, threads
 from pyentmax.engine.calls.dask_arrays import plan_rows
 from pyentmax.engine.calls.devices import is_dask, on_device_of
-from pyentmax.engine.calls.documentation import (
-    GRADIENT,
-    JACOBIAN,
-    PRODUCT,
-    SUPPORT,
-    VJPS,
-    with_sections,
-)
 from pyentmax.engine.calls.dtypes import as_array
 from pyentmax.engine.calls.offsets import call_by_offsets
 from pyentmax.engine.calls.parameters import Parameter
@@ -48,317 +49,349 @@ from pyentmax.engine.calls.rows import (
     check_same_shape,
     writable_rows,
 )
-from pyentmax.engine.calls.signatures import parameter_names, with_signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+Body = Callable[..., Any]
+
+NO_KERNEL: Any = object()
+"""In the place of ``workers``: what `reference` passes on."""
 
 
 class Accelerated(Protocol[P, R]):
-    """A function that runs a kernel where it can; `reference` is its body, which never does."""
+    """A function that runs a kernel where it can; `reference` never does."""
 
     __name__: str
     __qualname__: str
+    dispatch: Callable[..., Any]
+    """What every call goes through, of arguments by position."""
+    arguments: Sequence[str]
+    """The names of these, "" where the function has none."""
+    results: Sequence[str]
+    """What each row gives: entries, a number, a matrix, or its part of a parameter's gradient."""
+    body: Body
+    """The mathematics, of rows."""
+    parameter: Parameter | None
+    """What it takes besides arrays."""
 
     @property
     def reference(self) -> Callable[P, R]:
-        """The NumPy body, called with any arrays."""
-
-    @property
-    def body(self) -> Callable[P, R]:
-        """The NumPy body itself, for rows."""
-
-    @property
-    def parameter(self) -> Parameter | None:
-        """What it takes besides arrays."""
+        """The same function without kernels, of any arrays."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the kernel, or the body."""
 
 
 class Declare(Protocol):
-    """What turns a body into the function that users call."""
+    """What gives a function its attributes."""
 
-    def __call__(self, body: Callable[P, R], /) -> Accelerated[P, R]:
-        """The function, with the body's signature."""
-
-
-Arrange = Callable[[bool], Callable[..., Any]]  # of whether kernels are used: a call's steps
+    def __call__(self, function: Callable[P, R], /) -> Accelerated[P, R]:
+        """The function itself."""
 
 
-def mapping(parameter: Parameter | None = None) -> Declare:
-    """Probabilities of scores: ``f(z[, parameter], axis=-1, *, mask=None, out=None)``."""
-    return _with(_score_function, parameter=parameter)
+def mapping(body: Body, parameter: Parameter | None = None) -> Declare:
+    """Probabilities of scores: ``dispatch(z, parameter, axis, mask, out, workers, offsets)``."""
+    return decorator(_of_scores, body, parameter, 0)
 
 
-def log_probabilities(parameter: Parameter | None = None) -> Declare:
+def log_probabilities(body: Body, parameter: Parameter | None = None) -> Declare:
     """Logarithms of probabilities, called as the mapping is; −∞ in a row with nothing left."""
-    return _with(_score_function, parameter=parameter, dead=-np.inf)
+    return decorator(_of_scores, body, parameter, -np.inf)
 
 
-def support(parameter: Parameter | None = None) -> Declare:
-    """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
-    return _with(_score_function, parameter=parameter, sections=SUPPORT, kernels=False)
+def support(body: Body, parameter: Parameter | None = None) -> Declare:
+    """Where there is probability: ``dispatch(z, parameter, axis, mask, offsets)``."""
+    return decorator(_set_of_scores, body, parameter, False)
 
 
-def keep_set(
-    parameter: Parameter,
-) -> Callable[[Callable[Concatenate[Any, P], R]], Accelerated[P, R]]:
-    """Which scores are kept: ``f(z, parameter, axis=-1, *, mask=None)``.
+def keep_set(body: Body, parameter: Parameter) -> Declare:
+    """Which scores are kept, called as a support is.
 
-    The body's first argument, which users do not see, is the library of the array functions.
+    The body's first argument is the library of the array functions.
     """
-    return _with(_score_function, parameter=parameter, dead=True, kernels=False, skip=1)
+    return decorator(_set_of_scores, body, parameter, True)
 
 
-def product(parameter: Parameter | None = None, *, kernel: str | None = None) -> Declare:
-    """A product with the Jacobian: ``f(p, v[, parameter], axis=-1, *, mask=None)``.
+def product(
+    body: Body, parameter: Parameter | None = None, *, kernel: str | None = None
+) -> Declare:
+    """A product with the Jacobian: ``dispatch(p, v, parameter, axis, mask, workers, offsets)``.
 
     `kernel` names another function's kernel that does the same.
     """
-    return _of_probabilities(parameter, "entries", direction="v", sections=PRODUCT, kernel=kernel)
+    return decorator(_of_probabilities, body, parameter, _Form(("entries",), "v", kernel=kernel))
 
 
-def jacobian(parameter: Parameter | None = None) -> Declare:
-    """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
-    return _of_probabilities(parameter, "matrix", sections=JACOBIAN, kernels=False)
+def elementwise_gradient(body: Body, parameter: Parameter) -> Declare:
+    """A derivative of each entry, called as a product is, with None in the place of v and mask."""
+    return decorator(_of_probabilities, body, parameter, _Form(("entries",)))
 
 
-def elementwise_gradient(parameter: Parameter) -> Declare:
-    """A derivative of each entry: ``f(p, parameter, axis=-1)``."""
-    return _of_probabilities(parameter, "entries")
-
-
-def parameter_vjp(parameter: Parameter, *, with_mask: bool = False) -> Declare:
-    """The gradient in a parameter: ``f(p, g, parameter[, z], axis=-1, *, mask=None)``.
+def parameter_vjp(
+    body: Body, parameter: Parameter, *, with_mask: bool = False, with_scores: bool = False
+) -> Declare:
+    """The gradient in a parameter, called as a product is, with g in the place of v.
 
     The body returns what each row gives (for a bound: each entry), and the caller gets their sums
-    in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword.
+    in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword;
+    with `with_scores` the scores z, which `dispatch` takes last.
     """
-    form = {"direction": "g", "sections": GRADIENT, "with_mask": with_mask}
-    return _of_probabilities(parameter, "gradient", **form)
+    form = _Form(("gradient",), "g", with_mask=with_mask, with_scores=with_scores)
+    return decorator(_of_probabilities, body, parameter, form)
 
 
-def vjps(parameter: Parameter) -> Declare:
+def vjps(body: Body, parameter: Parameter) -> Declare:
     """The products with the Jacobian and the gradient in a parameter at once, as a pair.
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
     """
-    return _of_probabilities(parameter, "entries", "gradient", direction="g", sections=VJPS)
+    return decorator(_of_probabilities, body, parameter, _Form(("entries", "gradient"), "g"))
 
 
-def regularizer(parameter: Parameter | None = None, *, with_mask: bool = False) -> Declare:
-    """Ω(p) of each row: ``f(p[, parameter], axis=-1[, *, mask=None])``."""
-    return _of_probabilities(parameter, "number", with_mask=with_mask, kernels=False)
+def jacobian(body: Body, parameter: Parameter | None = None) -> Declare:
+    """The Jacobian: ``dispatch(p, parameter, axis)``, of which the body returns (n, d, d)."""
+    return decorator(_of_whole_rows, body, parameter, _Form(("matrix",)))
+
+
+def regularizer(
+    body: Body, parameter: Parameter | None = None, *, with_mask: bool = False
+) -> Declare:
+    """Ω(p) of each row: ``dispatch(p, parameter, axis, mask)``."""
+    return decorator(_of_whole_rows, body, parameter, _Form(("number",), with_mask=with_mask))
+
+
+def decorator(function: Callable[..., Any], *declared: Any) -> Any:
+    """What calls `function` on these and then on what it decorates; mypy cannot follow partial."""
+    return partial(function, *declared)
 
 
 def accelerated(
-    body: Callable[P, R],
+    function: Callable[P, R],
+    dispatch: Callable[..., Any],
+    arguments: Sequence[str],
+    body: Body,
     parameter: Parameter | None,
-    arrange: Arrange,
-    roles: Sequence[str],
-    keywords: dict[str, Any] | None = None,
+    results: Sequence[str] = ("entries",),
+    *,
     kernels: bool = True,
-    skip: int = 0,
-    results: Sequence[str] = (),
-    by_offsets: Callable[..., Any] = call_by_offsets,
-    by_kernel: Callable[..., Any] | None = None,
 ) -> Accelerated[P, R]:
-    """A function of users' arrays that runs kernels, with its `reference`, which does not.
+    """The function with its attributes.
 
     Parameters
     ----------
-    body : function of rows
-    parameter : Parameter or None
-    arrange : callable
-        given whether kernels are used, it returns what takes a call's arguments in a fixed order
-    roles : sequence of str
-        the names of these arguments, None for those that body does not have
-    keywords : dict, optional
-        keywords that stand for the body's ``**options``, with their defaults
+    function : as users call it
+    dispatch, arguments, body, parameter, results : as in `Accelerated`
     kernels : bool
-        False for a function that has none, and takes no ``workers=``
-    skip : int
-        number of the body's first parameters that users do not see
-    results : sequence of str, optional
-        what it gives for each row, of a function that takes ``offsets=``
-    by_offsets : callable, optional
-        what takes such a call, as `pyentmax.engine.calls.offsets.call_by_offsets` does
-    by_kernel : callable, optional
-        what takes it first, of the offsets and arguments by name
-        (`pyentmax.engine.backends.cut_rows`)
+        False for a function that has none, and does not take ``workers=``
     """
-
-    def function(use_kernels: bool, keywords: dict[str, Any]) -> Any:
-        call = arrange(use_kernels)
-
-        def cut(offsets: Any, *values: Any) -> Any:
-            result: Any = NotImplemented
-            if use_kernels and by_kernel is not None:
-                result = by_kernel(offsets, dict(zip(roles, values, strict=True)))
-            if result is not NotImplemented:
-                return result
-            return by_offsets(call, roles, parameter, results, offsets, *values)
-
-        return with_signature(body, call, roles, keywords, skip, cut if results else None)
-
-    keywords = keywords or {}
-    reference = public = function(False, keywords)
-    if kernels:
-        public = function(True, {**keywords, "workers": None})
-    public.reference = reference
-    for each in (reference, public):
-        each.body, each.parameter, each.results = body, parameter, results
+    public: Any = function
+    public.dispatch, public.arguments, public.results = dispatch, arguments, results
+    public.body, public.parameter = body, parameter
+    public.reference = _without_kernels(public) if kernels else public
     return cast("Accelerated[P, R]", public)
 
 
-def _with(function: Any, **form: Any) -> Any:
-    """The decorator that `function` becomes; mypy cannot follow its type through partial."""
-    return partial(function, **form)
+def _without_kernels(function: Any) -> Any:
+    @functools.wraps(function)
+    def reference(*args: Any, **kwargs: Any) -> Any:
+        if "workers" in kwargs:
+            raise TypeError(
+                f"{function.__name__}() got an unexpected keyword argument 'workers': its "
+                "reference runs in one thread"
+            )
+        return function(*args, **kwargs, workers=NO_KERNEL)
+
+    whole = inspect.signature(function)
+    parameters = [x for x in whole.parameters.values() if x.name != "workers"]
+    reference.__qualname__ = f"{function.__qualname__}.reference"  # by which it can be pickled
+    reference.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return reference
 
 
-def _of_probabilities(parameter: Parameter | None, *results: str, **form: Any) -> Any:
-    """The same for `_derivative`."""
-    return partial(_derivative, parameter=parameter, form=_Form(results, **form))
-
-
-def _score_function(
-    body: Callable[P, R],
-    parameter: Parameter | None,
-    *,
-    dead: float = 0,
-    sections: str = "",
-    kernels: bool = True,
-    skip: int = 0,
-) -> Accelerated[P, R]:
+def _of_scores(
+    body: Body, parameter: Parameter | None, empty: float, function: Any
+) -> Accelerated[..., Any]:
     """A function of scores whose result has their shape."""
-    on_rows = partial(cast("Any", body), np) if skip else body
-    name, named = body.__name__, "" if parameter is None else parameter.name
-    if sections:
-        with_sections(body, sections, (*parameter_names(body), "offsets"))
+    name, named = function.__name__, "" if parameter is None else parameter.name
+    arguments = ("z", named, "axis", "mask", "out", "workers", "offsets")
 
-    def arrange(use_kernels: bool) -> Callable[..., Any]:
-        def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
-            if type(z) is not np.ndarray:
-                kwargs = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
-                result = elsewhere(public, parameter, kwargs, use_kernels, name)
+    def dispatch(
+        z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any, offsets: Any = None
+    ) -> Any:
+        use_kernels = workers is not NO_KERNEL
+        if offsets is not None:
+            values = (z, value, axis, mask, out, workers, None)
+            if use_kernels:
+                named_values = dict(zip(arguments, values, strict=True))
+                result = cut_rows.run_on_scores(name, parameter, offsets, named_values)
                 if result is not NotImplemented:
                     return result
-            rows = arrange_scores(z, axis, mask, out)
-            if parameter is not None:
-                value = parameter.for_scores(value, rows)
+            return call_by_offsets(dispatch, arguments, parameter, ("entries",), offsets, *values)
+        if type(z) is not np.ndarray:
+            if is_dask(z):
+                if out is not None:
+                    raise TypeError(
+                        "out must be left out for a Dask array, which is computed later"
+                    )
+                this = function if use_kernels else function.reference
+                arrays = {"z": z, named: value, "axis": axis, "mask": mask}
+                return plan_rows(this, parameter, arrays)
+            if use_kernels:
+                given: tuple[Any, ...] = (z, axis, mask, out)
+                if parameter is not None:
+                    given = (z, value, axis, mask, out)
+                result = choice.run_on_gpu(name, parameter, value, given)
+                if result is not NotImplemented:
+                    return result
+        rows = arrange_scores(z, axis, mask, out)
+        if parameter is not None:
+            value = parameter.for_scores(value, rows)
+        kernel = None
+        if use_kernels:
             if workers is not None:
                 workers = threads.counted(workers)
-            kernel = None
-            if use_kernels:
-                kernel = choice.kernel_for(rows.array, name, parameter, value)
-            if kernel is None and use_kernels:
+            kernel = choice.kernel_for(rows.array, name, parameter, value)
+        if kernel is None and use_kernels:
 
-                def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
-                    operands: Any = (*arrays, value, -1, mask, None, workers)
-                    return call(*operands)
+            def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                return dispatch(*arrays, value, -1, mask, None, workers)
 
-                p = choice.run_apart(in_rows, name, parameter, value, rows.mask, rows.array)
-                if p is not None:
-                    return rows.finish(p, out)
-            if kernel is None:
-                p = apply_to_scores(on_rows, rows, parameter, value, dead=dead)
-                return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
-            operands = rows.operands()
-            if parameter is not None:
-                operands += (parameter.kernel_operand(value, rows.array),)
-            out_rows = None if out is None else writable_rows(out, rows)
-            p = threads.run(kernel, operands, out_rows, workers)
-            return rows.finish(p, out) if out_rows is None else out
+            p = choice.run_apart(in_rows, name, parameter, value, rows.mask, rows.array)
+            if p is not None:
+                return rows.finish(p, out)
+        if kernel is None:
+            return rows.finish(apply_to_scores(body, rows, parameter, value, dead=empty), out)
+        operands = rows.operands()
+        if parameter is not None:
+            operands += (parameter.kernel_operand(value, rows.array),)
+        out_rows = None if out is None else writable_rows(out, rows)
+        p = threads.run(kernel, operands, out_rows, workers)
+        return rows.finish(p, out) if out_rows is None else out
 
-        return call
+    return accelerated(function, dispatch, arguments, body, parameter)
 
-    roles = ("z", named, "axis", "mask", "out", "workers")
-    by_kernel = partial(cut_rows.run_on_scores, name, parameter)
-    form: dict[str, Any] = {"kernels": kernels, "skip": skip, "results": ("entries",)}
-    form["by_kernel"] = by_kernel
-    public: Any = accelerated(body, parameter, arrange, roles, **form)
-    return cast("Accelerated[P, R]", public)
+
+def _set_of_scores(
+    body: Body, parameter: Parameter | None, is_keep_set: bool, function: Any
+) -> Accelerated[..., Any]:
+    """Some of the scores, as bools of their shape."""
+    on_rows = partial(body, np) if is_keep_set else body
+    arguments = ("z", "" if parameter is None else parameter.name, "axis", "mask", "offsets")
+
+    def dispatch(z: Any, value: Any, axis: Any, mask: Any, offsets: Any = None) -> Any:
+        if offsets is not None:
+            values = (z, value, axis, mask, None)
+            return call_by_offsets(dispatch, arguments, parameter, ("entries",), offsets, *values)
+        if is_dask(z):
+            given = dict(zip(arguments, (z, value, axis, mask), strict=False))
+            return plan_rows(function, parameter, given)
+        rows = arrange_scores(z, axis, mask)
+        if parameter is not None:
+            value = parameter.for_scores(value, rows)
+        # In a row with nothing left a keep-set is True, and masks nothing.
+        chosen = apply_to_scores(on_rows, rows, parameter, value, dead=is_keep_set)
+        return rows.finish(chosen, dtype=chosen.dtype)
+
+    return accelerated(function, dispatch, arguments, body, parameter, kernels=False)
 
 
 class _Form(NamedTuple):
-    """How a function of probabilities p is called, and what its kernel and its body give."""
+    """What a function of probabilities p takes and gives."""
 
     results: Sequence[str]
-    """What each row gives: entries, a matrix, a number, or its part of a parameter's gradient."""
+    """As in `Accelerated`."""
     direction: str = ""
     """The name of the array that follows p, if any."""
-    sections: str = ""
-    """What is added to the docstring."""
     with_mask: bool = False
     """Whether the body sees the mask."""
+    with_scores: bool = False
+    """Whether the body sees the scores."""
     kernel: str | None = None
     """The name of its kernel, if that is not the function's own."""
-    kernels: bool = True
-    """Whether it may have one."""
 
 
-def _derivative(
-    body: Callable[P, R], parameter: Parameter | None, form: _Form
-) -> Accelerated[P, R]:
+def _of_probabilities(
+    body: Body, parameter: Parameter | None, form: _Form, function: Any
+) -> Accelerated[..., Any]:
     """A function of probabilities p, perhaps of a direction, a parameter, and the scores z."""
-    names = parameter_names(body)
-    name, named = form.kernel or body.__name__, "" if parameter is None else parameter.name
-    with_scores = "z" in names
-    if form.sections:
-        others = names[2 if form.direction else 1 :]
-        others += ("workers", "offsets") if form.kernels else ()  # all but Jacobians
-        with_sections(body, form.sections, others)
+    name, named = form.kernel or function.__name__, "" if parameter is None else parameter.name
+    arguments = ("p", form.direction, named, "axis", "mask", "workers", "offsets", "z")
 
-    def arrange(use_kernels: bool) -> Callable[..., Any]:
-        def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
-            if type(p) is not np.ndarray:
-                kwargs = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
-                kwargs["mask"] = mask
-                result = elsewhere(public, parameter, kwargs, use_kernels, name, form.results)
+    def dispatch(
+        p: Any, v: Any, value: Any, axis: Any, mask: Any, workers: Any, offsets: Any = None,
+        z: Any = None,
+    ) -> Any:  # fmt: skip
+        use_kernels = workers is not NO_KERNEL
+        if offsets is not None:
+            values = (p, v, value, axis, mask, workers, None, z)
+            if use_kernels:
+                named_values = dict(zip(arguments, values, strict=True))
+                result = cut_rows.run_on_probabilities(
+                    name, parameter, form.results, form.direction, offsets, named_values
+                )
                 if result is not NotImplemented:
                     return result
-            rows, v = arrange_probabilities(p, v, axis, mask, form.direction)
-            operands = (rows.array, v) if form.direction else (rows.array,)
-            checked = None
-            if parameter is not None:
-                checked = parameter.for_probabilities(value, rows, p)
-            scores = _scores_like(rows, z, axis) if with_scores else None
+            return call_by_offsets(dispatch, arguments, parameter, form.results, offsets, *values)
+        if type(p) is not np.ndarray:
+            if is_dask(p):
+                this = function if use_kernels else function.reference
+                arrays = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
+                return plan_rows(this, parameter, {**arrays, "mask": mask}, form.results)
+            if use_kernels:
+                given: tuple[Any, ...] = (p, v) if form.direction else (p,)
+                given += () if parameter is None else (value,)
+                given += (axis, mask) if form.direction else (axis,)
+                result = choice.run_on_gpu(name, parameter, value, given)
+                if result is not NotImplemented:
+                    return result
+        rows, v = arrange_probabilities(p, v, axis, mask, form.direction)
+        operands = (rows.array, v) if form.direction else (rows.array,)
+        checked = None if parameter is None else parameter.for_probabilities(value, rows, p)
+        scores = _scores_like(rows, z, axis) if form.with_scores else None
+        kernel = None
+        if use_kernels:
             if workers is not None:
                 workers = threads.counted(workers)
-            kernel = None
-            if use_kernels:
-                kernel = choice.kernel_for(rows.array, name, parameter, checked)
-            each: Any = None
-            if kernel is None and use_kernels:
+            kernel = choice.kernel_for(rows.array, name, parameter, checked)
+        each: Any = None
+        if kernel is None and use_kernels:
 
-                def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
-                    first = (*arrays, None)[:2]
-                    operands: Any = (*first, value, None, -1, mask, workers)
-                    return call(*operands)
+            def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                first, direction = (*arrays, None)[:2]
+                return dispatch(first, direction, value, -1, mask, workers)
 
-                each = choice.run_apart(in_rows, name, parameter, checked, rows.mask, *operands)
-            if kernel is None and each is None:
-                each = _run_body(body, form, rows, operands, parameter, checked, scores)
-            elif kernel is not None:
-                if parameter is not None and parameter.in_product:
-                    operands += (parameter.kernel_operand(checked, rows.array),)
-                operands += () if scores is None else (scores,)
-                each = threads.run(kernel, operands, None, workers)
-            finish = partial(_in_callers_form, rows, parameter, value)
-            if len(form.results) > 1:
-                return tuple(map(finish, form.results, each))
-            return finish(form.results[0], each)
+            each = choice.run_apart(in_rows, name, parameter, checked, rows.mask, *operands)
+        if kernel is None and each is None:
+            each = _run_body(body, form, rows, operands, parameter, checked, scores)
+        elif kernel is not None:
+            if parameter is not None and parameter.in_product:
+                operands += (parameter.kernel_operand(checked, rows.array),)
+            operands += () if scores is None else (scores,)
+            each = threads.run(kernel, operands, None, workers)
+        finish = partial(_in_callers_form, rows, parameter, value)
+        if len(form.results) > 1:
+            return tuple(map(finish, form.results, each))
+        return finish(form.results[0], each)
 
-        return call
+    return accelerated(function, dispatch, arguments, body, parameter, form.results)
 
-    roles = ("p", form.direction, named, "z", "axis", "mask", "workers")
-    by_rows = () if {"matrix", "number"} & {*form.results} else form.results
-    how: dict[str, Any] = {"kernels": form.kernels, "results": by_rows}
-    arguments = (name, parameter, form.results, form.direction)
-    how["by_kernel"] = partial(cut_rows.run_on_probabilities, *arguments)
-    public: Any = accelerated(body, parameter, arrange, roles, **how)
-    return cast("Accelerated[P, R]", public)
+
+def _of_whole_rows(
+    body: Body, parameter: Parameter | None, form: _Form, function: Any
+) -> Accelerated[..., Any]:
+    """A function of probabilities p that has a matrix or a number for each row, and no kernel."""
+    arguments = ("p", "" if parameter is None else parameter.name, "axis", "mask")
+
+    def dispatch(p: Any, value: Any, axis: Any, mask: Any = None) -> Any:
+        if is_dask(p):
+            given = dict(zip(arguments, (p, value, axis, mask), strict=True))
+            return plan_rows(function, parameter, given, form.results)
+        rows, _ = arrange_probabilities(p, None, axis, mask)
+        checked = None if parameter is None else parameter.for_probabilities(value, rows, p)
+        each = _run_body(body, form, rows, (rows.array,), parameter, checked)
+        return _in_callers_form(rows, parameter, value, form.results[0], each)
+
+    return accelerated(function, dispatch, arguments, body, parameter, form.results, kernels=False)
 
 
 def _scores_like(rows: Rows, z: Any, axis: Any) -> Any:
@@ -369,13 +402,13 @@ def _scores_like(rows: Rows, z: Any, axis: Any) -> Any:
 
 
 def _run_body(
-    body: Callable[..., Any],
+    body: Body,
     form: _Form,
     rows: Rows,
     operands: tuple[Any, ...],
     parameter: Parameter | None,
     value: Any,
-    scores: Any,
+    scores: Any = None,
 ) -> Any:
     """What the body of a derivative gives for arranged arguments."""
     shape = rows.array.shape
@@ -404,29 +437,3 @@ def _in_callers_form(
         return parameter.gradient(each, np.shape(value), rows)
     each = each.reshape((*rows.batch, *each.shape[1:]) if result == "matrix" else rows.batch)
     return each[()].astype(rows.dtype, copy=False)
-
-
-def elsewhere(
-    function: Any,
-    parameter: Parameter | None,
-    kwargs: dict[str, Any],
-    use_kernels: bool,
-    name: str,
-    results: Sequence[str] = ("entries",),
-) -> Any:
-    """What a call of Dask arrays gives, or of CuPy arrays where there is a kernel.
-
-    NotImplemented for others. `kwargs` are the arguments by their names, the first array first.
-    """
-    first = next(iter(kwargs.values()))
-    if is_dask(first):
-        if kwargs.pop("out", None) is not None:
-            raise TypeError("out must be left out for a Dask array, which is computed later")
-        return plan_rows(
-            function if use_kernels else function.reference, parameter, kwargs, results
-        )
-    if not use_kernels:
-        return NotImplemented
-    names = parameter_names(function.body)
-    value = None if parameter is None else kwargs[parameter.name]
-    return choice.run_on_gpu(name, parameter, value, tuple(kwargs[name] for name in names))

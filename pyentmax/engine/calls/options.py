@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 REDUCTIONS = ("mean", "sum", "none")
 
 
-class LossOptions(TypedDict, total=False):
-    """The same for signatures: ``**options: Unpack[LossOptions]``.
-
-    Parameters
-    ----------
-    reduction : "mean", "sum" or "none"
-        the mean divides by the sum of the weights that count, and is 0 where none does
-    weight : array that broadcasts against the labels' shape, optional
-        the weight of each row; `class_weight` has those of classes
-    mask : bool array that broadcasts to z, optional
-        True where a score may get probability. The loss of a label on a masked entry is infinite;
-        a distribution's values there are ignored. Rows that are all masked and rows of weight 0
-        are ignored, and their targets may be anything
-    ignore_index : int, optional
-        rows with this label are ignored; for labels only
-    label_smoothing : float in [0, 1]
-        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
-    class_weight : array of shape (d,), optional
-        the weight of each class: a row counts by that of its label, before smoothing, or by the
-        mean of all under its distribution, times its `weight`. With integer labels that are not
-        smoothed this is the `weight` of PyTorch's ``cross_entropy``, which otherwise multiplies
-        each term −q_c log p_c, and divides the mean over distributions by the number of rows
-    """
-
-    reduction: str
-    weight: Any
-    mask: Any
-    ignore_index: int | None
-    label_smoothing: float
-    class_weight: Any
-
-
 class Options(NamedTuple):
-    """The same with their defaults; `checked_options` makes them."""
+    """What `pyentmax.fenchel_young_loss` explains; `checked_options` makes it."""
 
     reduction: str = "mean"
     weight: Any = None

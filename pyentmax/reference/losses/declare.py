@@ -14,22 +14,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import choice, threads
-from pyentmax.engine.backends.declare import Accelerated, Declare, accelerated
+from pyentmax.engine.backends.declare import (
+    NO_KERNEL,
+    Accelerated,
+    Body,
+    Declare,
+    accelerated,
+    decorator,
+)
 from pyentmax.engine.backends.entries import beta_like, run
 from pyentmax.engine.calls.dask_arrays import plan_rows
 from pyentmax.engine.calls.devices import is_dask, on_device_of
-from pyentmax.engine.calls.documentation import LOSS, with_sections
 from pyentmax.engine.calls.dtypes import as_array, as_floating
 from pyentmax.engine.calls.offsets import CutAxis, array_to_cut
 from pyentmax.engine.calls.options import Options, checked_options
 from pyentmax.engine.calls.parameters import Parameter, PerEntry, parts_of_largest
 from pyentmax.engine.calls.rows import Rows, arrange_scores, check_mask, live_entries, masked_scores
-from pyentmax.engine.calls.signatures import parameter_names
 from pyentmax.reference.losses.targets import (
     checked_labels,
     checked_weight,
@@ -41,128 +46,137 @@ from pyentmax.reference.losses.targets import (
     with_class_weight,
 )
 
-P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
+
+def loss(body: Body, parameter: Parameter | None = None) -> Declare:
+    """A loss: ``dispatch(z, y, parameter, axis, *options, workers, offsets)``.
+
+    The options are those of `Options`, in its order. The body gets scores in rows, a
+    `pyentmax.reference.losses.targets.Target` and the parameter as the caller gave it.
+    """
+    return decorator(_loss, body, parameter, ("number",))
 
 
-def loss(parameter: Parameter | None = None) -> Declare:
-    """A loss: ``f(z, y[, parameter], axis=-1, **options)``, of `LossOptions`."""
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(
-            body, LOSS, (*parameter_names(body)[2:], *Options._fields, "workers", "offsets")
-        )
-        name, named = body.__name__, "" if parameter is None else parameter.name
-        forms = ("number", "entries") if name.endswith("_and_grad") else ("number",)
-
-        def arrange(use_kernels: bool) -> Callable[..., Any]:
-            def call(
-                z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
-                ignore_index: Any, label_smoothing: Any, class_weight: Any, workers: Any,
-            ) -> Any:  # fmt: skip
-                options = checked_options(
-                    reduction, weight, mask, ignore_index, label_smoothing, class_weight
-                )
-                if class_weight is not None:
-                    options = with_class_weight(options, z, y, axis)
-                if type(z) is not np.ndarray:
-                    if is_dask(z):
-                        function = public if use_kernels else public.reference
-                        kwargs = {"z": z, "y": y, named: value, "axis": axis, **options._asdict()}
-                        return plan_loss(function, parameter, kwargs, forms)
-                    if use_kernels:
-                        values = (z, y, axis) if parameter is None else (z, y, value, axis)
-                        result = choice.run_on_gpu(name, parameter, value, (*values, *options[:-1]))
-                        if result is not NotImplemented:
-                            return result
-                rows = arrange_scores(z, axis, mask)
-                checked = None if parameter is None else parameter.for_scores(value, rows)
-                if workers is not None:
-                    workers = threads.counted(workers)
-                kernel = None
-                if use_kernels:
-                    kernel = choice.kernel_for(rows.array, name, parameter, checked)
-                labels = labels_like(y, rows.batch, options) if use_kernels else None
-                if kernel is not None and labels is not None:
-                    weights = _kernel_weights(labels, rows.array, options)
-                    if weights is not None:
-                        operands = (*rows.operands(), labels, weights)
-                        if parameter is not None:
-                            operands += (parameter.kernel_operand(checked, rows.array),)
-                        parts = threads.run(kernel, operands, None, workers)
-                        return _reduced(parts, labels, weights, options, rows)
-                parts = None
-                if kernel is None and labels is not None:
-
-                    def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
-                        unweighted = ("none", None, mask, options.ignore_index, 0, None)
-                        operands: Any = (*arrays, value, -1, *unweighted, workers)
-                        return call(*operands)
-
-                    of_rows = (rows.mask, rows.array, labels)
-                    parts = choice.run_apart(in_rows, name, parameter, checked, *of_rows)
-                body_values = () if parameter is None else (value,)
-                shifted = parameter is None or parameter.shifted
-                run = body if parts is None else lambda *_: parts
-                return loss_by_body(run, rows, y, body_values, options, shifted=shifted)
-
-            return call
-
-        roles = ("z", "y", named, "axis", *Options._fields, "workers")
-        public: Any = accelerated(
-            body, parameter, arrange, roles, Options._field_defaults,
-            results=forms, by_offsets=loss_by_offsets,
-        )  # fmt: skip
-        return cast("Accelerated[P, R]", public)
-
-    return decorate
+def loss_and_grad(body: Body, parameter: Parameter | None = None) -> Declare:
+    """A loss with its gradient, of which the body gives both, called as the loss is."""
+    return decorator(_loss, body, parameter, ("number", "entries"))
 
 
-def loss_of_entries(parameter: PerEntry, kernel: str) -> Declare:
-    """A sum of losses of entries: ``f(z, y, parameter[, axis=-1], **options)``.
+def loss_of_entries(
+    body: Body, parameter: PerEntry, *, kernel: str, gradient: bool, each_a_row: bool
+) -> Declare:
+    """A sum of losses of entries, called as a loss is.
 
     The body, and the kernel of that name, see β = α − 1 as in `pyentmax.engine.backends.entries`,
-    and give the loss and the slope of each entry. Without an axis every entry is a row of its own.
+    and give the loss and the slope of each entry. With `gradient` the slope is returned, too. With
+    `each_a_row` every entry is a row of its own, and axis is None.
     """
+    results: tuple[str, ...] = ("number",)
+    if gradient:
+        results += ("number" if each_a_row else "entries",)
+    return decorator(_loss_of_entries, body, parameter, kernel, results, each_a_row)
 
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        has_axis = "axis" in parameter_names(body)
-        forms: tuple[str, ...] = ("number",)
-        if body.__name__.endswith("_and_grad"):
-            forms += ("entries" if has_axis else "number",)
 
-        def arrange(use_kernels: bool) -> Callable[..., Any]:
-            def call(z: Any, y: Any, value: Any, axis: Any, *values: Any) -> Any:
-                *chosen, workers = values
-                options = checked_options(*chosen)
-                if is_dask(z):
-                    kwargs = {"z": z, "y": y, parameter.name: value, **options._asdict()}
-                    kwargs |= {"axis": axis} if has_axis else {}
-                    this = public if use_kernels else public.reference
-                    return plan_loss(this, None, kwargs, forms)
-                if not has_axis:
-                    axis, (z, y, value, options) = -1, _each_a_row(parameter, z, y, value, options)
-                if options.class_weight is not None:
-                    options = with_class_weight(options, z, y, axis, soft=False)
-                rows = arrange_scores(z, axis, options.mask)
-                beta = beta_like(parameter.for_scores(value, rows), rows.array)
-                q, live, weights = prepare_entries(y, rows, options)
-                each, slope = run(use_kernels, workers, kernel, body, rows.array, q, beta)
-                each = np.sum(np.where(live, each, 0), axis=-1)
-                slope = slope if len(forms) > 1 else None
-                result = _weighted(each, slope, live, weights, rows, options)
-                return result if has_axis or slope is None else (result[0], result[1][..., 0][()])
+def _loss(
+    body: Body, parameter: Parameter | None, results: Sequence[str], function: Any
+) -> Accelerated[..., Any]:
+    name, named = function.__name__, "" if parameter is None else parameter.name
+    arguments = ("z", "y", named, "axis", *Options._fields, "workers", "offsets")
 
-            return call
+    def dispatch(
+        z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
+        ignore_index: Any, label_smoothing: Any, class_weight: Any, workers: Any,
+        offsets: Any = None,
+    ) -> Any:  # fmt: skip
+        use_kernels = workers is not NO_KERNEL
+        chosen = (reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+        if offsets is not None:
+            values = (z, y, value, axis, *chosen, workers, None)
+            return loss_by_offsets(dispatch, arguments, parameter, results, offsets, *values)
+        options = checked_options(*chosen)
+        if class_weight is not None:
+            options = with_class_weight(options, z, y, axis)
+        if type(z) is not np.ndarray:
+            if is_dask(z):
+                this = function if use_kernels else function.reference
+                arrays = {"z": z, "y": y, named: value, "axis": axis, **options._asdict()}
+                return plan_loss(this, parameter, arrays, results)
+            if use_kernels:
+                given = (z, y, axis) if parameter is None else (z, y, value, axis)
+                result = choice.run_on_gpu(name, parameter, value, (*given, *options[:-1]))
+                if result is not NotImplemented:
+                    return result
+        rows = arrange_scores(z, axis, mask)
+        checked = None if parameter is None else parameter.for_scores(value, rows)
+        kernel = None
+        if use_kernels:
+            if workers is not None:
+                workers = threads.counted(workers)
+            kernel = choice.kernel_for(rows.array, name, parameter, checked)
+        labels = labels_like(y, rows.batch, options) if use_kernels else None
+        if kernel is not None and labels is not None:
+            weights = _kernel_weights(labels, rows.array, options)
+            if weights is not None:
+                operands = (*rows.operands(), labels, weights)
+                if parameter is not None:
+                    operands += (parameter.kernel_operand(checked, rows.array),)
+                parts = threads.run(kernel, operands, None, workers)
+                return _reduced(parts, labels, weights, options, rows)
+        parts = None
+        if kernel is None and labels is not None:
 
-        roles = ("z", "y", parameter.name, "axis", *Options._fields, "workers")
-        public: Any = accelerated(
-            body, parameter, arrange, roles, Options._field_defaults,
-            results=forms if has_axis else (), by_offsets=loss_by_offsets,
-        )  # fmt: skip
-        return cast("Accelerated[P, R]", public)
+            def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
+                unweighted = ("none", None, mask, options.ignore_index, 0, None)
+                return dispatch(*arrays, value, -1, *unweighted, workers)
 
-    return decorate
+            of_rows = (rows.mask, rows.array, labels)
+            parts = choice.run_apart(in_rows, name, parameter, checked, *of_rows)
+        body_values = () if parameter is None else (value,)
+        shifted = parameter is None or parameter.shifted
+        run = body if parts is None else lambda *_: parts
+        return loss_by_body(run, rows, y, body_values, options, shifted=shifted)
+
+    return accelerated(function, dispatch, arguments, body, parameter, results)
+
+
+def _loss_of_entries(
+    body: Body,
+    parameter: PerEntry,
+    kernel: str,
+    results: Sequence[str],
+    each_a_row: bool,
+    function: Any,
+) -> Accelerated[..., Any]:
+    arguments = ("z", "y", parameter.name, "axis", *Options._fields, "workers", "offsets")
+
+    def dispatch(
+        z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
+        ignore_index: Any, label_smoothing: Any, class_weight: Any, workers: Any,
+        offsets: Any = None,
+    ) -> Any:  # fmt: skip
+        chosen = (reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+        if offsets is not None:
+            values = (z, y, value, axis, *chosen, workers, None)
+            return loss_by_offsets(dispatch, arguments, parameter, results, offsets, *values)
+        options = checked_options(*chosen)
+        if is_dask(z):
+            given = {"z": z, "y": y, parameter.name: value, **options._asdict()}
+            given |= {} if each_a_row else {"axis": axis}
+            this = function.reference if workers is NO_KERNEL else function
+            return plan_loss(this, None, given, results)
+        if each_a_row:
+            axis, (z, y, value, options) = -1, _each_a_row(parameter, z, y, value, options)
+        if options.class_weight is not None:
+            options = with_class_weight(options, z, y, axis, soft=False)
+        rows = arrange_scores(z, axis, options.mask)
+        beta = beta_like(parameter.for_scores(value, rows), rows.array)
+        q, live, weights = prepare_entries(y, rows, options)
+        each, slope = run(workers, kernel, body, rows.array, q, beta)
+        each = np.sum(np.where(live, each, 0), axis=-1)
+        slope = slope if len(results) > 1 else None
+        result = _weighted(each, slope, live, weights, rows, options)
+        return (result[0], result[1][..., 0][()]) if each_a_row and slope is not None else result
+
+    return accelerated(function, dispatch, arguments, body, parameter, results)
 
 
 def _each_a_row(

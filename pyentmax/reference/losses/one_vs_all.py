@@ -8,17 +8,14 @@ Martins & Niculae 2020), by itself or summed over the classes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.parameters import PerEntry
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.losses.declare import loss_of_entries
 from pyentmax.reference.thresholds.binary import finite_beta, smaller
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = [
     "entmax_sigmoid_loss",
@@ -29,175 +26,6 @@ __all__ = [
 
 ALPHA = PerEntry("alpha", least=0, strict=True)
 KERNEL = "entmax_sigmoid_loss_and_grad"
-
-
-@loss_of_entries(ALPHA, KERNEL)
-def entmax_sigmoid_loss(z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]) -> Any:
-    """The Fenchel-Young loss of `entmax_sigmoid`, for a score and a binary target.
-
-        L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
-
-    Binary cross-entropy at α = 1, log(1 + e^{−z}) for y = 1. Above, it is exactly 0 from a margin
-    of 1/(α−1) on, z ≥ 1/(α−1) for y = 1 and z ≤ −1/(α−1) for y = 0.
-
-    Parameters
-    ----------
-    z : array of scores, of any shape
-    y : array of z's shape
-        of 0 and 1, bools, or probabilities between
-    alpha : float or array that broadcasts to z
-    reduction : {"mean", "sum", "none"}
-        the mean divides by the weights that count
-    weight : array that broadcasts to z, optional
-    mask : bool array that broadcasts to z, optional
-        entries where it is False are ignored
-    ignore_index : int, optional
-        entries with this target are ignored
-    label_smoothing : float
-        y is moved towards ½ by this fraction
-    class_weight : None
-        for labels alone, which this loss does not take: pass ``weight=``
-    workers : as in `entmax_sigmoid`
-
-    Returns
-    -------
-    float, or array of z's shape for "none"
-
-    Raises
-    ------
-    ValueError
-        if some y is outside [0, 1], some alpha not above 0, a weight negative, or shapes do not fit
-    TypeError
-        if z is not of real numbers
-
-    Examples
-    --------
-    >>> print(entmax_sigmoid_loss([3.0, 0.0, -1.0], [1, 1, 0], reduction="none").round(6))
-    [0.       0.390524 0.061656]
-    """
-    return _loss_and_slope(z, y, alpha)
-
-
-@loss_of_entries(ALPHA, KERNEL)
-def entmax_sigmoid_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
-    """`entmax_sigmoid_loss` and its gradient p − y in z, with one forward pass.
-
-    Parameters
-    ----------
-    z, y, alpha : as in `entmax_sigmoid_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers : as in
-        `entmax_sigmoid_loss`
-
-    Returns
-    -------
-    loss, gradient
-        as `entmax_sigmoid_loss` returns it, and of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `entmax_sigmoid_loss`
-
-    Examples
-    --------
-    >>> loss, grad = entmax_sigmoid_loss_and_grad([0.0, 2.0], [1, 1], 2)
-    >>> print(loss, grad)
-    0.125 [-0.25  0.  ]
-    """
-    return _loss_and_slope(z, y, alpha)
-
-
-@loss_of_entries(ALPHA, KERNEL)
-def one_vs_all_loss(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
-) -> Any:
-    """Σ over the classes of `entmax_sigmoid_loss`: a binary decision for every class.
-
-    For one label per row, or for any number of labels per row (multi-label targets).
-
-    Parameters
-    ----------
-    z : array of scores
-    y : array
-        integer labels of z's shape without the axis; or of z's shape, 0 and 1, bools or
-        probabilities, which need not sum to 1
-    alpha : float or array that broadcasts to z
-        with shape (d,), one for each class, if the axis is the last
-    axis : int, tuple of int or None
-        of the classes
-    reduction : {"mean", "sum", "none"}
-        over the rows: a row's loss is the sum over its classes
-    weight : array that broadcasts against the rows, optional
-        the mean divides by the weights that count
-    mask : bool array that broadcasts to z, optional
-        classes where it is False are ignored, and so is a row without any class
-    ignore_index : int, optional
-        rows with this label are ignored; if y has z's shape, entries with this target
-    label_smoothing : float
-        each class's target is moved towards ½ by this fraction
-    class_weight : array of shape (d,), optional
-        a row of an integer label counts by the weight of that class
-    workers : as in `entmax_sigmoid`
-    offsets : as in `softmax`, optional
-        rows of different lengths, each with its classes; not with `class_weight`
-
-    Returns
-    -------
-    float, or array of the rows' shape for "none"
-
-    Raises
-    ------
-    ValueError
-        if a label is not a class, a target outside [0, 1], some alpha not above 0, a weight
-        negative, or shapes do not fit
-    TypeError
-        if z is not of real numbers
-
-    Examples
-    --------
-    >>> scores = np.array([[2.5, -2.0, -3.0], [0.0, 0.0, -2.0]])
-    >>> print(one_vs_all_loss(scores, [0, 1], reduction="none").round(6))
-    [0.       0.781049]
-    >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
-    [0.  0.5]
-    """
-    return _loss_and_slope(z, y, alpha)
-
-
-@loss_of_entries(ALPHA, KERNEL)
-def one_vs_all_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
-    """`one_vs_all_loss` and its gradient p − y in z, with one forward pass.
-
-    Parameters
-    ----------
-    z, y, alpha, axis : as in `one_vs_all_loss`
-    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers, offsets : as in
-        `one_vs_all_loss`
-
-    Returns
-    -------
-    loss, gradient
-        as `one_vs_all_loss` returns it, and of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `one_vs_all_loss`
-
-    Examples
-    --------
-    >>> loss, grad = one_vs_all_loss_and_grad([[0.0, 0.0, -2.0]], [1], 2)
-    >>> print(loss, grad)
-    0.5 [[ 0.5 -0.5  0. ]]
-    """
-    return _loss_and_slope(z, y, alpha)
-
-
-# --- the loss, from q -----------------------------------------------------------------------------
 
 
 def _loss_and_slope(z: Any, y: Any, beta: Any) -> tuple[Any, Any]:
@@ -254,3 +82,197 @@ def _entropy(y: Any, beta: Any) -> Any:
             power = np.where(finite == 0, log, np.expm1(finite * log) / divisor)
         total = total - part * power / (1 + finite)
     return np.where(np.isinf(beta), 0, total)
+
+
+@loss_of_entries(_loss_and_slope, ALPHA, kernel=KERNEL, gradient=False, each_a_row=True)
+def entmax_sigmoid_loss(
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+) -> Any:  # fmt: skip
+    """The Fenchel-Young loss of `entmax_sigmoid`, for a score and a binary target.
+
+        L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
+
+    Binary cross-entropy at α = 1, log(1 + e^{−z}) for y = 1. Above, it is exactly 0 from a margin
+    of 1/(α−1) on, z ≥ 1/(α−1) for y = 1 and z ≤ −1/(α−1) for y = 0.
+
+    Parameters
+    ----------
+    z : array of scores, of any shape
+    y : array of z's shape
+        of 0 and 1, bools, or probabilities between
+    alpha : float or array that broadcasts to z
+    reduction : {"mean", "sum", "none"}
+        the mean divides by the weights that count
+    weight : array that broadcasts to z, optional
+    mask : bool array that broadcasts to z, optional
+        entries where it is False are ignored
+    ignore_index : int, optional
+        entries with this target are ignored
+    label_smoothing : float
+        y is moved towards ½ by this fraction
+    class_weight : None
+        for labels alone, which this loss does not take: pass ``weight=``
+    workers : as in `entmax_sigmoid`
+
+    Returns
+    -------
+    float, or array of z's shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if some y is outside [0, 1], some alpha not above 0, a weight negative, or shapes do not fit
+    TypeError
+        if z is not of real numbers
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_loss([3.0, 0.0, -1.0], [1, 1, 0], reduction="none").round(6))
+    [0.       0.390524 0.061656]
+    """
+    return entmax_sigmoid_loss.dispatch(
+        z, y, alpha, None, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers,
+    )  # fmt: skip
+
+
+@loss_of_entries(_loss_and_slope, ALPHA, kernel=KERNEL, gradient=True, each_a_row=True)
+def entmax_sigmoid_loss_and_grad(
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
+    """`entmax_sigmoid_loss` and its gradient p − y in z, with one forward pass.
+
+    Parameters
+    ----------
+    z, y, alpha : as in `entmax_sigmoid_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers : as in
+        `entmax_sigmoid_loss`
+
+    Returns
+    -------
+    loss, gradient
+        as `entmax_sigmoid_loss` returns it, and of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `entmax_sigmoid_loss`
+
+    Examples
+    --------
+    >>> loss, grad = entmax_sigmoid_loss_and_grad([0.0, 2.0], [1, 1], 2)
+    >>> print(loss, grad)
+    0.125 [-0.25  0.  ]
+    """
+    return entmax_sigmoid_loss_and_grad.dispatch(
+        z, y, alpha, None, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers,
+    )  # fmt: skip
+
+
+@loss_of_entries(_loss_and_slope, ALPHA, kernel=KERNEL, gradient=False, each_a_row=False)
+def one_vs_all_loss(
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
+    """Σ over the classes of `entmax_sigmoid_loss`: a binary decision for every class.
+
+    For one label per row, or for any number of labels per row (multi-label targets).
+
+    Parameters
+    ----------
+    z : array of scores
+    y : array
+        integer labels of z's shape without the axis; or of z's shape, 0 and 1, bools or
+        probabilities, which need not sum to 1
+    alpha : float or array that broadcasts to z
+        with shape (d,), one for each class, if the axis is the last
+    axis : int, tuple of int or None
+        of the classes
+    reduction : {"mean", "sum", "none"}
+        over the rows: a row's loss is the sum over its classes
+    weight : array that broadcasts against the rows, optional
+        the mean divides by the weights that count
+    mask : bool array that broadcasts to z, optional
+        classes where it is False are ignored, and so is a row without any class
+    ignore_index : int, optional
+        rows with this label are ignored; if y has z's shape, entries with this target
+    label_smoothing : float
+        each class's target is moved towards ½ by this fraction
+    class_weight : array of shape (d,), optional
+        a row of an integer label counts by the weight of that class
+    workers : as in `entmax_sigmoid`
+    offsets : as in `softmax`, optional
+        rows of different lengths, each with its classes; not with `class_weight`
+
+    Returns
+    -------
+    float, or array of the rows' shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if a label is not a class, a target outside [0, 1], some alpha not above 0, a weight
+        negative, or shapes do not fit
+    TypeError
+        if z is not of real numbers
+
+    Examples
+    --------
+    >>> scores = np.array([[2.5, -2.0, -3.0], [0.0, 0.0, -2.0]])
+    >>> print(one_vs_all_loss(scores, [0, 1], reduction="none").round(6))
+    [0.       0.781049]
+    >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
+    [0.  0.5]
+    """
+    return one_vs_all_loss.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
+
+
+@loss_of_entries(_loss_and_slope, ALPHA, kernel=KERNEL, gradient=True, each_a_row=False)
+def one_vs_all_loss_and_grad(
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
+    """`one_vs_all_loss` and its gradient p − y in z, with one forward pass.
+
+    Parameters
+    ----------
+    z, y, alpha, axis : as in `one_vs_all_loss`
+    reduction, weight, mask, ignore_index, label_smoothing, class_weight, workers, offsets : as in
+        `one_vs_all_loss`
+
+    Returns
+    -------
+    loss, gradient
+        as `one_vs_all_loss` returns it, and of z's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `one_vs_all_loss`
+
+    Examples
+    --------
+    >>> loss, grad = one_vs_all_loss_and_grad([[0.0, 0.0, -2.0]], [1], 2)
+    >>> print(loss, grad)
+    0.5 [[ 0.5 -0.5  0. ]]
+    """
+    return one_vs_all_loss_and_grad.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip

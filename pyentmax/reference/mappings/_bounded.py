@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.offsets import call_by_offsets
 from pyentmax.engine.calls.parameters import digits
 from pyentmax.engine.calls.rows import Rows, broadcasts, to_rows
-from pyentmax.engine.calls.signatures import parameter_names, with_signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,39 +70,34 @@ def gradient_in_bounds(p: Any, g: Any, s: Any, active: Any) -> Any:
 
 
 def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a declared function the keywords lower=0 and upper=1.
+    """Let a declared function's `dispatch` take the keywords lower and upper.
 
-    With other bounds, ``within(function, arguments by name, lower, upper)`` is called.
+    With other bounds than 0 and 1, ``within(function, arguments by name, lower, upper)`` is called.
     """
 
-    def bounded(function: Any, body: Any) -> Any:
-        positional = parameter_names(body)[: body.__code__.co_argcount]
-        keywords, bounds = dict(function.__kwdefaults__ or {}), {"lower": 0, "upper": 1}
-        keywords.pop("offsets", None)
-        names = (*positional, *keywords)
-
-        def call(*values: Any) -> Any:
-            *arguments, lower, upper = values
-            kwargs = dict(zip(names, arguments, strict=True))
-            if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
-                return function(**kwargs)
-            if is_dask(arguments[0]):
-                raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
-            return within(function, kwargs, lower, upper)
-
-        roles, cut = (*names, *bounds), None
-        if function.results:
-            cut = partial(call_by_offsets, call, roles, function.parameter, function.results)
-        public = with_signature(body, call, roles, keywords | bounds, cut=cut)
-        text = body.__doc__ or ""
-        public.__doc__ = text.replace("budget, axis", "budget, lower, upper, axis")
-        return public
-
     def decorate(function: Any) -> Any:
-        public = bounded(function, function.body)
-        public.reference = bounded(function.reference, function.body)
-        public.body, public.parameter = function.body, function.parameter
-        return public
+        plain, names = function.dispatch, function.arguments
+
+        def dispatch(*values: Any, lower: Any, upper: Any) -> Any:
+            if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
+                return plain(*values)
+            if is_dask(values[0]):
+                raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
+            given = dict(zip(names, values, strict=False))
+            offsets = given.pop("offsets", None)
+            if offsets is None:
+                return within(function, given, lower, upper)
+
+            def call(*arguments: Any) -> Any:
+                *others, lower, upper = arguments
+                return within(function, dict(zip(given, others, strict=True)), lower, upper)
+
+            roles, values = (*given, "lower", "upper"), (*given.values(), lower, upper)
+            how = function.parameter, function.results, offsets
+            return call_by_offsets(call, roles, *how, *values)
+
+        function.dispatch = dispatch
+        return function
 
     return decorate
 

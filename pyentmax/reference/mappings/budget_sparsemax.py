@@ -29,7 +29,7 @@ from pyentmax.engine.calls.rows import (
     live_entries,
     reduce_to,
 )
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import (
     bounds_in_rows,
@@ -124,11 +124,18 @@ def _at_bounds(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any
     return call(**{**kwargs, "p": rows.finish(states)})
 
 
+def _forward(y: Any, budget: Any) -> Any:
+    upper = (y > -np.inf).astype(y.dtype)
+    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, budget).p)
+
+
 @with_bounds(_solve_within)
-@declare.mapping(BUDGET)
+@declare.mapping(_forward, BUDGET)
 def budget_sparsemax(
-    z: Any, budget: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
-) -> Any:
+    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
+    upper: ArrayLike = 1, mask: ArrayLike | None = None, out: Array | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
     Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k: the operator of SparseK attention (Lou et al.
@@ -164,62 +171,134 @@ def budget_sparsemax(
     >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
     [1.   0.75 0.25 0.  ]
     """
-    upper = (z > -np.inf).astype(z.dtype)
-    return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, budget).p)
+    return budget_sparsemax.dispatch(
+        z, budget, axis, mask, out, workers, offsets, lower=lower, upper=upper
+    )
+
+
+def _support(y: Any, budget: Any) -> Any:
+    # A row that is all masked is zeros here, and its budget may be anything. A budget that rounds
+    # to 0 takes nothing.
+    least = np.finfo(y.dtype).tiny
+    p = budget_sparsemax(y, np.clip(budget[:, 0], least, y.shape[-1]))
+    return (p > 0) & (budget > 0)
 
 
 @with_bounds(_support_within)
-@declare.support(BUDGET)
-def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+@declare.support(_support, BUDGET)
+def budget_sparsemax_support(
+    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
+    upper: ArrayLike = 1, mask: ArrayLike | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where budget_sparsemax takes anything: z > τ.
+
+    Parameters
+    ----------
+    z, budget, lower, upper, axis, mask, offsets : as in `budget_sparsemax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    # A row that is all masked is zeros here, and its budget may be anything. A budget that rounds
-    # to 0 takes nothing.
-    least = np.finfo(z.dtype).tiny
-    p = budget_sparsemax(z, np.clip(budget[:, 0], least, z.shape[-1]))
-    return (p > 0) & (budget > 0)
+    return budget_sparsemax_support.dispatch(
+        z, budget, axis, mask, offsets, lower=lower, upper=upper
+    )
+
+
+def _product(p: Any, v: Any, budget: Any) -> Any:
+    return _simplex.product(_free(p), v)
 
 
 @with_bounds(_at_bounds)
-@declare.product(BUDGET)
-def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+@declare.product(_product, BUDGET)
+def budget_sparsemax_jvp(
+    p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
+    upper: ArrayLike = 1, mask: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `budget_sparsemax` gave, v a direction
+    budget, lower, upper, axis, mask, workers, offsets : as in `budget_sparsemax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
     [ 0.  -0.5  0.5  0. ]
     """
-    return _simplex.product(_free(p), v)
+    return budget_sparsemax_jvp.dispatch(
+        p, v, budget, axis, mask, workers, offsets, lower=lower, upper=upper
+    )
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-budget_sparsemax_vjp = renamed(budget_sparsemax_jvp, "budget_sparsemax_vjp")
+budget_sparsemax_vjp = budget_sparsemax_jvp
+
+
+def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
+    free = _free(p)
+    count = np.sum(free, axis=-1)
+    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
+    return total / np.where(count == 0, 1, count)
 
 
 @with_bounds(_at_bounds)
-@declare.parameter_vjp(BUDGET)
+@declare.parameter_vjp(_vjp_budget, BUDGET)
 def budget_sparsemax_vjp_budget(
-    p: Any, g: Any, budget: Any, axis: Any = -1, *, mask: Any = None
-) -> Any:
+    p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
+    upper: ArrayLike = 1, mask: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
 
     The mean of g over the free entries; 0 where there are none, since p is then at a vertex.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape
+        p is what `budget_sparsemax` gave, g a loss's gradient in p
+    budget, lower, upper, axis, mask, workers, offsets : as in `budget_sparsemax`
+
+    Returns
+    -------
+    array of budget's shape
+
+    Raises
+    ------
+    ValueError
+        if p and g differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
     0.5
     """
-    free = _free(p)
-    count = np.sum(free, axis=-1)
-    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
-    return total / np.where(count == 0, 1, count)
+    return budget_sparsemax_vjp_budget.dispatch(
+        p, g, budget, axis, mask, workers, offsets, lower=lower, upper=upper
+    )
 
 
 def budget_sparsemax_vjp_bounds(
@@ -276,10 +355,33 @@ def budget_sparsemax_vjp_bounds(
     return results[0], results[1]
 
 
+def _jacobian(p: Any, budget: Any) -> Any:
+    return _simplex.dense(_free(p))
+
+
 @with_bounds(_at_bounds)
-@declare.jacobian(BUDGET)
-def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
+@declare.jacobian(_jacobian, BUDGET)
+def budget_sparsemax_jacobian(
+    p: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0, upper: ArrayLike = 1
+) -> Array:
     """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0; of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `budget_sparsemax` gave
+    budget, lower, upper, axis : as in `budget_sparsemax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -288,7 +390,7 @@ def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return _simplex.dense(_free(p))
+    return budget_sparsemax_jacobian.dispatch(p, budget, axis, lower=lower, upper=upper)
 
 
 def _free(p: Any) -> Any:

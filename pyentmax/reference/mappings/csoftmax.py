@@ -24,7 +24,7 @@ import numpy as np
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.parameters import UpperBounds
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import water_fill
@@ -77,8 +77,22 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-@declare.mapping(UPPER)
-def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any, upper: Any) -> Any:
+    with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
+        log_u = np.log(upper)
+
+    def solve(y: Any) -> Any:
+        full = log_u - y
+        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
+
+    return solve_shifted(y, upper, solve)
+
+
+@declare.mapping(_forward, UPPER)
+def csoftmax(
+    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
 
     Minimises KL(p‖softmax(z)) over the simplex with p ≤ upper. Exact, by a sort of the
@@ -116,46 +130,86 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     >>> print(csoftmax([2.0, 0.0, 0.0], [0.5, 1.0, 1.0]))
     [0.5  0.25 0.25]
     """
-    with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
-        log_u = np.log(upper)
-
-    def solve(y: Any) -> Any:
-        full = log_u - y
-        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
-
-    return solve_shifted(z, upper, solve)
+    return csoftmax.dispatch(z, upper, axis, mask, out, workers, offsets)
 
 
-@declare.support(UPPER)
-def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, upper: Any) -> Any:
+    return upper > 0
+
+
+@declare.support(_support, UPPER)
+def csoftmax_support(
+    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
+
+    Parameters
+    ----------
+    z, upper, axis, mask, offsets : as in `csoftmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(csoftmax_support([0.0, -1e6, 0.0], [1.0, 1.0, 0.0]))
     [ True  True False]
     """
-    return upper > 0
+    return csoftmax_support.dispatch(z, upper, axis, mask, offsets)
 
 
-@declare.product(UPPER)
-def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, upper: Any) -> Any:
+    return _simplex.product(_curvature(p, upper), v)
+
+
+@declare.product(_product, UPPER)
+def csoftmax_jvp(
+    p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `csoftmax` gave, v a direction
+    upper, axis, mask, workers, offsets : as in `csoftmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(csoftmax_jvp([0.5, 0.25, 0.25], [9.0, -1.0, 0.0], [0.5, 1.0, 1.0]))
     [ 0.    -0.125  0.125]
     """
-    return _simplex.product(_curvature(p, upper), v)
+    return csoftmax_jvp.dispatch(p, v, upper, axis, mask, workers, offsets)
 
 
 # J is symmetric: with the free entries alone, p is the gradient of a convex conjugate.
-csoftmax_vjp = renamed(csoftmax_jvp, "csoftmax_vjp")
+csoftmax_vjp = csoftmax_jvp
 
 
-@declare.parameter_vjp(UPPER)
-def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _vjp_upper(p: Any, g: Any, upper: Any) -> Any:
+    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
+
+
+@declare.parameter_vjp(_vjp_upper, UPPER)
+def csoftmax_vjp_upper(
+    p: ArrayLike, g: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
     With A = {p_i = u_i} and m the mean of g off A under p, it is g_i − m on A and 0 off A: what a
@@ -178,12 +232,33 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     >>> print(csoftmax_vjp_upper([0.5, 0.25, 0.25], [3.0, 1.0, 0.0], [0.5, 1.0, 1.0]))
     [2.5 0.  0. ]
     """
-    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
+    return csoftmax_vjp_upper.dispatch(p, g, upper, axis, mask, workers, offsets)
 
 
-@declare.jacobian(UPPER)
-def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
+def _jacobian(p: Any, upper: Any) -> Any:
+    return _simplex.dense(_curvature(p, upper))
+
+
+@declare.jacobian(_jacobian, UPPER)
+def csoftmax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(s) − s sᵀ/Σs, s = p where p is below its bound, else 0; shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `csoftmax` gave
+    upper, axis : as in `csoftmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -192,7 +267,7 @@ def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
      [ 0.     0.125 -0.125]
      [ 0.    -0.125  0.125]]
     """
-    return _simplex.dense(_curvature(p, upper))
+    return csoftmax_jacobian.dispatch(p, upper, axis)
 
 
 def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.parameters import UpperBounds
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
@@ -71,8 +71,15 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-@declare.mapping(UPPER)
-def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any, upper: Any) -> Any:
+    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, 1).p)
+
+
+@declare.mapping(_forward, UPPER)
+def csparsemax(
+    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
     The point nearest to z of the simplex with p ≤ upper. Exact, by a sort of the breakpoints z
@@ -98,41 +105,92 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     >>> print(csparsemax([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [0.5 0.5 0.  0. ]
     """
-    return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, 1).p)
+    return csparsemax.dispatch(z, upper, axis, mask, out, workers, offsets)
 
 
-@declare.support(UPPER)
-def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, upper: Any) -> Any:
+    return csparsemax(y, upper, mask=upper > 0) > 0
+
+
+@declare.support(_support, UPPER)
+def csparsemax_support(
+    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where csparsemax gives probability: z > τ and a bound that is not 0.
+
+    Parameters
+    ----------
+    z, upper, axis, mask, offsets : as in `csparsemax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(csparsemax_support([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [ True  True False False]
     """
-    return csparsemax(z, upper, mask=upper > 0) > 0
+    return csparsemax_support.dispatch(z, upper, axis, mask, offsets)
 
 
-@declare.product(UPPER)
-def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, upper: Any) -> Any:
+    return _simplex.product(_curvature(p, upper), v)
+
+
+@declare.product(_product, UPPER)
+def csparsemax_jvp(
+    p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v: v less its mean over the free entries 0 < p_i < u_i; 0 elsewhere.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `csparsemax` gave, v a direction
+    upper, axis, mask, workers, offsets : as in `csparsemax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(csparsemax_jvp([0.5, 0.3, 0.2, 0.0], [9.0, -1.0, 0.0, 9.0], [0.5, 1.0, 1.0, 1.0]))
     [ 0.  -0.5  0.5  0. ]
     """
-    return _simplex.product(_curvature(p, upper), v)
+    return csparsemax_jvp.dispatch(p, v, upper, axis, mask, workers, offsets)
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-csparsemax_vjp = renamed(csparsemax_jvp, "csparsemax_vjp")
+csparsemax_vjp = csparsemax_jvp
 
 
-@declare.parameter_vjp(UPPER)
+def _vjp_upper(p: Any, g: Any, upper: Any, z: Any) -> Any:
+    # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
+    least = np.min(np.where(p > 0, z, np.inf), axis=-1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = z - least
+        tau = np.min(np.where(p > 0, y - p, np.inf), axis=-1, keepdims=True)
+    held = full_entries(p, upper) & (y > tau)
+    return gradient_in_bounds(p, g, _curvature(p, upper), held)
+
+
+@declare.parameter_vjp(_vjp_upper, UPPER, with_scores=True)
 def csparsemax_vjp_upper(
-    p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
-) -> Any:
+    p: ArrayLike, g: ArrayLike, upper: ArrayLike, z: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
     With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
@@ -160,18 +218,33 @@ def csparsemax_vjp_upper(
     >>> print(csparsemax_vjp_upper(p, g, upper, [2.0, 0.5, 0.4, -1.0]))
     [2. 0. 4. 0.]
     """
-    # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
-    least = np.min(np.where(p > 0, z, np.inf), axis=-1, keepdims=True)
-    with np.errstate(over="ignore", invalid="ignore"):
-        y = z - least
-        tau = np.min(np.where(p > 0, y - p, np.inf), axis=-1, keepdims=True)
-    held = full_entries(p, upper) & (y > tau)
-    return gradient_in_bounds(p, g, _curvature(p, upper), held)
+    return csparsemax_vjp_upper.dispatch(p, g, upper, axis, mask, workers, offsets, z)
 
 
-@declare.jacobian(UPPER)
-def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
+def _jacobian(p: Any, upper: Any) -> Any:
+    return _simplex.dense(_curvature(p, upper))
+
+
+@declare.jacobian(_jacobian, UPPER)
+def csparsemax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < u_i, else 0; of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `csparsemax` gave
+    upper, axis : as in `csparsemax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -180,7 +253,7 @@ def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return _simplex.dense(_curvature(p, upper))
+    return csparsemax_jacobian.dispatch(p, upper, axis)
 
 
 def _curvature(p: Any, upper: Any) -> Any:

@@ -10,16 +10,15 @@ p_i ≈ |(1−α) z_i|^{−1/(1−α)}, a heavier tail than softmax's e^{z_i}.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.entropies import tsallis_entropy
 from pyentmax.reference.log_probabilities import log_sum_exp, logarithms, refine_large
 from pyentmax.reference.losses import declare as losses
@@ -118,8 +117,16 @@ def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
 ALPHA = PerRow("alpha", least=0, strict=True, kernel_least=1)
 
 
-@declare.mapping(ALPHA)
-def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any, alpha: Any) -> Any:
+    p, _ = _solve(y, _beta(alpha, y))
+    return p
+
+
+@declare.mapping(_forward, ALPHA)
+def entmax(
+    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
 
     Maximises p·z + H_α(p) over the simplex, H_α Tsallis' entropy. Newton's method for α ≤ 2 and
@@ -165,52 +172,81 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
      [0.64     0.36     0.      ]
      [1.       0.       0.      ]]
     """
-    p, _ = _solve(z, _beta(alpha, z))
-    return p
+    return entmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
 
 
-@declare.support(ALPHA)
-def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, alpha: Any) -> Any:
+    _, support = _solve(y, _beta(alpha, y))
+    return support
+
+
+@declare.support(_support, ALPHA)
+def entmax_support(
+    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where α-entmax gives probability, even if it underflows to 0 as α nears 1.
+
+    Parameters
+    ----------
+    z, alpha, axis, mask, offsets : as in `entmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(entmax([0.0, -900.0], 1.001)[1], entmax_support([0.0, -900.0], 1.001))
     0.0 [ True  True]
     """
-    _, support = _solve(z, _beta(alpha, z))
-    return support
+    return entmax_support.dispatch(z, alpha, axis, mask, offsets)
 
 
-@declare.product(ALPHA)
-def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, alpha: Any) -> Any:
+    beta = _beta(alpha, p)
+    s, log_s = _curvature(p, beta), _log_curvature(p, beta)
+    return _simplex.product(s, v, _share(p, beta), log_s)
+
+
+@declare.product(_product, ALPHA)
+def entmax_jvp(
+    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `entmax` gave, v a direction
+    alpha, axis, mask, workers, offsets : as in `entmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
     [-0.375  0.125  0.125  0.125  0.   ]
     """
-    beta = _beta(alpha, p)
-    s, log_s = _curvature(p, beta), _log_curvature(p, beta)
-    return _simplex.product(s, v, _share(p, beta), log_s)
+    return entmax_jvp.dispatch(p, v, alpha, axis, mask, workers, offsets)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-entmax_vjp = renamed(entmax_jvp, "entmax_vjp")
+entmax_vjp = entmax_jvp
 
 
-@declare.jacobian(ALPHA)
-def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
-    """J = diag(s) − s sᵀ/Σs at p = entmax(z, alpha), s = p^{2−α}; of shape batch + (d, d).
-
-    Examples
-    --------
-    >>> print(entmax_jacobian([0.75, 0.25, 0.0], 2))
-    [[ 0.5 -0.5  0. ]
-     [-0.5  0.5  0. ]
-     [ 0.   0.   0. ]]
-    """
+def _jacobian(p: Any, alpha: Any) -> Any:
     beta = _beta(alpha, p)
     s = _curvature(p, beta)
     total = s.sum(axis=-1, keepdims=True)
@@ -222,8 +258,56 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     return _simplex.dense(s, share, _log_curvature(p, beta))
 
 
-@declare.elementwise_gradient(ALPHA)
-def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
+@declare.jacobian(_jacobian, ALPHA)
+def entmax_jacobian(p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1) -> Array:
+    """J = diag(s) − s sᵀ/Σs at p = entmax(z, alpha), s = p^{2−α}; of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `entmax` gave
+    alpha, axis : as in `entmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
+
+    Examples
+    --------
+    >>> print(entmax_jacobian([0.75, 0.25, 0.0], 2))
+    [[ 0.5 -0.5  0. ]
+     [-0.5  0.5  0. ]
+     [ 0.   0.   0. ]]
+    """
+    return entmax_jacobian.dispatch(p, alpha, axis)
+
+
+def _grad_alpha(p: Any, alpha: Any) -> Any:
+    beta = _beta(alpha, p)
+    log_p = np.log(np.where(p == 0, 1, p))
+    steepest = np.max(-log_p, axis=-1, keepdims=True)
+    most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
+    small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
+    if isinstance(small, np.ndarray) and small.all():
+        return _grad_alpha_small(p, beta)
+    if isinstance(small, np.ndarray) and not small.any():
+        return _grad_alpha_large(p, beta)
+    small_form = _grad_alpha_small(p, np.where(small, beta, 0))
+    return np.where(small, small_form, _grad_alpha_large(p, np.where(small, 1, beta)))
+
+
+@declare.elementwise_gradient(_grad_alpha, ALPHA)
+def entmax_grad_alpha(
+    p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α > 0 (0 at α = ∞).
 
     The published form (Correia et al. 2019, Prop. 1) is, with β = α − 1, s = p^{1−β}, p̃ = s/Σs,
@@ -256,29 +340,10 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     >>> print(entmax_grad_alpha(p, 1.5).round(4))
     [ 0.0988 -0.0988  0.    ]
     """
-    beta = _beta(alpha, p)
-    log_p = np.log(np.where(p == 0, 1, p))
-    steepest = np.max(-log_p, axis=-1, keepdims=True)
-    most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
-    small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
-    if isinstance(small, np.ndarray) and small.all():
-        return _grad_alpha_small(p, beta)
-    if isinstance(small, np.ndarray) and not small.any():
-        return _grad_alpha_large(p, beta)
-    small_form = _grad_alpha_small(p, np.where(small, beta, 0))
-    return np.where(small, small_form, _grad_alpha_large(p, np.where(small, 1, beta)))
+    return entmax_grad_alpha.dispatch(p, None, alpha, axis, None, workers, offsets)
 
 
-@declare.parameter_vjp(ALPHA)
-def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
-
-    Examples
-    --------
-    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
-    >>> print(round(float(entmax_vjp_alpha(p, [1.0, 0.0, 0.0], 1.5)), 4))
-    0.0988
-    """
+def _vjp_alpha(p: Any, g: Any, alpha: Any) -> Any:
     if isinstance(p, np.ndarray):
         slope = entmax_grad_alpha.body(p, alpha)
     else:  # a GPU has a kernel for the slope, but none for this sum
@@ -292,15 +357,73 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
 
 
-@declare.vjps(ALPHA)
+@declare.parameter_vjp(_vjp_alpha, ALPHA)
+def entmax_vjp_alpha(
+    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape
+        p is what `entmax` gave, g a loss's gradient in p
+    alpha, axis, mask, workers, offsets : as in `entmax`
+
+    Returns
+    -------
+    array of alpha's shape
+
+    Raises
+    ------
+    ValueError
+        if p and g differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
+
+    Examples
+    --------
+    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
+    >>> print(round(float(entmax_vjp_alpha(p, [1.0, 0.0, 0.0], 1.5)), 4))
+    0.0988
+    """
+    return entmax_vjp_alpha.dispatch(p, g, alpha, axis, mask, workers, offsets)
+
+
+def _vjps(p: Any, g: Any, alpha: Any) -> tuple[Any, Any]:
+    per_row = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that gradients of rows are not summed
+    return entmax_vjp(p, g, per_row), entmax_vjp_alpha(p, g, per_row)
+
+
+@declare.vjps(_vjps, ALPHA)
 def entmax_vjps(
-    p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
-) -> tuple[Any, Any]:
+    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """`entmax_vjp` and `entmax_vjp_alpha` at once: the gradients in z and in alpha.
 
     With b = ∂∇Ω(p)/∂α, ∂p/∂α is −J b: as α grows, p moves as if the scores had moved by −b. So the
     gradient in α is −Σ b ∘ J g, one more sum over the gradient in z, and the compiled kernel takes
     both from the same logarithms of p.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape
+        p is what `entmax` gave, g a loss's gradient in p
+    alpha, axis, mask, workers, offsets : as in `entmax`
+
+    Returns
+    -------
+    arrays of p's and of alpha's shape
+
+    Raises
+    ------
+    ValueError
+        if p and g differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
@@ -309,8 +432,7 @@ def entmax_vjps(
     >>> print(grad_z.round(4), round(float(grad_alpha), 4))
     [ 0.3429 -0.3429  0.    ] 0.0988
     """
-    per_row = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that gradients of rows are not summed
-    return entmax_vjp(p, g, per_row), entmax_vjp_alpha(p, g, per_row)
+    return entmax_vjps.dispatch(p, g, alpha, axis, mask, workers, offsets)
 
 
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -324,29 +446,88 @@ def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     return 0 - tsallis_entropy(p, alpha, axis)
 
 
-@losses.loss(ALPHA)
+def _loss(y: Any, target: Any, alpha: Any) -> Any:
+    return fenchel_young(ENTMAX, y, target, alpha)
+
+
+@losses.loss(_loss, ALPHA)
 def entmax_loss(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
-) -> Any:
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The α-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 1/(α−1) on if α > 1.
 
     For a label, p·z − z_y + H_α(p) at p = entmax(z, alpha): cross-entropy at α = 1, the sparsemax
     loss at 2, and max z − z_y (the perceptron's) at ∞. Convex for every α > 0; below 1 no margin is
     enough, and the loss of a wrong label with a low score still grows as that score falls.
 
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    alpha, axis, workers, offsets : as in `entmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
+
     Examples
     --------
     >>> print(entmax_loss([1.0, 0.0], 1, float("inf")))
     1.0
     """
-    return fenchel_young(ENTMAX, z, y, alpha)
+    return entmax_loss.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@losses.loss(ALPHA)
+def _loss_and_grad(y: Any, target: Any, alpha: Any) -> tuple[Any, Any]:
+    return fenchel_young_and_gradient(ENTMAX, y, target, alpha)
+
+
+@losses.loss_and_grad(_loss_and_grad, ALPHA)
 def entmax_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
     """`entmax_loss` and its gradient in z, with one forward pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    alpha, axis, workers, offsets : as in `entmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
@@ -354,13 +535,28 @@ def entmax_loss_and_grad(
     >>> print(loss, grad)
     0.25 [-0.5  0.5]
     """
-    return fenchel_young_and_gradient(ENTMAX, z, y, alpha)
+    return entmax_loss_and_grad.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@declare.log_probabilities(ALPHA)
+def _log(y: Any, alpha: Any) -> Any:
+    beta = _beta(alpha, y)
+    low = np.minimum(beta, 1)
+    c, rest = _normalizer(y, low)
+    log_p = np.where(in_support(y, c, low, rest), log_tsallis_exp(y - c, low, rest), -np.inf)
+    log_p = refine_large(log_p, np.exp(log_p))
+    if isinstance(beta, np.ndarray) and (beta <= 1).all():
+        return log_p
+    return np.where(beta <= 1, log_p, logarithms(bisect_p_max(y, np.maximum(beta, 1)).p))
+
+
+@declare.log_probabilities(_log, ALPHA)
 def log_entmax(
-    z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
-) -> Any:
+    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """log p of p = entmax(z, alpha), −∞ off its support.
 
     Up to α = 2, log p = log1p((α−1)(z − max z − c))/(α−1) with the normaliser c of
@@ -384,14 +580,7 @@ def log_entmax(
     >>> print(log_entmax([0.0, -900.0, -1100.0], 1.001).round(4))
     [    0.     -2302.5851       -inf]
     """
-    beta = _beta(alpha, z)
-    low = np.minimum(beta, 1)
-    c, rest = _normalizer(z, low)
-    log_p = np.where(in_support(z, c, low, rest), log_tsallis_exp(z - c, low, rest), -np.inf)
-    log_p = refine_large(log_p, np.exp(log_p))
-    if isinstance(beta, np.ndarray) and (beta <= 1).all():
-        return log_p
-    return np.where(beta <= 1, log_p, logarithms(bisect_p_max(z, np.maximum(beta, 1)).p))
+    return log_entmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
 
 
 def _beta(alpha: Any, like: Any) -> Any:

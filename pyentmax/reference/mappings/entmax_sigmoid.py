@@ -23,7 +23,7 @@ import numpy as np
 
 from pyentmax.engine.backends import entries
 from pyentmax.engine.calls.parameters import PerEntry
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike
 from pyentmax.reference.thresholds.binary import finite_beta, smaller
 
 __all__ = [
@@ -71,8 +71,16 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 ALPHA = PerEntry("alpha", least=0, strict=True)
 
 
-@entries.mapping(ALPHA)
-def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(z: Any, alpha: Any) -> Any:
+    q = smaller(np.abs(z), alpha)
+    return np.where(z > 0, 1 - q, q)
+
+
+@entries.mapping(_forward, ALPHA)
+def entmax_sigmoid(
+    z: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None,
+) -> Array:  # fmt: skip
     """α-sigmoid, elementwise: p of the problem max p z + H_α([p, 1 − p]), as α-entmax([z, 0])₁.
 
     The logistic sigmoid at α = 1; entmoid (Popov et al. 2019) at α = 1.5. Above 1, p is exactly 0
@@ -108,12 +116,17 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = Non
     >>> print(entmax_sigmoid([-1.0, 0.5, 1.0], 2))
     [0.   0.75 1.  ]
     """
-    q = smaller(np.abs(z), alpha)
-    return np.where(z > 0, 1 - q, q)
+    return entmax_sigmoid.dispatch(z, alpha, mask, out, workers)
 
 
-@entries.derivative(ALPHA, "v")
-def entmax_sigmoid_jvp(p: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+def _jvp(p: Any, v: Any, alpha: Any) -> Any:
+    return _times(_slope(np.minimum(p, 1 - p), alpha), v)
+
+
+@entries.derivative(_jvp, ALPHA, "v")
+def entmax_sigmoid_jvp(
+    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None
+) -> Array:
     """dp/dz ∘ v at p = entmax_sigmoid(z, alpha): the Jacobian of `entmax_sigmoid` is diagonal.
 
     From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z, dp/dz is
@@ -143,14 +156,21 @@ def entmax_sigmoid_jvp(p: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) ->
     >>> print(entmax_sigmoid_jvp([0.0, 0.5, 0.75], [1.0, 2.0, 2.0], 2))
     [0. 1. 1.]
     """
-    return _times(_slope(np.minimum(p, 1 - p), alpha), v)
+    return entmax_sigmoid_jvp.dispatch(p, v, alpha, mask)
 
 
-entmax_sigmoid_vjp = renamed(entmax_sigmoid_jvp, "entmax_sigmoid_vjp")
+entmax_sigmoid_vjp = entmax_sigmoid_jvp
 
 
-@entries.derivative(ALPHA)
-def entmax_sigmoid_grad_alpha(p: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+def _grad_alpha(p: Any, alpha: Any) -> Any:
+    slope = _slope_alpha(np.minimum(p, 1 - p), alpha)
+    return np.where(p > 0.5, slope, 0 - slope)
+
+
+@entries.derivative(_grad_alpha, ALPHA)
+def entmax_sigmoid_grad_alpha(
+    p: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None
+) -> Array:
     """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, for every α > 0 (0 at α = ∞).
 
     With β = α − 1 and q = 1 − p, differentiating (p^β − q^β)/β = z by β gives
@@ -177,12 +197,17 @@ def entmax_sigmoid_grad_alpha(p: Any, alpha: Any = 1.5, *, mask: Any = None) -> 
     >>> print(entmax_sigmoid_grad_alpha(entmax_sigmoid([-1.0, 0.0, 1.0])).round(6))
     [-0.248462  0.        0.248462]
     """
-    slope = _slope_alpha(np.minimum(p, 1 - p), alpha)
-    return np.where(p > 0.5, slope, 0 - slope)
+    return entmax_sigmoid_grad_alpha.dispatch(p, None, alpha, mask)
 
 
-@entries.derivative(ALPHA, "g", gradient=True)
-def entmax_sigmoid_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+def _vjp_alpha(p: Any, g: Any, alpha: Any) -> Any:
+    return _times(entmax_sigmoid_grad_alpha.body(p, alpha), g)
+
+
+@entries.derivative(_vjp_alpha, ALPHA, "g", gradient=True)
+def entmax_sigmoid_vjp_alpha(
+    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, *, mask: ArrayLike | None = None
+) -> Array:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
     Parameters
@@ -206,7 +231,7 @@ def entmax_sigmoid_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, *, mask: Any = No
     >>> print(round(float(entmax_sigmoid_vjp_alpha(p, [0.0, 2.0])), 6))
     0.496923
     """
-    return _times(entmax_sigmoid_grad_alpha.body(p, alpha), g)
+    return entmax_sigmoid_vjp_alpha.dispatch(p, g, alpha, mask)
 
 
 def _times(slope: Any, v: Any) -> Any:

@@ -27,7 +27,7 @@ import numpy as np
 
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _fused
 from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings.sparsemax import sparsemax_jvp
@@ -93,10 +93,15 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 STRENGTH = replace(_fused.STRENGTH, one_axis=True)
 
 
-@declare.mapping(STRENGTH)
+def _forward(y: Any, strength: Any) -> Any:
+    return _fused.project(_smoothed(y, strength))
+
+
+@declare.mapping(_forward, STRENGTH)
 def fusedmax(
-    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
-) -> Any:
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017).
 
     Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
@@ -137,23 +142,47 @@ def fusedmax(
     >>> print(fusedmax(z, 0.1, mask=[True, False, True, True, True]).round(4))
     [0.4333 0.     0.4333 0.     0.1333]
     """
-    return _fused.project(_smoothed(z, strength))
+    return fusedmax.dispatch(z, strength, axis, mask, out, workers, offsets)
 
 
-@declare.support(STRENGTH)
-def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, strength: Any) -> Any:
+    return _fused.support(_smoothed(y, strength))
+
+
+@declare.support(_support, STRENGTH)
+def fusedmax_support(
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where fusedmax gives probability: u > τ.
+
+    Parameters
+    ----------
+    z, strength, axis, mask, offsets : as in `fusedmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(fusedmax_support([1.0, 0.9, 1.1, -1.0, 0.8], 0.1))
     [ True  True  True False  True]
     """
-    return _fused.support(_smoothed(z, strength))
+    return fusedmax_support.dispatch(z, strength, axis, mask, offsets)
 
 
-@declare.product(STRENGTH)
-def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, strength: Any) -> Any:
+    start = _starts(p, strength)
+    averaged = _fused.run_means(_fused.on_support(p, v), start)
+    return sparsemax_jvp.body(p, averaged)
+
+
+@declare.product(_product, STRENGTH)
+def fusedmax_jvp(
+    p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v at the output p = fusedmax(z): v's mean over each fused run, less that over the support.
 
     The fused runs are read from p, as neighbours with equal p > 0. That is all of them, since
@@ -161,23 +190,61 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     precision may tie more. For scores in float16 compute p = fusedmax(z.astype(np.float32)), keep
     that p for the derivatives, and round only what goes on. Without strength nothing is fused.
 
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `fusedmax` gave, v a direction
+    strength, axis, mask, workers, offsets : as in `fusedmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
+
     Examples
     --------
     >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667 -0.1667  0.3333  0.    ]
     """
-    start = _starts(p, strength)
-    averaged = _fused.run_means(_fused.on_support(p, v), start)
-    return sparsemax_jvp.body(p, averaged)
+    return fusedmax_jvp.dispatch(p, v, strength, axis, mask, workers, offsets)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-fusedmax_vjp = renamed(fusedmax_jvp, "fusedmax_vjp")
+fusedmax_vjp = fusedmax_jvp
 
 
-@declare.jacobian(STRENGTH)
-def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+def _jacobian(p: Any, strength: Any) -> Any:
+    run = np.cumsum(_starts(p, strength), axis=-1)
+    return _fused.dense(p, run[..., :, None] == run[..., None, :])
+
+
+@declare.jacobian(_jacobian, STRENGTH)
+def fusedmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """J at p = fusedmax(z), of shape batch + (d, d): 1/|G| within a fused run, less 1/|S|.
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `fusedmax` gave
+    strength, axis : as in `fusedmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -187,14 +254,20 @@ def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
      [-0.3333 -0.3333  0.6667  0.    ]
      [ 0.      0.      0.      0.    ]]
     """
-    run = np.cumsum(_starts(p, strength), axis=-1)
-    return _fused.dense(p, run[..., :, None] == run[..., None, :])
+    return fusedmax_jacobian.dispatch(p, strength, axis)
 
 
-@declare.parameter_vjp(STRENGTH, with_mask=True)
+def _vjp_strength(p: Any, g: Any, strength: Any, *, mask: Any) -> Any:
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
+    pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
+    return _fused.vjp_strength(p, g, pull)
+
+
+@declare.parameter_vjp(_vjp_strength, STRENGTH, with_mask=True)
 def fusedmax_vjp_strength(
-    p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
-) -> Any:
+    p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
 
     A fused run of n entries has u = mean z + (λ/n) Σ s over its two ends, s = 1 where the
@@ -226,13 +299,20 @@ def fusedmax_vjp_strength(
     >>> print(round(float(fusedmax_vjp_strength(p, [0.0, 0.0, 0.0, 0.0, 1.0], 0.1)), 4))
     -0.5
     """
-    step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
-    pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
-    return _fused.vjp_strength(p, g, pull)
+    return fusedmax_vjp_strength.dispatch(p, g, strength, axis, mask, workers, offsets)
 
 
-@declare.regularizer(STRENGTH, with_mask=True)
-def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _omega(p: Any, strength: Any, *, mask: Any) -> Any:
+    _fused.check_finite(strength)
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.abs(np.diff(p)), 0)
+    variation = np.sum(step, axis=-1)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * variation
+
+
+@declare.regularizer(_omega, STRENGTH, with_mask=True)
+def fusedmax_omega(
+    p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Array:
     """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over pairs of unmasked neighbours; λ finite.
 
     Examples
@@ -240,10 +320,7 @@ def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = N
     >>> print(fusedmax_omega([0.5, 0.5, 0.0], 1.0))
     0.75
     """
-    _fused.check_finite(strength)
-    step = np.where(mask[..., 1:] & mask[..., :-1], np.abs(np.diff(p)), 0)
-    variation = np.sum(step, axis=-1)
-    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * variation
+    return fusedmax_omega.dispatch(p, strength, axis, mask)
 
 
 def _smoothed(z: Any, strength: Any) -> Any:

@@ -22,15 +22,14 @@ linear along rays, so its Hessian has no inverse.)
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.entropies import alpha_norm
 from pyentmax.reference.losses import declare as losses
 from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
@@ -98,8 +97,16 @@ def textbook_loss(z: Any, y: int, alpha: float = 2.0) -> float:
 ALPHA = PerRow("alpha", least=1, strict=True)
 
 
-@declare.mapping(ALPHA)
-def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any, alpha: Any) -> Any:
+    q = np.exp(_log_q(y, alpha))
+    return q / np.sum(q, axis=-1, keepdims=True)
+
+
+@declare.mapping(_forward, ALPHA)
+def normmax(
+    z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α.
 
     Blondel, Martins & Niculae (2020), §4.3. τ by Newton's method, O(d) per pass
@@ -132,31 +139,37 @@ def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: 
      [0.571429 0.428571 0.      ]
      [0.5      0.5      0.      ]]
     """
-    q = np.exp(_log_q(z, alpha))
-    return q / np.sum(q, axis=-1, keepdims=True)
+    return normmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
 
 
-@declare.support(ALPHA)
-def normmax_support(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, alpha: Any) -> Any:
+    return _log_q(y, alpha) > -np.inf
+
+
+@declare.support(_support, ALPHA)
+def normmax_support(
+    z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where normmax gives probability, even if it underflows to 0 as α nears 1.
+
+    Parameters
+    ----------
+    z, alpha, axis, mask, offsets : as in `normmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(normmax([0.0, -0.6], 1.001)[1], normmax_support([0.0, -0.6], 1.001))
     0.0 [ True  True]
     """
-    return _log_q(z, alpha) > -np.inf
+    return normmax_support.dispatch(z, alpha, axis, mask, offsets)
 
 
-@declare.product(ALPHA)
-def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
-    """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support.
-
-    Examples
-    --------
-    >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
-    [-0.353553  0.353553  0.      ]
-    """
+def _product(p: Any, v: Any, alpha: Any) -> Any:
     v = np.where(p != 0, v, 0)  # off the support v may hold anything, even NaN
     s, log_scale = _diagonal(p, alpha)
     k = np.argmax(p, axis=-1, keepdims=True)
@@ -172,21 +185,44 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
         return np.where(p != 0, moved, 0)
 
 
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-normmax_vjp = renamed(normmax_jvp, "normmax_vjp")
+@declare.product(_product, ALPHA)
+def normmax_jvp(
+    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
+    """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support.
 
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `normmax` gave, v a direction
+    alpha, axis, mask, workers, offsets : as in `normmax`
 
-@declare.jacobian(ALPHA)
-def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
-    """J = (I − p1ᵀ) diag(s) (I − 1pᵀ) at p = normmax(z, alpha); of shape batch + (d, d).
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
-    >>> print(normmax_jacobian([0.5, 0.5, 0.0]).round(6))
-    [[ 0.353553 -0.353553  0.      ]
-     [-0.353553  0.353553  0.      ]
-     [ 0.        0.        0.      ]]
+    >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
+    [-0.353553  0.353553  0.      ]
     """
+    return normmax_jvp.dispatch(p, v, alpha, axis, mask, workers, offsets)
+
+
+# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
+normmax_vjp = normmax_jvp
+
+
+def _jacobian(p: Any, alpha: Any) -> Any:
     s, log_scale = _diagonal(p, alpha)
     # 1 − p_i and Σs − s_i − s_j, without cancellation where one entry is nearly the whole sum.
     other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
@@ -204,6 +240,37 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     return _scaled(entries, log_scale[..., None])
 
 
+@declare.jacobian(_jacobian, ALPHA)
+def normmax_jacobian(p: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1) -> Array:
+    """J = (I − p1ᵀ) diag(s) (I − 1pᵀ) at p = normmax(z, alpha); of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `normmax` gave
+    alpha, axis : as in `normmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
+
+    Examples
+    --------
+    >>> print(normmax_jacobian([0.5, 0.5, 0.0]).round(6))
+    [[ 0.353553 -0.353553  0.      ]
+     [-0.353553  0.353553  0.      ]
+     [ 0.        0.        0.      ]]
+    """
+    return normmax_jacobian.dispatch(p, alpha, axis)
+
+
 def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """Ω(p) = ‖p‖_α: 1 at the corners of the simplex, not 0.
 
@@ -215,28 +282,87 @@ def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     return alpha_norm(p, alpha, axis)
 
 
-@losses.loss(ALPHA)
+def _loss(y: Any, target: Any, alpha: Any) -> Any:
+    return fenchel_young(NORMMAX, y, target, alpha)
+
+
+@losses.loss(_loss, ALPHA)
 def normmax_loss(
-    z: Any, y: Any, alpha: Any = 2.0, axis: Any = -1, **options: Unpack[LossOptions]
-) -> Any:
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The normmax loss (Blondel, Martins & Niculae 2020, §4.3), 0 from a margin of 1 on.
 
     For a label, p·z − z_y + 1 − ‖p‖_α at p = normmax(z, alpha): Ω of a label is 1, not 0. Since
     Ω*(z) is the threshold τ, it is also τ + 1 − z_y.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    alpha, axis, workers, offsets : as in `normmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
     >>> print(normmax_loss([1.0, 0.0], 0), round(float(normmax_loss([0.0, 0.0], 0)), 6))
     0.0 0.292893
     """
-    return fenchel_young(NORMMAX, z, y, alpha)
+    return normmax_loss.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@losses.loss(ALPHA)
+def _loss_and_grad(y: Any, target: Any, alpha: Any) -> tuple[Any, Any]:
+    return fenchel_young_and_gradient(NORMMAX, y, target, alpha)
+
+
+@losses.loss_and_grad(_loss_and_grad, ALPHA)
 def normmax_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 2.0, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
+    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
+    reduction: Reduction = "mean", weight: ArrayLike | None = None,
+    mask: ArrayLike | None = None, ignore_index: int | None = None,
+    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
     """`normmax_loss` and its gradient in z, with one forward pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    alpha, axis, workers, offsets : as in `normmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
@@ -244,7 +370,10 @@ def normmax_loss_and_grad(
     >>> print(round(float(loss), 6), grad)
     0.292893 [-0.5  0.5]
     """
-    return fenchel_young_and_gradient(NORMMAX, z, y, alpha)
+    return normmax_loss_and_grad.dispatch(
+        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
 def _log_q(x: Any, alpha: Any) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _fused, _simplex
 from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings._fused import STRENGTH
@@ -93,10 +93,15 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 # and huge strengths cost no digits.
 
 
-@declare.mapping(STRENGTH)
+def _forward(y: Any, strength: Any) -> Any:
+    return _fused.project(_pooled(y, strength))
+
+
+@declare.mapping(_forward, STRENGTH)
 def oscarmax(
-    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
-) -> Any:
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017).
 
     Maximises p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j) over the simplex, λ the strength: sparsemax at
@@ -132,23 +137,46 @@ def oscarmax(
     >>> print(oscarmax(z, 0).round(4))
     [0.3333 0.     0.2333 0.     0.4333]
     """
-    return _fused.project(_pooled(z, strength))
+    return oscarmax.dispatch(z, strength, axis, mask, out, workers, offsets)
 
 
-@declare.support(STRENGTH)
-def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, strength: Any) -> Any:
+    return _fused.support(_pooled(y, strength))
+
+
+@declare.support(_support, STRENGTH)
+def oscarmax_support(
+    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where oscarmax gives probability: u > τ.
+
+    Parameters
+    ----------
+    z, strength, axis, mask, offsets : as in `oscarmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(oscarmax_support([1.0, -1.0, 0.9, 0.2, 1.1], 0.1))
     [ True False  True False  True]
     """
-    return _fused.support(_pooled(z, strength))
+    return oscarmax_support.dispatch(z, strength, axis, mask, offsets)
 
 
-@declare.product(STRENGTH)
-def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, strength: Any) -> Any:
+    averaged = _group_means(p, _fused.on_support(p, v), strength)
+    return sparsemax_jvp.body(p, averaged)
+
+
+@declare.product(_product, STRENGTH)
+def oscarmax_jvp(
+    p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v at the output p = oscarmax(z): v's mean over each group, less that over the support.
 
     The groups are read from p, as entries with equal p > 0. That is all of them, as long as p is
@@ -156,22 +184,62 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     p = oscarmax(z.astype(np.float32)), keep that p for the derivatives, and round only what goes
     on. Without strength nothing is fused.
 
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `oscarmax` gave, v a direction
+    strength, axis, mask, workers, offsets : as in `oscarmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
+
     Examples
     --------
     >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667  0.3333 -0.1667  0.    ]
     """
-    averaged = _group_means(p, _fused.on_support(p, v), strength)
-    return sparsemax_jvp.body(p, averaged)
+    return oscarmax_jvp.dispatch(p, v, strength, axis, mask, workers, offsets)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-oscarmax_vjp = renamed(oscarmax_jvp, "oscarmax_vjp")
+oscarmax_vjp = oscarmax_jvp
 
 
-@declare.jacobian(STRENGTH)
-def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+def _jacobian(p: Any, strength: Any) -> Any:
+    itself = _simplex.identity(p) != 0
+    equal = p[..., :, None] == p[..., None, :]
+    return _fused.dense(p, itself | (equal & (strength > 0)[..., None]))
+
+
+@declare.jacobian(_jacobian, STRENGTH)
+def oscarmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """J at p = oscarmax(z), of shape batch + (d, d): 1/|G| within a group, less 1/|S|.
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `oscarmax` gave
+    strength, axis : as in `oscarmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -181,20 +249,43 @@ def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
      [ 0.1667 -0.3333  0.1667  0.    ]
      [ 0.      0.      0.      0.    ]]
     """
-    itself = _simplex.identity(p) != 0
-    equal = p[..., :, None] == p[..., None, :]
-    return _fused.dense(p, itself | (equal & (strength > 0)[..., None]))
+    return oscarmax_jacobian.dispatch(p, strength, axis)
 
 
-@declare.parameter_vjp(STRENGTH)
+def _vjp_strength(p: Any, g: Any, strength: Any) -> Any:
+    place = np.argsort(_descending_order(p), axis=-1).astype(p.dtype)
+    pull = _group_means(p, place, np.ones_like(strength))
+    return _fused.vjp_strength(p, g, pull)
+
+
+@declare.parameter_vjp(_vjp_strength, STRENGTH)
 def oscarmax_vjp_strength(
-    p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
-) -> Any:
+    p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
 
     A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in descending order, hence
     moves with its mean place, which p shows. What is the same for all entries, sparsemax removes.
     Where λ = 0 this is the derivative to the right.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape
+        p is what `oscarmax` gave, g a loss's gradient in p
+    strength, axis, mask, workers, offsets : as in `oscarmax`
+
+    Returns
+    -------
+    array of strength's shape
+
+    Raises
+    ------
+    ValueError
+        if p and g differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
@@ -202,13 +293,18 @@ def oscarmax_vjp_strength(
     >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
     0.5
     """
-    place = np.argsort(_descending_order(p), axis=-1).astype(p.dtype)
-    pull = _group_means(p, place, np.ones_like(strength))
-    return _fused.vjp_strength(p, g, pull)
+    return oscarmax_vjp_strength.dispatch(p, g, strength, axis, mask, workers, offsets)
 
 
-@declare.regularizer(STRENGTH)
-def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+def _omega(p: Any, strength: Any) -> Any:
+    _fused.check_finite(strength)
+    rising = np.sort(p, axis=-1)
+    pairs = np.sum(rising * _places(rising), axis=-1)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * pairs
+
+
+@declare.regularizer(_omega, STRENGTH)
+def oscarmax_omega(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), λ finite; the i-th largest leads in d − i pairs.
 
     Examples
@@ -216,10 +312,7 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
     1.75
     """
-    _fused.check_finite(strength)
-    rising = np.sort(p, axis=-1)
-    pairs = np.sum(rising * _places(rising), axis=-1)
-    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * pairs
+    return oscarmax_omega.dispatch(p, strength, axis)
 
 
 def _pooled(z: Any, strength: Any) -> Any:

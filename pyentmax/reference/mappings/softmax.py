@@ -7,14 +7,13 @@ probability. The Jacobian is that of every separable Ω with s_i = 1/Ω''(p_i) =
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.entropies import shannon_entropy
 from pyentmax.reference.log_probabilities import log_sum_exp
 from pyentmax.reference.losses import declare as losses
@@ -67,8 +66,16 @@ def textbook_loss(z: Any, y: int) -> float:
 # relative to the largest score it does not; −log p_y is 0 or infinite where p_y rounds to 1 or 0.
 
 
-@declare.mapping()
-def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any) -> Any:
+    p = np.exp(y)
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
+@declare.mapping(_forward)
+def softmax(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Dense probabilities: argmax of p·z + H(p) over the simplex, H Shannon's entropy.
 
     p_i = exp(z_i) / Σ_j exp(z_j), computed relative to the largest score so that no exponential
@@ -111,41 +118,93 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     >>> print(softmax([0.0, 0.0, 0.0, 0.0, 5.0], offsets=[0, 4, 5]))
     [0.25 0.25 0.25 0.25 1.  ]
     """
-    p = np.exp(z)
-    return p / np.sum(p, axis=-1, keepdims=True)
+    return softmax.dispatch(z, None, axis, mask, out, workers, offsets)
 
 
-@declare.support()
-def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any) -> Any:
+    return y > -np.inf
+
+
+@declare.support(_support)
+def softmax_support(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where softmax gives probability: every unmasked score above −∞, even if p underflows.
+
+    Parameters
+    ----------
+    z, axis, mask, offsets : as in `softmax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(softmax_support([0.0, -1e6, -np.inf]))
     [ True  True False]
     """
-    return z > -np.inf
+    return softmax_support.dispatch(z, None, axis, mask, offsets)
 
 
-@declare.product()
-def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+@declare.product(_simplex.product)
+def softmax_jvp(
+    p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v = p ∘ (v − p·v) at the output p = softmax(z).
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `softmax` gave, v a direction
+    axis, mask, workers, offsets : as in `softmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(softmax_jvp([0.5, 0.5], [1.0, 0.0]))
     [ 0.25 -0.25]
     """
-    return _simplex.product(p, v)
+    return softmax_jvp.dispatch(p, v, None, axis, mask, workers, offsets)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-softmax_vjp = renamed(softmax_jvp, "softmax_vjp")
+softmax_vjp = softmax_jvp
 
 
-@declare.jacobian()
-def softmax_jacobian(p: Any, axis: Any = -1) -> Any:
+@declare.jacobian(_simplex.dense)
+def softmax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(p) − p pᵀ at p = softmax(z), of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `softmax` gave
+    axis : as in `softmax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -153,7 +212,7 @@ def softmax_jacobian(p: Any, axis: Any = -1) -> Any:
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    return _simplex.dense(p)
+    return softmax_jacobian.dispatch(p, None, axis)
 
 
 def softmax_omega(p: Any, axis: Any = -1) -> Any:
@@ -167,26 +226,87 @@ def softmax_omega(p: Any, axis: Any = -1) -> Any:
     return 0 - shannon_entropy(p, axis)  # not −H: a corner's value is 0, not −0
 
 
-@losses.loss()
-def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
+def _loss(y: Any, target: Any) -> Any:
+    return fenchel_young(SOFTMAX, y, target)
+
+
+@losses.loss(_loss)
+def softmax_loss(
+    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """Cross-entropy: log Σ exp z − z_y for a label, KL(q‖softmax(z)) for a distribution.
 
     Equal to PyTorch's and scikit-learn's log loss for labels; for soft targets it is theirs minus
     the entropy of q, so that its minimum is 0.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    axis, workers, offsets : as in `softmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
     >>> print(round(float(softmax_loss([2.0, 1.0], 0)), 6))
     0.313262
     """
-    return fenchel_young(SOFTMAX, z, y)
+    return softmax_loss.dispatch(
+        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@losses.loss()
+def _loss_and_grad(y: Any, target: Any) -> tuple[Any, Any]:
+    return fenchel_young_and_gradient(SOFTMAX, y, target)
+
+
+@losses.loss_and_grad(_loss_and_grad)
 def softmax_loss_and_grad(
-    z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
+    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
     """`softmax_loss` and its gradient in z, with one forward pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    axis, workers, offsets : as in `softmax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
@@ -194,11 +314,21 @@ def softmax_loss_and_grad(
     >>> print(round(float(loss), 6), grad)
     0.693147 [-0.5  0.5]
     """
-    return fenchel_young_and_gradient(SOFTMAX, z, y)
+    return softmax_loss_and_grad.dispatch(
+        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@declare.log_probabilities()
-def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _log(y: Any) -> Any:
+    return y - log_sum_exp(y)
+
+
+@declare.log_probabilities(_log)
+def log_softmax(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """log p = z − log Σ exp z, of p = softmax(z): finite for every finite score.
 
     Parameters
@@ -219,7 +349,7 @@ def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) ->
     >>> print(log_softmax([0.0, -1000.0, -np.inf]))
     [    0. -1000.   -inf]
     """
-    return z - log_sum_exp(z)
+    return log_softmax.dispatch(z, None, axis, mask, out, workers, offsets)
 
 
 def _conjugate(z: Any, p: Any) -> Any:

@@ -8,14 +8,13 @@ support, less the mean: s = 1 on the support, 0 off it.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.entropies import gini_entropy
 from pyentmax.reference.log_probabilities import logarithms
 from pyentmax.reference.losses import declare as losses
@@ -81,8 +80,16 @@ def textbook_loss(z: Any, y: int) -> float:
 # difference of squares would cancel for large scores, and Ω*(z) + Ω(q) − q·z does not.
 
 
-@declare.mapping()
-def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any) -> Any:
+    p = np.maximum(above_threshold(y), 0)
+    return _simplex.normalized(p, _curvature(p))
+
+
+@declare.mapping(_forward)
+def sparsemax(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016).
 
     p = [z − τ]₊, τ by a sort (`pyentmax.reference.thresholds.sort_sparsemax`). O(d log d).
@@ -105,41 +112,101 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
     >>> print(sparsemax([1.0, 0.5, -2.0]))
     [0.75 0.25 0.  ]
     """
-    p = np.maximum(above_threshold(z), 0)
-    return _simplex.normalized(p, _curvature(p))
+    return sparsemax.dispatch(z, None, axis, mask, out, workers, offsets)
 
 
-@declare.support()
-def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any) -> Any:
+    return above_threshold(y) > 0
+
+
+@declare.support(_support)
+def sparsemax_support(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where sparsemax gives probability: z > τ.
+
+    Parameters
+    ----------
+    z, axis, mask, offsets : as in `sparsemax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(sparsemax_support([1.0, 0.5, -2.0]))
     [ True  True False]
     """
-    return above_threshold(z) > 0
+    return sparsemax_support.dispatch(z, None, axis, mask, offsets)
 
 
-@declare.product()
-def sparsemax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any) -> Any:
+    return _simplex.product(_curvature(p), v)
+
+
+@declare.product(_product)
+def sparsemax_jvp(
+    p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v at the output p = sparsemax(z): v less its mean on the support, 0 off it.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `sparsemax` gave, v a direction
+    axis, mask, workers, offsets : as in `sparsemax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(sparsemax_jvp([0.75, 0.25, 0.0], [-1.0, 0.0, 9.0]))
     [-0.5  0.5  0. ]
     """
-    return _simplex.product(_curvature(p), v)
+    return sparsemax_jvp.dispatch(p, v, None, axis, mask, workers, offsets)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-sparsemax_vjp = renamed(sparsemax_jvp, "sparsemax_vjp")
+sparsemax_vjp = sparsemax_jvp
 
 
-@declare.jacobian()
-def sparsemax_jacobian(p: Any, axis: Any = -1) -> Any:
+def _jacobian(p: Any) -> Any:
+    return _simplex.dense(_curvature(p))
+
+
+@declare.jacobian(_jacobian)
+def sparsemax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(s) − s sᵀ/Σs at p = sparsemax(z), s = 1 on the support; of shape batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `sparsemax` gave
+    axis : as in `sparsemax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -148,7 +215,7 @@ def sparsemax_jacobian(p: Any, axis: Any = -1) -> Any:
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    return _simplex.dense(_curvature(p))
+    return sparsemax_jacobian.dispatch(p, None, axis)
 
 
 def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
@@ -162,26 +229,87 @@ def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
     return 0 - gini_entropy(p, axis)
 
 
-@losses.loss()
-def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
+def _loss(y: Any, target: Any) -> Any:
+    return fenchel_young(SPARSEMAX, y, target)
+
+
+@losses.loss(_loss)
+def sparsemax_loss(
+    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The sparsemax loss (Martins & Astudillo 2016), 0 from a margin of 1 on.
 
     For a label, p·z − z_y + ½ Σ p (1 − p) at p = sparsemax(z): a smooth hinge, exactly 0 where z_y
     exceeds every other score by 1.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    axis, workers, offsets : as in `sparsemax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
     >>> print(sparsemax_loss([2.0, 1.0], 0), sparsemax_loss([0.0, 0.0], 0))
     0.0 0.25
     """
-    return fenchel_young(SPARSEMAX, z, y)
+    return sparsemax_loss.dispatch(
+        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@losses.loss()
+def _loss_and_grad(y: Any, target: Any) -> tuple[Any, Any]:
+    return fenchel_young_and_gradient(SPARSEMAX, y, target)
+
+
+@losses.loss_and_grad(_loss_and_grad)
 def sparsemax_loss_and_grad(
-    z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
+    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
     """`sparsemax_loss` and its gradient in z, with one forward pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    axis, workers, offsets : as in `sparsemax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
@@ -189,11 +317,21 @@ def sparsemax_loss_and_grad(
     >>> print(loss, grad)
     0.25 [-0.5  0.5]
     """
-    return fenchel_young_and_gradient(SPARSEMAX, z, y)
+    return sparsemax_loss_and_grad.dispatch(
+        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
+        class_weight, workers, offsets,
+    )  # fmt: skip
 
 
-@declare.log_probabilities()
-def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _log(y: Any) -> Any:
+    return logarithms(sparsemax.body(y))
+
+
+@declare.log_probabilities(_log)
+def log_sparsemax(
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """log p of p = sparsemax(z), −∞ off its support.
 
     Parameters
@@ -214,7 +352,7 @@ def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) 
     >>> print(log_sparsemax([0.5, 0.5, -1.0]).round(6))
     [-0.693147 -0.693147      -inf]
     """
-    return logarithms(sparsemax.body(z))
+    return log_sparsemax.dispatch(z, None, axis, mask, out, workers, offsets)
 
 
 def above_threshold(z: Any) -> Any:

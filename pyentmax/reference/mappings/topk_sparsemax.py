@@ -16,15 +16,14 @@ whose gradient is p − q.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.options import LossOptions
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.signatures import renamed
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
 from pyentmax.reference.losses import declare as losses
 from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.reference.mappings import sparsemax as _sparsemax
@@ -89,8 +88,15 @@ def textbook_loss(z: Any, y: int, k: int) -> float:
 K = PerRow("k", least=1, whole=True, in_product=False, shifted=False)
 
 
-@declare.mapping(K)
-def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+def _forward(y: Any, k: Any) -> Any:
+    return sparsemax.body(_gaps_kept(y, k))
+
+
+@declare.mapping(_forward, K)
+def topk_sparsemax(
+    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros.
 
     Sparsemax of each row's k largest scores (Kyrillidis et al. 2013). Of scores that tie for the
@@ -122,42 +128,103 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any
     >>> print(topk_sparsemax([0.5, 0.5, 0.5], 2))
     [0.5 0.5 0. ]
     """
-    return sparsemax.body(_gaps_kept(z, k))
+    return topk_sparsemax.dispatch(z, k, axis, mask, out, workers, offsets)
 
 
-@declare.support(K)
-def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _support(y: Any, k: Any) -> Any:
+    return above_threshold(_gaps_kept(y, k)) > 0
+
+
+@declare.support(_support, K)
+def topk_sparsemax_support(
+    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """Where top-k sparsemax gives probability: the scores kept that exceed their threshold.
+
+    Parameters
+    ----------
+    z, k, axis, mask, offsets : as in `topk_sparsemax`
+
+    Returns
+    -------
+    bool array of z's shape
 
     Examples
     --------
     >>> print(topk_sparsemax_support([1.0, 0.8, 0.9, -1.0], 2))
     [ True False  True False]
     """
-    return above_threshold(_gaps_kept(z, k)) > 0
+    return topk_sparsemax_support.dispatch(z, k, axis, mask, offsets)
 
 
-@declare.product(K, kernel="sparsemax_jvp")
-def topk_sparsemax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
+def _product(p: Any, v: Any, k: Any) -> Any:
+    return sparsemax_jvp.body(p, v)
+
+
+@declare.product(_product, K, kernel="sparsemax_jvp")
+def topk_sparsemax_jvp(
+    p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """J v at the output p = topk_sparsemax(z, k): v less its mean on the support, 0 off it.
 
     p is 0 wherever a score was dropped, so k is not needed, only checked.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+        p is what `topk_sparsemax` gave, v a direction
+    k, axis, mask, workers, offsets : as in `topk_sparsemax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError
+        if p and v differ in shape or are empty along the axis, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is complex, of objects, or a masked array
 
     Examples
     --------
     >>> print(topk_sparsemax_jvp([0.55, 0.0, 0.45], [-1.0, 9.0, 0.0], 2))
     [-0.5  0.   0.5]
     """
-    return sparsemax_jvp.body(p, v)
+    return topk_sparsemax_jvp.dispatch(p, v, k, axis, mask, workers, offsets)
 
 
 # J is symmetric, being sparsemax's on the support: Jᵀ v is J v.
-topk_sparsemax_vjp = renamed(topk_sparsemax_jvp, "topk_sparsemax_vjp")
+topk_sparsemax_vjp = topk_sparsemax_jvp
 
 
-@declare.jacobian(K)
-def topk_sparsemax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
+def _jacobian(p: Any, k: Any) -> Any:
+    return sparsemax_jacobian(p)
+
+
+@declare.jacobian(_jacobian, K)
+def topk_sparsemax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(s) − s sᵀ/Σs at p = topk_sparsemax(z, k), s = 1 on the support; batch + (d, d).
+
+    Parameters
+    ----------
+    p : array of probabilities
+        what `topk_sparsemax` gave
+    k, axis : as in `topk_sparsemax`
+
+    Returns
+    -------
+    array of p's shape without the axis, and (d, d)
+
+    Raises
+    ------
+    ValueError
+        if p is 0-dimensional or empty along the axis, or another argument does not fit
+    TypeError
+        if p is complex, of objects, or a masked array
 
     Examples
     --------
@@ -166,11 +233,16 @@ def topk_sparsemax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
      [ 0.   0.   0. ]
      [-0.5  0.   0.5]]
     """
-    return sparsemax_jacobian(p)
+    return topk_sparsemax_jacobian.dispatch(p, k, axis)
 
 
-@declare.regularizer(K)
-def topk_sparsemax_omega(p: Any, k: Any, axis: Any = -1) -> Any:
+def _omega(p: Any, k: Any) -> Any:
+    too_many = np.sum(p != 0, axis=-1) > k[:, 0]
+    return np.where(too_many, np.inf, sparsemax_omega(p))
+
+
+@declare.regularizer(_omega, K)
+def topk_sparsemax_omega(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array:
     """Ω(p) = −½ Σ p (1 − p), and ∞ where p has more than k non-zeros.
 
     Examples
@@ -178,33 +250,91 @@ def topk_sparsemax_omega(p: Any, k: Any, axis: Any = -1) -> Any:
     >>> print(topk_sparsemax_omega([0.5, 0.5], 2), topk_sparsemax_omega([0.5, 0.5], 1))
     -0.25 inf
     """
-    too_many = np.sum(p != 0, axis=-1) > k[:, 0]
-    return np.where(too_many, np.inf, sparsemax_omega(p))
+    return topk_sparsemax_omega.dispatch(p, k, axis)
 
 
-@losses.loss(K)
+def _loss(y: Any, target: Any, k: Any) -> Any:
+    return fenchel_young(TOPK_SPARSEMAX, y, target, k)
+
+
+@losses.loss(_loss, K)
 def topk_sparsemax_loss(
-    z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
-) -> Any:
+    z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> Any:  # fmt: skip
     """The top-k sparsemax loss, 0 from a margin of 1 on.
 
     For a label, p·z − z_y + ½ Σ p (1 − p) at p = topk_sparsemax(z, k): sparsemax's loss, but
     its gradient touches only k scores and the label's. A target distribution with more than k
     non-zeros has infinite loss, and so has a label that is smoothed over more.
 
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    k, axis, workers, offsets : as in `topk_sparsemax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
+
     Examples
     --------
     >>> print(topk_sparsemax_loss([2.0, 1.0, 0.0], 0, 2), topk_sparsemax_loss([0.0, 0.0], 0, 2))
     0.0 0.25
     """
-    return fenchel_young(TOPK_SPARSEMAX, z, y, k)
+    return topk_sparsemax_loss.dispatch(
+        z, y, k, axis, reduction, weight, mask, ignore_index, label_smoothing, class_weight,
+        workers, offsets,
+    )  # fmt: skip
 
 
-@losses.loss(K)
+def _loss_and_grad(y: Any, target: Any, k: Any) -> tuple[Any, Any]:
+    return fenchel_young_and_gradient(TOPK_SPARSEMAX, y, target, k)
+
+
+@losses.loss_and_grad(_loss_and_grad, K)
 def topk_sparsemax_loss_and_grad(
-    z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
-) -> tuple[Any, Any]:
+    z: ArrayLike, y: ArrayLike, k: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
+    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
+    ignore_index: int | None = None, label_smoothing: float = 0.0,
+    class_weight: ArrayLike | None = None, workers: int | None = None,
+    offsets: ArrayLike | None = None,
+) -> tuple[Any, Array]:  # fmt: skip
     """`topk_sparsemax_loss` and its gradient in z, with one forward pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    k, axis, workers, offsets : as in `topk_sparsemax`
+    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
+    label_smoothing, class_weight : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"; a gradient has z's shape
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or another argument is out of its
+        range or does not fit
+    TypeError
+        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
 
     Examples
     --------
@@ -212,7 +342,10 @@ def topk_sparsemax_loss_and_grad(
     >>> print(loss, grad)
     0.25 [ 0.5  0.5 -1. ]
     """
-    return fenchel_young_and_gradient(TOPK_SPARSEMAX, z, y, k)
+    return topk_sparsemax_loss_and_grad.dispatch(
+        z, y, k, axis, reduction, weight, mask, ignore_index, label_smoothing, class_weight,
+        workers, offsets,
+    )  # fmt: skip
 
 
 def _kept(z: Any, k: Any) -> Any:

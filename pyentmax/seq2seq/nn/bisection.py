@@ -14,15 +14,25 @@ import numpy as np
 
 from pyentmax.engine.backends import declare
 from pyentmax.engine.calls.parameters import PerRow
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.reference.thresholds.bisection import bisection
 from pyentmax.reference.thresholds.threshold import beta_per_row
 
 
-@declare.mapping(PerRow("alpha", least=1, strict=True))
+def _forward(y: Any, alpha: Any) -> Any:
+    beta = beta_per_row(alpha[:, 0], y)
+    x = beta * y
+    p = np.maximum(x - bisection(x, alpha[:, 0]).tau, 0) ** (1 / beta)
+    # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
+@declare.mapping(_forward, PerRow("alpha", least=1, strict=True))
 def entmax_by_bisection(
-    z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
-) -> Any:
+    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
+) -> Array:  # fmt: skip
     """p = [(α−1) z − τ]₊^{1/(α−1)}, τ by halving a bracket (Peters et al. 2019, Alg. 1).
 
     Parameters
@@ -34,11 +44,7 @@ def entmax_by_bisection(
     >>> print(entmax_by_bisection([2.0, 1.6, -1.0]).round(6))
     [0.64 0.36 0.  ]
     """
-    beta = beta_per_row(alpha[:, 0], z)
-    x = beta * z
-    p = np.maximum(x - bisection(x, alpha[:, 0]).tau, 0) ** (1 / beta)
-    # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
-    return p / np.sum(p, axis=-1, keepdims=True)
+    return entmax_by_bisection.dispatch(z, alpha, axis, mask, out, workers, offsets)
 
 
 _ENTMAX = MAPPINGS["entmax"]
