@@ -74,6 +74,8 @@ class Rows:
 
     def parameter(self, name: str, x: Any) -> jax.Array:
         """A parameter for each row, (…, 1)."""
+        if isinstance(x, str):  # which JAX would parse
+            raise TypeError(f"{name} must be a number or an array, got {x!r}")
         return broadcast(name, jnp.asarray(x, dtype=self.unshifted.dtype), self.batch)[..., None]
 
     def restored(self, p: jax.Array) -> jax.Array:

@@ -655,3 +655,9 @@ def test_exports_with_symbolic_axes(name):
 def test_what_does_not_fit_is_said(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_text_is_not_a_number():
+    for call in (pj.entmax, pj.topk_softmax):
+        with pytest.raises(TypeError, match="must be a number or an array, got '1.5'"):
+            call(np.zeros(3), "1.5")
