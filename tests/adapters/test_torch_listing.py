@@ -1,0 +1,318 @@
+"""Models of Hugging Face's as the decoders take them, against enumeration without cache or batch.
+
+The oracle reads each prefix alone, from its first token. Models are small and random, with 6 tokens
+and outputs of at most 5; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
+hub = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install 'pyentmax[transformers]'"
+)
+
+import pyentmax as pe  # noqa: E402
+from pyentmax.seq2seq.decoding import (  # noqa: E402
+    Constrained,
+    HypothesisTree,
+    ancestral_sampling,
+    beam_search,
+    exact_search,
+    forced_decoding,
+    greedy_search,
+    list_outputs,
+)
+from pyentmax.seq2seq.models import from_steps, from_transformers, hugging_face  # noqa: E402
+from pyentmax.seq2seq.models.outputs import OutputRule  # noqa: E402
+
+pytestmark = pytest.mark.slow  # importing models takes seconds
+
+TOKENS, LENGTH = 6, 5
+PROMPTS = [[1, 3, 4], [1], [5, 5, 3, 4, 1]]
+SPECIAL = {"vocab_size": TOKENS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+GROUPED = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, **SPECIAL}
+GROUPED |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Llama": ("ForCausalLM", GROUPED),
+    "Gemma2": ("ForCausalLM", {**GROUPED, "head_dim": 4, "sliding_window": 4}),
+    "GPT2": (
+        "LMHeadModel",
+        {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32, **SPECIAL},
+    ),
+    "Bloom": ("ForCausalLM", {"hidden_size": 16, "n_layer": 2, "n_head": 4, **SPECIAL}),
+    "T5": (
+        "ForConditionalGeneration",
+        {"d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4}
+        | {**SPECIAL, "decoder_start_token_id": 0},
+    ),
+    "Bart": (
+        "ForConditionalGeneration",
+        {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4}
+        | {"decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+        | {"max_position_embeddings": 32, **SPECIAL, "decoder_start_token_id": 2},
+    ),
+    "Mamba": (
+        "ForCausalLM",
+        {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 2, **SPECIAL},
+    ),
+}
+OUTPUTS = {  # with how many possible next tokens a list soon ends
+    "entmax15": ({"mapping": "entmax15"}, [2, 3]),
+    "sparsemax": ({"mapping": 2.0}, [2]),
+    "min_p": ({"keep": "min_p=0.3"}, [2, 3]),
+    "top_k": ({"keep": "top_k=2", "temperature": 0.8}, [2, 3, 4]),
+}
+
+
+KNOWN: dict[Any, dict[tuple[int, ...], np.ndarray]] = defaultdict(dict)
+
+
+@functools.cache
+def shared(name: str, dtype: Any = torch.float64) -> Any:
+    """A model that no test changes."""
+    return build(name, dtype)
+
+
+def build(name: str, dtype: Any = torch.float64) -> Any:
+    """A model with weights so large that its distributions are sharp."""
+    suffix, sizes = MODELS[name]
+    torch.manual_seed(0)
+    model = getattr(hub, name + suffix)(getattr(hub, f"{name}Config")(**sizes))
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(0, 1.5 if name == "T5" else 0.4)  # it divides its scores
+    return model.eval().to(dtype)
+
+
+def batch(prompts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts as the decoders take them."""
+    longest = max(map(len, prompts))
+    source = np.array([prompt + [0] * (longest - len(prompt)) for prompt in prompts])
+    return source, np.arange(longest) < np.array([[len(prompt)] for prompt in prompts])
+
+
+def next_scores(model: Any, prompt: list[int], prefix: list[int]) -> np.ndarray:
+    """Scores after a prefix, by one reading of everything, which is remembered."""
+    if (known := KNOWN[model].get((*prompt, -1, *prefix))) is not None:
+        return known
+    if model.config.is_encoder_decoder:
+        begun = torch.tensor([[model.config.decoder_start_token_id, *prefix]])
+        ids = {"input_ids": torch.tensor([prompt]), "decoder_input_ids": begun}
+    else:
+        ids = {"input_ids": torch.tensor([prompt + prefix])}
+    with torch.no_grad():
+        scores = model(**ids, use_cache=False).logits[0, -1].double().numpy()
+    KNOWN[model][(*prompt, -1, *prefix)] = scores
+    return scores
+
+
+def enumerated(
+    model: Any, prompt: list[int], rule: dict[str, Any], ends: list[int]
+) -> tuple[dict[tuple[int, ...], float], float]:
+    """Every possible string with its probability, and the mass of what is longer."""
+    found: dict[tuple[int, ...], float] = {}
+    longer = [0.0]
+
+    def visit(prefix: list[int], mass: float) -> None:
+        z, mask = next_scores(model, prompt, prefix) / rule.get("temperature", 1.0), None
+        if "keep" in rule:
+            name, value = rule["keep"].split("=")
+            mask = getattr(pe.keep, name)(z, float(value))
+        alpha = {"entmax15": 1.5, 2.0: 2.0}.get(rule.get("mapping", ""), 1.0)
+        p = pe.entmax.reference(z, alpha, mask=mask)
+        for token in np.flatnonzero(p).tolist():
+            total = mass * p[token]
+            if token in ends:
+                found[tuple(prefix)] = found.get(tuple(prefix), 0.0) + total
+            elif len(prefix) < LENGTH:
+                visit([*prefix, token], total)
+            else:
+                longer[0] += total
+
+    visit([], 1.0)
+    return found, longer[0]
+
+
+def assert_equal(result: Any, found: dict[tuple[int, ...], float], longer: float, atol: float):
+    """A result lists every string with its probability, and claims no more."""
+    listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
+    assert listed.keys() == found.keys()
+    assert max([abs(listed[s] - found[s]) for s in found], default=0) < atol
+    assert result.exact == (longer == 0)
+
+
+CASES = [(name, output, True) for name in MODELS if name != "Mamba" for output in OUTPUTS]
+CASES += [("Llama", "min_p", False), ("Bart", "entmax15", False), ("Mamba", "top_k", False)]
+
+
+@pytest.mark.parametrize(("name", "output", "cache"), CASES)
+def test_every_string_and_probability(name, output, cache):
+    # Eager attention of padding is NaN in float64, since its softmax is of float32.
+    dtype = torch.float32 if name == "Gemma2" else torch.float64
+    (rule, ends), network = OUTPUTS[output], shared(name, dtype)
+    model = from_transformers(network, eos=ends, cache=cache, **rule)
+    source, mask = batch(PROMPTS)
+    options = {"max_length": LENGTH, "keep_attention": False}
+    exact = exact_search(model, source, mask, n_best=None, budget=10**5, width=7, **options)
+    beams = beam_search(model, source, mask, beam=10**4, **options)
+    atol = 1e-6 if name in ("Gemma2", "Mamba") else 1e-9
+    for prompt, best_first, wide in zip(PROMPTS, exact, beams, strict=True):
+        found, longer = enumerated(network, prompt, rule, ends)
+        assert_equal(best_first, found, longer, atol)
+        assert_equal(wide, found, longer, atol)
+        assert best_first.mass_bound == pytest.approx(longer, abs=1e-5)
+        if found:
+            tree = HypothesisTree.build(best_first.hypotheses, str)
+            assert tree.root.probability == pytest.approx(best_first.mass, abs=longer + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2", "T5"])
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [(torch.float32, 1e-6), (torch.float16, 0.01), (torch.bfloat16, 0.05)]
+)
+def test_smaller_types(name, dtype, atol):
+    network = shared(name, dtype)
+    rule, ends = {"keep": "top_k=2"}, [2, 3, 4]  # no threshold that rounding could cross
+    outputs = list_outputs(network, PROMPTS, eos=ends, max_length=LENGTH, progress=False, **rule)
+    for prompt, result in zip(PROMPTS, outputs, strict=True):
+        found, longer = enumerated(network, prompt, rule, ends)
+        listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
+        assert listed.keys() == found.keys()
+        assert max([abs(listed[s] - found[s]) for s in found], default=0) < atol
+        assert result.complete == (longer == 0)
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2", "T5"])
+def test_other_decoders(name):
+    network = shared(name)
+    source, mask = batch(PROMPTS)
+    model = from_transformers(network, eos=[2, 3], keep="min_p=0.1")
+    best = greedy_search(model, source, mask, max_length=LENGTH)
+    drawn = ancestral_sampling(
+        model, source, mask, np.random.default_rng(0), samples=50, max_length=LENGTH
+    )
+    constrained = Constrained(model, min_length=2)
+    longer = exact_search(constrained, source, mask, n_best=1, max_length=LENGTH)
+    outputs = list_outputs(network, PROMPTS, eos=[2, 3], keep="min_p=0.1", max_length=LENGTH)
+    for row, prompt in enumerate(PROMPTS):
+        listed = {h.tokens: h.log_prob for h in outputs[row].hypotheses}
+        assert {h.tokens for h in drawn[row] if h.finished} <= listed.keys()
+        for h in drawn[row]:
+            if h.finished:
+                assert h.log_prob == pytest.approx(listed[h.tokens], abs=1e-9)
+        prefix: list[int] = []
+        while len(prefix) < LENGTH:
+            token = int(next_scores(network, prompt, prefix).argmax())
+            scores = next_scores(network, prompt, prefix)
+            p = pe.softmax(scores, mask=pe.keep.min_p(scores, 0.1))
+            if p[2] + p[3] >= p[token] or token in (2, 3):
+                break
+            prefix.append(token)
+        assert best[row].tolist() == prefix
+        for h in longer[row].hypotheses:  # a string ends early only where it has to
+            scores = next_scores(network, prompt, list(h.tokens))
+            assert len(h.tokens) >= 2 or not pe.keep.min_p(scores, 0.1)[[0, 1, 4, 5]].any()
+        [forced] = forced_decoding(
+            model, np.array([prompt]), np.ones((1, len(prompt)), bool), [prefix]
+        )
+        if tuple(prefix) in listed:
+            total = forced.log_prob[np.arange(len(prefix) + 1), forced.tokens].sum()
+            assert total == pytest.approx(listed[tuple(prefix)], abs=1e-9)
+
+
+def test_list_is_what_generate_can_draw():
+    network = build("GPT2", torch.float32)
+    prompt = torch.tensor([[1, 3, 4]])
+    options = {"temperature": 0.7, "keep": "min_p=0.2", "max_length": 3}
+    [outputs] = list_outputs(network, prompt.numpy(), **options)
+    finished = {h.tokens: h.probability for h in outputs.hypotheses}
+    torch.manual_seed(0)
+    drawn = network.generate(
+        prompt.repeat(4000, 1), attention_mask=torch.ones(4000, 3, dtype=torch.long)
+    , do_sample=True, temperature=0.7, min_p=0.2, top_k=0, max_new_tokens=4)  # fmt: skip
+    counts: dict[tuple[int, ...], int] = {}
+    for row in drawn[:, 3:].tolist():
+        if 2 in row:
+            string = tuple(row[: row.index(2)])
+            counts[string] = counts.get(string, 0) + 1
+    assert counts.keys() <= finished.keys()
+    for string, p in finished.items():
+        assert counts.get(string, 0) / 4000 == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("keep", "warper"),
+    [("min_p=0.1", ("MinP", 0.1)), ("top_k=4", ("TopK", 4)), ("top_p=0.8", ("TopP", 0.8))]
+    + [("typical=0.8", ("Typical", 0.8)), ("epsilon=0.05", ("Epsilon", 0.05))]
+    + [("eta=0.05", ("Eta", 0.05))],
+)
+def test_keep_sets_are_those_of_generate(keep, warper):
+    z = torch.randn(200, 20, generator=torch.manual_seed(0), dtype=torch.float64) * 2
+    theirs = getattr(hub, f"{warper[0]}LogitsWarper")(warper[1])(None, z.clone())
+    step = OutputRule("softmax", keep, 1.0, [0])(z.numpy(), 1)
+    np.testing.assert_array_equal(step.support, torch.isfinite(theirs).numpy())
+    np.testing.assert_allclose(np.exp(step.log_prob), theirs.softmax(-1).numpy(), atol=1e-12)
+
+
+def test_tensors_in_the_state_of_a_function():
+    network = build("GPT2")
+    table = torch.randn(TOKENS, TOKENS, generator=torch.manual_seed(1))
+
+    def fn(prefixes, state):
+        last = torch.as_tensor(prefixes[:, -1])
+        seen = torch.zeros(len(prefixes), TOKENS) if state is None else state["seen"]
+        seen = seen + table[last]
+        return seen.to(torch.bfloat16), {"seen": seen}
+
+    def alone(prefixes, state):
+        seen = (
+            table[torch.as_tensor(prefixes)[:, 1:]].sum(1) + table[torch.as_tensor(prefixes[:, 0])]
+        )
+        return seen.to(torch.bfloat16), None
+
+    results = [
+        exact_search(from_steps(f, eos=0, keep="top_k=2"), [[1], [3]], [[True]] * 2, n_best=None,
+                     max_length=6, width=3)
+        for f in (fn, alone)
+    ]  # fmt: skip
+    for one, other in zip(*results, strict=True):
+        assert {h.tokens for h in one.hypotheses} == {h.tokens for h in other.hypotheses}
+    assert network.device.type == "cpu"
+
+
+# --- planted faults -------------------------------------------------------------------------------
+def test_cache_that_is_not_reordered_prevents_the_claim(monkeypatch):
+    network, prompts = build("GPT2"), [[1], [4], [1, 5]]
+    with torch.no_grad():  # all positions after the fifth say that the text ends
+        end = network.lm_head.weight[2]
+        network.transformer.wpe.weight[5:] = 100 * (end - end.mean())
+    rule = {"keep": "min_p=0.1"}
+    outputs = list_outputs(network, prompts, eos=2, max_length=8, **rule)
+    for prompt, result in zip(prompts, outputs, strict=True):
+        found, longer = enumerated(network, prompt, rule, [2])
+        assert longer == 0
+        assert result.complete
+        listed = {h.tokens: h.probability for h in result.hypotheses}
+        assert listed.keys() == found.keys()
+        assert max(abs(listed[s] - found[s]) for s in found) < 1e-9
+    assert max(len(o.hypotheses) for o in outputs) > 10
+    select = hugging_face._Transformer.select
+
+    def not_reordered(self, part, rows):
+        cache = select(self, part, np.arange(len(rows)) % len(part.ids)).cache
+        return select(self, part, rows)._replace(cache=cache)
+
+    monkeypatch.setattr(hugging_face._Transformer, "select", not_reordered)
+    for wrong in list_outputs(network, prompts, eos=2, max_length=8, **rule):
+        assert not wrong.complete
+        assert wrong.rest == 1
+        assert "when they are read again without the cache" in wrong.reason
