@@ -8,7 +8,6 @@ from pyentmax.seq2seq.decoding.exact import exact_search
 from pyentmax.seq2seq.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.seq2seq.decoding.greedy import greedy_search
 from pyentmax.seq2seq.decoding.hypotheses import Hypothesis, SearchResult
-from pyentmax.seq2seq.decoding.hypothesis_graph import GraphNode, HypothesisGraph
 from pyentmax.seq2seq.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
 from pyentmax.seq2seq.decoding.listing import OutputList, list_outputs
 from pyentmax.seq2seq.decoding.sampling import ancestral_sampling
@@ -21,9 +20,7 @@ __all__ = [
     "Decodable",
     "ForcedDecoding",
     "ForcedStep",
-    "GraphNode",
     "Hypothesis",
-    "HypothesisGraph",
     "HypothesisNode",
     "HypothesisTree",
     "JoinableDecodable",

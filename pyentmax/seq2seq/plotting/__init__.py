@@ -11,7 +11,6 @@ from __future__ import annotations
 from pyentmax.seq2seq.plotting._figures import save_figure
 from pyentmax.seq2seq.plotting.attention import plot_attention
 from pyentmax.seq2seq.plotting.forced import plot_forced_decoding
-from pyentmax.seq2seq.plotting.graph import plot_hypothesis_graph
 from pyentmax.seq2seq.plotting.heads import (
     AttentionPanel,
     plot_attention_panels,
@@ -27,7 +26,6 @@ __all__ = [
     "plot_attention_panels",
     "plot_forced_decoding",
     "plot_head_densities",
-    "plot_hypothesis_graph",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
     "plot_training_curve",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, HypothesisGraph, SearchResult
+from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, SearchResult
 from pyentmax.seq2seq.tasks.command_line import printable
 from pyentmax.seq2seq.tasks.sequences import SequenceModel
 
@@ -42,8 +42,6 @@ def draw(
     result: Result,
     folder: Path,
     name: str,
-    *,
-    graph: bool = False,
 ) -> list[Path]:
     """Draw a result and its attention; returns the files.
 
@@ -56,14 +54,10 @@ def draw(
         The tokens that the model read.
     name : str
         What the names of the files begin with.
-    graph : bool
-        Whether to draw the hypotheses as a graph, too, in which shared beginnings and endings
-        stand once.
     """
     from pyentmax.seq2seq.plotting import (
         plot_attention,
         plot_forced_decoding,
-        plot_hypothesis_graph,
         plot_hypothesis_tree,
     )
 
@@ -76,9 +70,6 @@ def draw(
         if best.attention is None:
             raise ValueError("attention: expected a search with keep_attention=True")
         pictures = {"tree": plot_hypothesis_tree(model.tree(shown))}
-        if graph:
-            joined = HypothesisGraph.build(shown, model.token, separator=model.separator)
-            pictures["graph"] = plot_hypothesis_graph(joined)
         mass = sum(h.probability for h in shown if h.finished)
         claim = f"not proved complete, {mass:.4g} of the mass is shown"
         title += f": {'complete' if result.exact else claim}"
@@ -112,12 +103,11 @@ def show(
     result: Result,
     folder: Path | None,
     name: str,
-    **options: Any,
 ) -> None:
     """Print what `describe` says, and the files that `draw` writes if there is a folder."""
     print(describe(model, title, result))
     if folder is not None:
-        for path in draw(model, title, source, result, folder, name, **options):
+        for path in draw(model, title, source, result, folder, name):
             print(f"picture: {path}")
 
 

@@ -224,7 +224,7 @@ def _translate_blocks(
                 searched = next(searches)
                 if args.list:
                     place = (args.pictures, f"{number:0{len(str(total or ''))}}")
-                    reports.show(translator, line.text, source, searched, *place, graph=True)
+                    reports.show(translator, line.text, source, searched, *place)
                     print()
                 else:
                     best = ranked(searched, normalize)[: args.best]

@@ -65,7 +65,7 @@ so that most words get a probability of exactly zero.
     for name, sentence in (("ambiguous", AMBIGUOUS), ("clear", CLEAR)):
         result, source = translator.translate(sentence), translator.segmenter.split(sentence)
         print(describe(translator, sentence, result), end="\n\n")
-        files += draw(translator, sentence, source, result, out, name, graph=True)
+        files += draw(translator, sentence, source, result, out, name)
     translations = translator.translate_all([pair.source for pair in dev])
     right = sum(a == pair.target for a, pair in zip(translations, dev, strict=True))
     print(f"Sentences never seen: {right} of {len(dev)} translated as in the corpus.")

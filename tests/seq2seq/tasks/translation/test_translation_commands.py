@@ -233,7 +233,7 @@ def test_list_numbers_its_pictures(model, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.count("total probability") == 2
     names = {path.name for path in (tmp_path / "all").iterdir()}
-    assert names == {f"{n}-{kind}.png" for n in (1, 2) for kind in ("tree", "graph", "attention")}
+    assert names == {f"{n}-{kind}.png" for n in (1, 2) for kind in ("tree", "attention")}
     assert all(f"picture: {tmp_path / 'all' / name}" in printed for name in names)
 
 
@@ -269,7 +269,7 @@ def test_short_demonstration(tmp_path, capsys, monkeypatch):
     for expected in (demo.AMBIGUOUS, "total probability", "of 20 translated as in the corpus"):
         assert expected in text
     pictures = {p.name for p in (tmp_path / "demo").glob("*.png")}
-    assert len(pictures) == 7
+    assert len(pictures) == 5
     assert all(str(tmp_path / "demo" / name) in text for name in pictures)
 
 
