@@ -401,10 +401,12 @@ def batch_shapes(
         sizes = [shape[i] for shape in (query, key, value) if len(shape) >= -i]
         if groups and i == -1:
             sizes = sizes[:1]
-        widest = 1
-        for size in sizes:
-            widest = size if widest == 1 else widest
-            if size not in (1, widest):
+        widest = sizes[0]
+        for size in sizes[1:]:
+            if size == widest:  # first: of a size that a graph leaves open nothing else is known
+                continue
+            widest, size = (size, 1) if widest == 1 else (widest, size)
+            if size != 1:
                 raise ValueError(
                     f"the batch shapes of query {tuple(query)}, key {tuple(key)} and value "
                     f"{tuple(value)} must broadcast, or keys and values must have one number of "

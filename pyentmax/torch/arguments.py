@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import has_torch_function
 
 from pyentmax.torch.composed import HALF
@@ -85,11 +86,16 @@ def check_mask(mask: Any, z: Tensor | None = None) -> None:
 def check_broadcast(tensor: Tensor, shape: Any, name: str, to: str) -> None:
     """Raise a ValueError unless the tensor broadcasts to the shape."""
     sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
-    if tensor.ndim > len(shape) or any(n not in (1, whole) for n, whole in sizes):
+    # In this order a graph that leaves a size open need not know whether it is 1.
+    if tensor.ndim > len(shape) or not all(_is_one(n) or n == whole for n, whole in sizes):
         raise ValueError(
             f"{name} of shape {tuple(tensor.shape)} does not broadcast to {to}, of shape "
             f"{tuple(shape)}"
         )
+
+
+def _is_one(size: Any) -> bool:
+    return statically_known_true(size == 1) if torch.compiler.is_compiling() else size == 1
 
 
 def check_known(call: str, named: Iterable[str], known: Iterable[str] = ()) -> None:
@@ -113,12 +119,16 @@ def check_options(reduction: Any, weight: Any, ignore_index: Any, label_smoothin
         raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}")
 
 
-# A number that a graph leaves open has these methods, and must not be asked for more.
+# A graph knows the class of a number that it leaves open, not its methods.
 def _is_whole(number: Any) -> bool:
+    if isinstance(number, (int, torch.SymInt)):
+        return True
     return hasattr(number, "__index__") and not isinstance(number, Tensor)
 
 
 def _is_real(number: Any) -> bool:
+    if isinstance(number, (int, float, torch.SymInt, torch.SymFloat)):
+        return True
     return hasattr(number, "__float__")
 
 

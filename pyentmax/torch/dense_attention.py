@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.functional import scaled_dot_product_attention
 
 from pyentmax.torch.arguments import autocast_dtype
@@ -53,7 +54,8 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     if (bias := problem.added()) is not None:
         scores = scores + bias.to(scores.dtype)
     weights = scores
-    if scores.size(-1) or problem.sink is not None:  # mappings need an entry
+    is_empty = statically_known_true(scores.size(-1) == 0)
+    if not is_empty or problem.sink is not None:  # mappings need an entry
         weights = _weights(
             scores, problem.mapping, problem.parameter, problem.attention_mask(), problem.sink
         )
