@@ -55,7 +55,7 @@ class Cut:
         last = max(self.shape[self.dim] - 1, 0)
         for power in powers.unique().tolist():
             rows = torch.nonzero(powers == power)[:, 0]
-            along = torch.arange(int(self.lengths[rows].max().clamp(min=1)))
+            along = torch.arange(int(self.lengths[rows].max().clamp(min=1)), device="cpu")
             live = along < self.lengths[rows, None]
             places = (self.starts[rows, None] + along).clamp(max=last)
             yield rows.to(self.device), places.to(self.device), live.to(self.device)
@@ -75,7 +75,7 @@ class Cut:
             raise ValueError("offsets must cut at least one row")
         joined = torch.cat([part for part, _ in parts])
         order = torch.cat([places for _, places in parts]).argsort()
-        return joined[order].view(shape).movedim(0, self.dim)
+        return joined[order].view(shape).movedim(0, self.dim).contiguous()
 
     def numbers(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Groups of what is per row, with the rows."""

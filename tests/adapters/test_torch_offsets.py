@@ -145,3 +145,12 @@ def test_edges() -> None:
         pt.sparsemax_loss(z, y, 0, offsets=nothing)
     with pytest.raises(TypeError, match="offsets is not for class_weight"):
         pt.sparsemax_loss(z, y, 0, offsets=nothing, class_weight=torch.ones(2))
+
+
+def test_default_devices_do_not_move_offsets() -> None:
+    z, offsets, labels = torch.randn(5), torch.tensor([0, 2, 5]), torch.tensor([0, 2])
+    expected = pt.entmax15(z, offsets=offsets), pt.entmax15_loss(z, labels, offsets=offsets)
+    with torch.device("meta"):
+        found = pt.entmax15(z, offsets=offsets), pt.entmax15_loss(z, labels, offsets=offsets)
+    assert torch.equal(found[0], expected[0])
+    assert found[1] == expected[1]
