@@ -99,7 +99,8 @@ def apply(
     value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask, log)
-    return apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log).movedim(-1, dim)
+    p = apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log)
+    return p.movedim(-1, dim).contiguous()  # as softmax: whoever calls view() needs it
 
 
 def apply_support(
@@ -130,7 +131,7 @@ def apply_support(
     value, mask = _whole(name, z, value, mask, dim)
     z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
-    return result.movedim(-1, dim)
+    return result.movedim(-1, dim).contiguous()
 
 
 def apply_to_rows(
@@ -329,4 +330,6 @@ def _dim_last(
         value = value.expand(z.shape).movedim(dim, -1)
     if mask is not None:
         mask = mask.expand(z.shape).movedim(dim, -1)
+    if z.requires_grad and z.is_contiguous() and not is_distributed(z):
+        z = z.reshape(-1).view(z.shape)  # whose derivative makes the gradient contiguous, too
     return z.movedim(dim, -1), value, mask
