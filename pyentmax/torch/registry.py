@@ -56,9 +56,11 @@ def registered(
     """
 
     def call(*args: Any) -> Any:
-        wrapped = False
+        wrapped, device = False, args[0].device
         for arg in args:
             if isinstance(arg, Tensor):
+                if arg.device != device and (arg.ndim or not arg.is_cpu):
+                    _refuse_devices(f"{name}{schema}", args)
                 if _unpacked(arg)[1] is not None:
                     return _linearized(call, setup_context, jvp, args)
                 wrapped = wrapped or _is_wrapped(arg)
@@ -82,6 +84,17 @@ def registered(
     methods = {key: staticmethod(rule) for key, rule in rules.items()}
     function: Any = type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
     return call
+
+
+def _refuse_devices(schema: str, args: tuple[Any, ...]) -> None:
+    """Raise a RuntimeError that says where each tensor is: kernels would read others' memory."""
+    names = [part.split()[-1] for part in schema[schema.index("(") + 1 :].split(")")[0].split(",")]
+    where = [
+        f"{name} on {x.device}"
+        for name, x in zip(names, args, strict=True)
+        if isinstance(x, Tensor)
+    ]
+    raise RuntimeError(f"expected all tensors on one device, got {', '.join(where)}")
 
 
 def is_plain(tensors: Iterable[Tensor]) -> bool:

@@ -914,3 +914,70 @@ def test_alpha_is_learned_for_each_head() -> None:
     assert heads.to(torch.bfloat16).alpha.dtype == torch.float32
     assert heads.a.grad.shape == (2,)
     assert heads.a.grad.all()
+
+
+def on_meta(*shape: int, dtype: Any = torch.float64) -> Any:
+    return torch.ones(shape, device="meta", dtype=dtype)
+
+
+DEVICES: dict[str, Any] = {
+    "parameter": lambda z: pt.entmax(z, on_meta(3)),
+    "mask": lambda z: pt.entmax15(z, mask=on_meta(5, dtype=torch.bool)),
+    "logarithm": lambda z: pt.log_entmax(z, on_meta(3)),
+    "support": lambda z: pt.entmax_support(z, on_meta(3)),
+    "upper": lambda z: pt.csparsemax(z, on_meta(5)),
+    "labels": lambda z: pt.entmax15_loss(z, on_meta(3, dtype=torch.long)),
+    "weight": lambda z: pt.entmax15_loss(z, torch.arange(3), weight=on_meta(3)),
+    "class_weight": lambda z: pt.entmax15_loss(z, torch.arange(3), class_weight=on_meta(5)),
+    "key": lambda z: pt.attention(tensor(300, 5), on_meta(300, 5), tensor(300, 5)),
+    "attention's mask": lambda z: pt.attention(
+        *tensor(3, 300, 5), mask=on_meta(300, 300, dtype=torch.bool)
+    ),
+    "sink": lambda z: pt.attention(*tensor(3, 2, 300, 5), sink=on_meta(2)),
+}
+
+
+@pytest.mark.parametrize("case", DEVICES)
+def test_tensors_on_two_devices_are_refused(case: str) -> None:
+    # A kernel for one of these devices would return memory that nobody has written.
+    with pytest.raises(RuntimeError, match=r"on one device, got \w+ on cpu.* \w+ on meta"):
+        DEVICES[case](tensor(3, 5))
+
+
+INNER: dict[str, Any] = {
+    "mapping": lambda z: pt.entmax15(z, dim=1),
+    "learned": lambda z: pt.AlphaEntmax(4, dim=1, a=torch.zeros(4))(z.transpose(0, 1)),
+    "logarithm": lambda z: pt.log_entmax15(z, dim=1),
+    "support": lambda z: pt.entmax15_support(z, dim=1),
+    "offsets": lambda z: pt.entmax15(z, dim=1, offsets=torch.tensor([0, 1, 3])),
+}
+
+
+@pytest.mark.parametrize("case", INNER)
+def test_results_along_inner_dimensions_are_contiguous(case: str) -> None:
+    z = tensor(4, 3, 4, 2) if case == "learned" else tensor(2, 3, 4, 4)
+    result = INNER[case](z)
+    assert torch.softmax(z, 1).is_contiguous()
+    assert result.is_contiguous()
+    if result.is_floating_point() and case != "offsets":
+        (slope,) = torch.autograd.grad(result, z, torch.randn_like(result))
+        assert case == "learned" or slope.is_contiguous()
+
+
+def test_sizes_known_at_run_time_are_exported() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, keep: Any, mask: Any) -> Any:
+            x, mask = x[keep], mask[keep]
+            p = pt.entmax15(x[:, 0, 0], mask=mask[:, 0, 0, :4])
+            positions = x[:, 0, 0]
+            return (
+                p,
+                pt.attention(x, x[:, :2], x[:, :2], mask=mask),
+                pt.attention(positions, positions, positions),
+            )
+
+    x, keep = tensor(6, 4, 5, 4, grad=False), torch.tensor([1, 0, 1, 1, 0, 1]) > 0
+    arguments = x, keep, torch.ones(6, 1, 5, 5) > 0
+    program = torch.export.export(Model(), arguments).module()
+    for found, expected in zip(program(*arguments), Model()(*arguments), strict=True):
+        torch.testing.assert_close(found, expected, **DOUBLE)
