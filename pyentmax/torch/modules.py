@@ -642,8 +642,13 @@ class AlphaEntmax(nn.Module):
         """α of each head, in (1, 2); in float32 at least, whose steps are small enough to learn."""
         return 1 + torch.sigmoid(composed.wide(self.a))
 
-    def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Weights of scores of shape (…, heads, T, S)."""
+    def forward(self, scores: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Weights of scores of shape (…, heads, T, S); without scores α, for an attention.
+
+        Hooks that fetch parameters, as of offloading and FSDP, act on a call, not on `alpha`.
+        """
+        if scores is None:
+            return self.alpha
         return apply("entmax", scores, self.alpha.unsqueeze(-1), self.dim, mask=mask)
 
     def extra_repr(self) -> str:

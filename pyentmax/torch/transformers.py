@@ -7,6 +7,7 @@ imported by the functions, not by this module.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from functools import partial
 from typing import Any
@@ -14,11 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pyentmax.torch.arguments import as_number
+from pyentmax.torch.calls import parameter_of
 from pyentmax.torch.modules import AlphaEntmax
 from pyentmax.torch.sparse_attention import attention, attention_parameter
 
 # By what a few models change their weights, next to position_bias, softcap and sinks (s_aux).
 REFUSED = ("sinks", "alibi", "relative_position_bias", "head_mask", "block_indices")
+# Names that `transformers` itself gives a meaning: each model of the process would change.
+RESERVED = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 NO_LAYER = (
     "no layer of {} looks its attention up by its name, so attn_implementation cannot change it"
 )
@@ -40,6 +45,8 @@ def register(
     ------
     ImportError
         if ``transformers`` cannot be imported
+    ValueError, TypeError
+        if the name is one of ``transformers``' own, or α is not a number above 0
 
     Called again it changes the setting of all models that have this implementation. Padding,
     windows, grouped heads, dropout, position biases, softcaps, sinks and ``output_attentions=True``
@@ -60,7 +67,13 @@ def register(
             f"pyentmax.torch.transformers needs transformers, which cannot be imported ({error}): "
             "pip install 'pyentmax[transformers]'"
         ) from error
-    attention_parameter(mapping, alpha, None, parameters)  # an error now, not in the first call
+    if name in RESERVED or "/" in name or "|" in name:
+        raise ValueError(f"name must not be one of transformers' own, got {name!r}: try 'entmax'")
+    # An error now, not in the first call.
+    parameter = attention_parameter(mapping, alpha, None, parameters)
+    if parameter_of(mapping) == "alpha" and not isinstance(parameter, Tensor):
+        if not as_number(parameter, "alpha") > 0:
+            raise ValueError(f"alpha must be above 0, got {parameter}")
     setting = {"mapping": mapping, "alpha": alpha, **parameters}
     AttentionInterface.register(name, partial(_attend, name, setting))
     AttentionMaskInterface.register(name, partial(_mask, name))
@@ -92,10 +105,13 @@ def learn_alpha(
     if not 1 < alpha < 2:
         raise ValueError(f"a learned alpha must begin in (1, 2), got {alpha:g}")
     for layer in (layers := attention_layers(model)):
-        start = torch.full((_heads(layer) if per_head else 1,), alpha - 1).logit()
-        weight = next(layer.parameters())
+        heads = _heads(layer) if per_head else 1
+        start = torch.full((heads,), alpha - 1, dtype=torch.float64, device="cpu").logit()
+        held = [*layer.parameters(), *layer.buffers(), *model.parameters(), *model.buffers()]
+        # Of quantised layers neither need be floating, or be there at all.
+        weight = next((x for x in held if x.is_floating_point()), start.float())
         dtype = torch.promote_types(weight.dtype, torch.float32)
-        layer.alpha = AlphaEntmax(len(start), a=start).to(weight.device, dtype)
+        layer.alpha = AlphaEntmax(heads, a=start).to(held[0].device if held else "cpu", dtype)
     return [layer.alpha.a for layer in layers]
 
 
@@ -130,8 +146,29 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
         can_set = getattr(model, "_can_set_attn_implementation", None)
         if model is not None and can_set is not None and not can_set():
             raise NotImplementedError(NO_LAYER.format(model.__name__))
+    if not _says_causality(type(config)):
+        options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask: Tensor | None = sdpa_mask(*args, **options)
     return mask
+
+
+@torch.compiler.assume_constant_result
+@functools.cache
+def _says_causality(config: type) -> bool:
+    """Whether `is_causal` of a model's layers says what a mask that is left out would.
+
+    ``transformers`` asks that of models that support its "sdpa", and tests it; the layers of others
+    may lack the attribute, or have it wrong.
+    """
+    from transformers import PreTrainedModel
+
+    models, seen = [PreTrainedModel], []
+    while models:
+        model = models.pop()
+        models += model.__subclasses__()
+        if model.config_class is config:
+            seen.append(bool(model._supports_sdpa))
+    return bool(seen) and all(seen)
 
 
 def _collected() -> bool:
@@ -168,15 +205,20 @@ def _attend(
                 f"{type(module).__name__} calls its attention with {refused}, which {name!r} does "
                 'not have: set attn_implementation="eager"'
             )
-    # A mask says what is seen; without one a single query, the last of a cache, sees all.
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    causal = attention_mask is None and query.shape[2] > 1 and bool(causal)
+    # A mask says what is seen; without one a single query, the last of a cache, sees all. Where the
+    # mask cannot have been left out for being causal, that there is none means that all is seen.
+    causal = attention_mask is None and query.shape[2] > 1
+    if causal and is_causal is not None:
+        causal = bool(is_causal)
+    elif causal:
+        config: Any = getattr(module, "config", None)
+        causal = _says_causality(type(config)) and bool(getattr(module, "is_causal", True))
     mask, bias = attention_mask, position_bias
     if mask is not None and mask.dtype != torch.bool:  # a model's own, to be added
         mask, bias = None, mask if bias is None else bias + mask
     alpha = getattr(module, "alpha", None)
     if alpha is not None and setting["mapping"] == "entmax":
-        setting = {**setting, "alpha": getattr(alpha, "alpha", alpha)}
+        setting = {**setting, "alpha": alpha() if isinstance(alpha, nn.Module) else alpha}
     packed = others.get("cu_seq_lens_q"), others.get("cu_seq_lens_k")
     cu_seqlens = None if packed[0] is None or packed[1] is None else packed
     with_weights = bool(others.get("output_attentions")) or _collected()

@@ -345,3 +345,95 @@ def test_packed_sequences_by_flash_attentions_keywords() -> None:
     torch.testing.assert_close(model(words, **packed).logits, expected, **EXACT)
     by_positions = model(words, position_ids=positions, use_cache=False).logits
     torch.testing.assert_close(by_positions, expected, **EXACT)
+
+
+ENCODER_DECODER = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": WORDS}
+ENCODER_DECODER |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+ENCODER_DECODER |= {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "decoder_start_token_id": 2}
+# Those whose layers say wrongly, or not at all, whether they are causal, and some that are right.
+CAUSALITY: dict[str, dict[str, Any]] = {
+    "Splinter": {**SIZES, "question_token_id": 3},
+    "ClapText": SIZES,
+    "AlignText": SIZES,
+    "NllbMoe": {**ENCODER_DECODER, "num_experts": 2, "expert_capacity": 64},
+    "PegasusX": {**ENCODER_DECODER, "num_global_tokens": 2, "block_size": 4},
+    "BigBirdPegasus": {**ENCODER_DECODER, "attention_type": "original_full"},
+    "MarkupLM": SIZES,
+    "SwitchTransformers": MODELS["T5"][1] | {"num_experts": 2, "num_sparse_encoder_steps": 1},
+    "LongT5": MODELS["T5"][1],
+    "Gemma2": {**GROUPED, **SPECIAL, "sliding_window": 5},
+    **{name: MODELS[name][1] for name in ("Llama", "GPT2", "Bert", "ModernBert", "Bart", "T5")},
+}
+
+
+@pytest.mark.parametrize("name", CAUSALITY)
+def test_the_last_word_reaches_what_it_reaches_eagerly(name: str) -> None:
+    register("soft", mapping="softmax")
+    config = getattr(hub, f"{name}Config")(**CAUSALITY[name])
+    torch.manual_seed(0)
+    made = getattr(hub, f"{name}Model")._from_config(config, attn_implementation="eager")
+    made = made.double().eval()
+    words = torch.arange(4, 12)[None]
+    changed = words.clone()
+    changed[0, -1] = 30
+    is_decoder = getattr(config, "is_encoder_decoder", False)
+
+    def states(implementation: str) -> Any:
+        made.set_attn_implementation(implementation)
+        with torch.no_grad():
+            return [
+                made(input_ids=words, decoder_input_ids=x)[0] if is_decoder else made(x)[0]
+                for x in (words, changed)
+            ]
+
+    expected, found = states("eager"), states("soft")
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    moved = [(one - other).abs().amax(-1)[0] > 1e-9 for one, other in (found, expected)]
+    assert torch.equal(*moved)
+    assert moved[0][-1]
+
+
+def test_hooks_of_a_layer_bring_its_alpha() -> None:
+    # As offloading and FSDP do: the parameter is there during the call of its module only.
+    made, batch = model("Llama"), inputs("Llama")
+    learned = learn_alpha(made, 1.2)
+    expected = made(**batch).loss
+    for layer, a in zip(attention_layers(made), learned, strict=True):
+
+        def bring(module: Any, _: Any, a: Any = a) -> None:
+            module.a = a
+
+        def take(module: Any, *_: Any, a: Any = a) -> None:
+            module.a = torch.nn.Parameter(torch.full_like(a, torch.nan))
+
+        take(layer.alpha)
+        layer.alpha.register_forward_pre_hook(bring)
+        layer.alpha.register_forward_hook(take)
+    assert made(**batch).loss == expected
+
+
+def test_layers_without_parameters_learn_alpha_as_exactly() -> None:
+    made = model("Bert")
+    for layer in attention_layers(made):
+        for part in list(layer.children()):
+            for name, parameter in list(part.named_parameters()):
+                delattr(part, name)
+                part.register_buffer(name, parameter.detach())  # as quantised layers have them
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        learn_alpha(made, 1.25)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for layer in attention_layers(made):
+        torch.testing.assert_close(layer.alpha.alpha, torch.full((4,), 1.25).double(), **EXACT)
+
+
+def test_names_and_alphas_are_checked_at_once() -> None:
+    for name in ("eager", "sdpa", "flash_attention_2", "paged|entmax"):
+        with pytest.raises(ValueError, match="name must not be one of transformers' own"):
+            register(name)
+    with pytest.raises(TypeError, match="alpha must be a number or a Tensor, got str"):
+        register("other", alpha="1.5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"alpha must be above 0, got -1"):
+        register("other", alpha=-1)
