@@ -8,7 +8,7 @@ weights. Each mapping of `pyentmax.MAPPINGS` is an attribute of this package, su
 
 from typing import Any
 
-from pyentmax.seq2seq.autograd.mappings import MAPPING_OPS, fenchel_young_loss
+from pyentmax.seq2seq.autograd.mappings import MAPPING_OPS, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.ops import (
     concatenate,
     dropout,
@@ -35,6 +35,7 @@ __all__ = [
     "exp",
     "fenchel_young_loss",
     "linear",
+    "linear_loss",
     "log",
     "matmul",
     "relu",

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference import fenchel_young
+from pyentmax.reference import linear_loss as output_layer
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor, value_of
 
@@ -87,3 +88,44 @@ def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: A
         return gradient * z.xp.expand_dims(g, options.get("axis", -1))
 
     return Tensor(z.xp.asarray(loss), (z, vjp))
+
+
+def linear_loss(
+    x: Any, rows: Any, y: Array, mapping: Any = "entmax15", *, bias: Any = None, **options: Any
+) -> Tensor:
+    """The Fenchel-Young loss of the scores x Wᵀ + b, an array of which is never made.
+
+    Parameters
+    ----------
+    x : Tensor of shape (…, d)
+        Inputs of the output layer.
+    rows : Tensor of shape (classes, d)
+        W, a row of weights for each class.
+    y : array
+        Integer labels, or target distributions.
+    mapping : str or Mapping
+        As for `fenchel_young_loss`.
+    bias : Tensor of shape (classes,), optional
+    **options
+        Those of :func:`pyentmax.linear_loss_and_grad`, and the parameters of the mapping.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = Tensor(np.array([[2.0, 0.0], [1.0, 1.2]]), requires_grad=True)
+    >>> linear_loss(np.array([[1.0, 0.5]]), rows, np.array([0]), "sparsemax").backward()
+    >>> rows.grad.round(2)
+    array([[-0.3 , -0.15],
+           [ 0.3 ,  0.15]])
+    """
+    operands = [as_tensor(a) for a in (x, rows, bias) if a is not None]
+    values = [a.data for a in operands]
+    loss, *gradients = output_layer.linear_loss_and_grad(
+        *values[:2], y, mapping, bias=None if bias is None else values[2], **options
+    )
+
+    def part(gradient: Array) -> Callable[[Array], Array]:
+        return lambda g: gradient * g
+
+    parents = [(a, part(gradient)) for a, gradient in zip(operands, gradients, strict=True)]
+    return Tensor(operands[0].xp.asarray(loss), *parents)

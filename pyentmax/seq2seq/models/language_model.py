@@ -193,10 +193,8 @@ class LanguageModel(LayeredModel):
         if batch.before.shape[1]:
             values = {name: as_tensor(x).data for name, x in params.items()}
             memory = self.memory_of(batch.before, params=values)
-        scores = self.scores(params, batch.tokens_in, rng, memory)
-        flat = scores.reshape(-1, self.config.size)
-        smoothing = self.config.label_smoothing
-        return self.output.loss(flat, batch.tokens_out.reshape(-1), label_smoothing=smoothing)
+        hidden = self._hidden(params, batch.tokens_in, rng, memory).reshape(-1, self.config.width)
+        return self._output_loss(params, hidden, batch.tokens_out.reshape(-1))
 
     def scores(
         self,

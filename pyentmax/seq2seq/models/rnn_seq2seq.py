@@ -42,6 +42,7 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_unifo
 from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.nn.output_layer import output_loss
 from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix, shared
 
 
@@ -202,10 +203,12 @@ class RNNSeq2Seq(EncoderDecoder):
             Switches dropout on.
         """
         batch = batch.on(self.xp)
-        scores = self.scores(params, batch.source, batch.source_mask, batch.target_in, rng)
-        weight = batch.target_mask.T.astype(scores.dtype)
+        hidden = self._hidden(params, batch.source, batch.source_mask, batch.target_in, rng)
+        rows = as_tensor(params["output.weight"]).transpose()
+        weight = batch.target_mask.T.astype(hidden.dtype)
         options = {"weight": weight, "label_smoothing": self.config.label_smoothing}
-        return self.output.loss(scores, batch.target_out.T, **options)
+        bias, labels = params["output.bias"], batch.target_out.T
+        return output_loss(self.output, hidden, rows, bias, labels, **options)
 
     def scores(
         self,
@@ -216,6 +219,18 @@ class RNNSeq2Seq(EncoderDecoder):
         rng: Generator | None = None,
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
+        hidden = self._hidden(params, source, source_mask, target_in, rng)
+        return linear(params, "output", hidden)
+
+    def _hidden(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None,
+    ) -> Tensor:
+        """What the output layer reads, õ of shape (T, B, H)."""
         check_sources(source, source_mask, self.config.source_size)
         params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
         memory, layers = self._encode(params, source, source_mask, rng)
@@ -240,7 +255,7 @@ class RNNSeq2Seq(EncoderDecoder):
             coverage = None if coverage is None else coverage + attention
             feed = dropout(self._combined(params, context, x), rate, rng)
             outputs.append(feed)
-        return linear(params, "output", stack(outputs))
+        return stack(outputs)
 
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None

@@ -213,8 +213,7 @@ class Transformer(LayeredModel):
         if padded:
             places = self.xp.asarray(places)
             hidden, labels = take_rows(hidden, places), labels[places]
-        smoothing = self.config.label_smoothing
-        return self.output.loss(self._output(params, hidden), labels, label_smoothing=smoothing)
+        return self._output_loss(params, hidden, labels)
 
     def scores(
         self,

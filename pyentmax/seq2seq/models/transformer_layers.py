@@ -18,7 +18,7 @@ import numpy as np
 
 from pyentmax.engine.calls.devices import array_module, to_host
 from pyentmax.engine.system.config import is_positive, require
-from pyentmax.seq2seq.autograd import Tensor, dropout
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.seq2seq.models.protocol import IntArray
@@ -37,6 +37,7 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm, norm
 from pyentmax.seq2seq.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.seq2seq.nn.output_layer import output_loss
 from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 ALPHA_PER = ("head", "layer", "kind", "model")
@@ -145,6 +146,14 @@ class LayeredModel(EncoderDecoder):
         if positions is not None:
             x = x + x.xp.asarray(sinusoidal_positions(positions, n, x.dtype))
         return dropout(x, self.config.dropout, run.rng)
+
+    def _output_loss(self, params: Parameters, hidden: Tensor, labels: Array) -> Tensor:
+        """The mean loss of the next tokens, (n,), after hidden states (n, width)."""
+        tied = "output.weight" not in params
+        weight = as_tensor(params[f"{self.table}.weight" if tied else "output.weight"])
+        rows, bias = weight if tied else weight.transpose(), params["output.bias"]
+        smoothing = self.config.label_smoothing
+        return output_loss(self.output, hidden, rows, bias, labels, label_smoothing=smoothing)
 
     def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
         """The scores of the next token."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
+from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.mappings import on_tape
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.nn.bisection import BISECTION
@@ -115,6 +115,12 @@ class ChosenMapping(NamedTuple):
         if label_smoothing and self.alpha is not None:
             return smoothed_label_loss(z, y, record, label_smoothing, **options)
         return fenchel_young_loss(z, y, record, label_smoothing=label_smoothing, **options)
+
+    def linear_loss(self, x: Any, rows: Any, bias: Any, y: Array, **options: Any) -> Tensor:
+        """The mean of `loss` for the scores x Wᵀ + b, of W (classes, d), without all of these."""
+        record = _RECORDS[self.name]
+        options |= dict(zip(record.parameters, self.params, strict=True))
+        return linear_loss(x, rows, y, record, bias=bias, **options)
 
 
 _OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
