@@ -78,7 +78,12 @@ def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
         metavar="N",
         help="number of examples, with --multilingual of each language; all if not given",
     )
-    add("--out", type=user_path, metavar="DIR", help="write numbers there, and of translators pictures")
+    add(
+        "--out",
+        type=user_path,
+        metavar="DIR",
+        help="write numbers there, and of translators pictures",
+    )
     parser.add_quiet()
     for analysis in analyses:
         analysis.add_options(parser)

@@ -217,7 +217,7 @@ def test_sparse_or_not():
         ("attention", "hardmax", "expected α > 0 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "-0.5", "got '-0.5'"),
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
-        ("embedding_std", 0.0, "embedding_std: expected a number above 0, got 0.0"),
+        ("embedding_std", 0.0, "embedding_std: expected a finite number above 0, got 0.0"),
         ("start", "orthogonal", "start: expected 'uniform' or none, got 'orthogonal'"),
         ("fertility", [1], r"fertility: expected a number above 0, got \[1\]"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
