@@ -81,15 +81,21 @@ def test_hidden_keys_may_hold_anything() -> None:
     torch.testing.assert_close(found[:, :, :3], expected[0][:, :, :3], **EXACT)
 
 
-def test_few_scores_and_one_query_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_that_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_attention, "sparse_operation", lambda *args, **_: (args[0], None))
-    for t, s, causal, is_short in (
-        (255, 257, False, True),
-        (256, 256, False, False),
-        (128, 128, True, False),
-        (1, 70_000, False, True),
+    for t, s, causal, learns, is_short in (
+        (255, 257, False, False, True),
+        (256, 256, False, False, False),
+        (128, 128, True, False, False),
+        (1, 70_000, False, True, True),
+        # Without a gradient, few queries go over many keys as they lie.
+        (8, 1023, False, False, True),
+        (8, 1024, False, False, False),
+        (8, 1024, False, True, True),
+        (9, 1024, False, False, True),
+        (1, 70_000, False, False, False),
     ):
-        query, key = torch.ones(t, 1), torch.ones(s, 1)
+        query, key = torch.ones(t, 1, requires_grad=learns), torch.ones(s, 1)
         output = pt.attention(query, key, key, causal=causal)
         assert (output is not query) == is_short
 
