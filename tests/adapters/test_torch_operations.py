@@ -123,6 +123,8 @@ def test_every_function_runs_on_meta_tensors(dtype: Any) -> None:
         )
         if isinstance(function, type) or not callable(function):
             continue
+        if name == "entmax_linear":  # its `ScreenedRows` hold arrays, on the CPU
+            continue
         numbers = [] if mapping is None else [VALUES[p] for p in mapping.parameters]
         inputs = [z, z if "sigmoid" in name else y] if name.endswith("_loss") else [z]
         inputs = [z, z, y] if name == "linear_loss" else inputs
