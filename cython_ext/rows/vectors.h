@@ -28,10 +28,10 @@
 #define PAIR_OF(set) (((set) & 1) + ((set) >> 1 & 1))
 #define FRONT_WORD(set, i) (HAS(set, i) * (i) << 8 * BELOW(set, i))
 #define BACK_WORD(set, i) (HAS(set, i) * (uint64_t)BELOW(set, i) << 8 * (i))
-#define EACH_WORD(word, set)                                                        \
+#define EACH_WORD(word, set) \
     (word(set, 0) | word(set, 1) | word(set, 2) | word(set, 3) | word(set, 4) | word(set, 5) \
      | word(set, 6) | word(set, 7))
-#define SETS_4(word, set)                                                                   \
+#define SETS_4(word, set) \
     EACH_WORD(word, set), EACH_WORD(word, (set) + 1), EACH_WORD(word, (set) + 2), \
         EACH_WORD(word, (set) + 3)
 #define SETS_16(word, set) \
@@ -250,7 +250,7 @@ ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits
 
 #else
 
-/* A register is eight words, and a lane one or two of them: the bits of words for those of lanes. */
+/* A register is eight words, and a lane one or two of them: bits of words for those of lanes. */
 ALWAYS_INLINE unsigned TYPED(words_of)(unsigned bits) {
 #if IS_DOUBLE
     bits = (bits | bits << 2) & 0x33;

@@ -75,15 +75,15 @@ def support_sets(z: Floats, alpha: float, temperature: float) -> NDArray[np.bool
 
 def calibration_scores(z: Floats, y: ArrayLike, classes: Any, alpha: float) -> Floats:
     """The scores s(z, y) of the right labels, ascending."""
-    y = column_or_1d(y, warn=True)
-    if y.shape != (len(z),):
-        raise ValueError(f"y: expected {len(z)} labels, got shape {y.shape}")
-    check_classification_targets(y)
-    distinct(np.concatenate([classes, y]))  # of one kind
-    place = np.searchsorted(classes, y)
-    wrong = classes[np.minimum(place, len(classes) - 1)] != y
+    labels: Any = column_or_1d(y, warn=True)
+    if labels.shape != (len(z),):
+        raise ValueError(f"y: expected {len(z)} labels, got shape {labels.shape}")
+    check_classification_targets(labels)
+    distinct(np.concatenate([classes, labels]))  # of one kind
+    place = np.searchsorted(classes, labels)
+    wrong = classes[np.minimum(place, len(classes) - 1)] != labels
     if wrong.any():
-        raise ValueError(f"y: expected the classes {classes}, got {y[wrong][0]}")
+        raise ValueError(f"y: expected the classes {classes}, got {labels[wrong][0]}")
     at = np.take_along_axis(z, place[:, None], axis=1)[:, 0]
     return np.sort(support_scores(z, at, alpha))
 

@@ -67,7 +67,7 @@ def entmax_linear(
     >>> rows = ScreenedRows(np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-1.0, 0.0]]))
     >>> p, counts = entmax_linear([[1.0, 0.5]], rows, return_counts=True)
     >>> print(p.toarray().round(4), counts)
-    [[0.4151 0.4654 0.1196 0.    ]] [3]
+    [[0.3955 0.4609 0.1436 0.    ]] [3]
     """
     if not isinstance(rows, ScreenedRows):
         raise TypeError(

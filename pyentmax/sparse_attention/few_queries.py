@@ -82,14 +82,15 @@ def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> N
 def serves(problem: Arguments) -> bool:
     """Whether the queries are few, and the kernels take the arrays and the mapping."""
     arrays = problem.query, problem.key, problem.value
+    alpha: Any = problem.support_alpha
     return (
         problem.shape[-2] <= FEW
         and problem.is_entmax
         and all(type(x) is np.ndarray and x.size for x in arrays)
         and problem.dtype in KERNEL_DTYPES
         and bool(choice.kernels())
-        and bool(np.all(problem.support_alpha >= 1))
-        and not np.all(problem.support_alpha == 1)
+        and bool(np.all(alpha >= 1))
+        and not np.all(alpha == 1)
     )
 
 
@@ -135,7 +136,8 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
     parts = (np.concatenate([x[:k] for x, k in zip(y, counts, strict=True)]) for y in matrices)
     sink = None if problem.sink is None else sinks.reshape(problem.outer_shape[:-1])
     indptr = indptr_of(np.diff(edges).ravel())
-    return output, AttentionWeights(problem.outer_shape, *parts, indptr, sink)
+    data, indices = parts
+    return output, AttentionWeights(problem.outer_shape, data, indices, indptr, sink)
 
 
 class Call:

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as distributed
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
 
-import pyentmax as pe
-import pyentmax.torch as pt
-from pyentmax.torch.linear_loss import _in_chunks  # what devices without kernels run
+torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
+
+import torch.distributed as distributed  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import pyentmax as pe  # noqa: E402
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch.linear_loss import _in_chunks  # noqa: E402  # what devices without kernels run
 
 CLASSES = 90
 OPTIONS: list[dict[str, Any]] = [

@@ -10,9 +10,13 @@ import pytest
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 BASELINE = list(_cpu.BUILDS)[-1]
-# Those of attention do not take rows of scores: tests/cpu/test_attention_kernels.py.
+# Those of attention do not take rows of scores: tests/cpu/test_attention_kernels.py, and
+# test_few_query_kernels.py.
+FEW_QUERIES = ("candidates", "few_queries", "quantize_rows", "screen_rows")
 KERNELS_OF_ROWS = [
-    name for name in _cpu.BUILDS[BASELINE] if not name.startswith(("rows_", "columns_"))
+    name
+    for name in _cpu.BUILDS[BASELINE]
+    if not name.startswith(("rows_", "columns_")) and name not in FEW_QUERIES
 ]
 ENTRY_BY_ENTRY = ("adam_step", "entmax_sigmoid", "entmax_sigmoid_loss_and_grad")
 

@@ -254,7 +254,8 @@ def _of_scores(
         if kernel is None and use_kernels:
 
             def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
-                return dispatch(*arrays, value, -1, mask, None, workers)
+                (z,) = arrays
+                return dispatch(z, value, -1, mask, None, workers)
 
             p = choice.run_apart(in_rows, name, parameter, value, rows.mask, rows.array)
             if p is not None:

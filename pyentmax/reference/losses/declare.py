@@ -126,7 +126,8 @@ def _loss(
 
             def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
                 unweighted = ("none", None, mask, options.ignore_index, 0, None)
-                return dispatch(*arrays, value, -1, *unweighted, workers)
+                z, y = arrays
+                return dispatch(z, y, value, -1, *unweighted, workers)
 
             of_rows = (rows.mask, rows.array, labels)
             parts = choice.run_apart(in_rows, name, parameter, checked, *of_rows)

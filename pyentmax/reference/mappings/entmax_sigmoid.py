@@ -260,7 +260,8 @@ def _slope_alpha(q: Any, beta: Any) -> Any:
     """
     live = (q > 0) & (q < 0.5)
     inside, finite = np.where(live, q, 0.25), finite_beta(np.where(np.isinf(beta), 1, beta))
-    logs = np.log(inside), np.log1p(-inside)
+    with np.errstate(under="ignore"):  # log1p of a subnormal number
+        logs = np.log(inside), np.log1p(-inside)
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
         parts = [log * log * _psi(finite * log) for log in logs]
         slope = _slope(inside, beta) * (parts[0] - parts[1])

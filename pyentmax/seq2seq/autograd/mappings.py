@@ -120,8 +120,9 @@ def linear_loss(
     """
     operands = [as_tensor(a) for a in (x, rows, bias) if a is not None]
     values = [a.data for a in operands]
+    offset = None if bias is None else values[2]
     loss, *gradients = output_layer.linear_loss_and_grad(
-        *values[:2], y, mapping, bias=None if bias is None else values[2], **options
+        values[0], values[1], y, mapping, bias=offset, **options
     )
 
     def part(gradient: Array) -> Callable[[Array], Array]:

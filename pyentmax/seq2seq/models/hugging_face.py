@@ -165,9 +165,10 @@ class _Transformer:
 
         ids, masks, caches, encoded = zip(*parts, strict=True)
         cache = None if caches[0] is None else _joined(caches)
-        if encoded[0] is not None:
-            encoded = [tuple(map(torch.cat, zip(*encoded, strict=True)))]
-        return _Part(_padded(ids, 1), _padded(masks, 1), cache, encoded[0])
+        one = encoded[0]
+        if one is not None:
+            one = tuple(map(torch.cat, zip(*encoded, strict=True)))
+        return _Part(_padded(ids, 1), _padded(masks, 1), cache, one)
 
     def reread(self, source: IntArray, strings: Sequence[Sequence[int]]) -> list[Any]:
         """Scores at each position of whole strings, from one reading without a cache."""

@@ -41,7 +41,7 @@ def test_complete_only_if_all_are_listed(model, budget, max_length):
         assert log_prob == pytest.approx(found[tokens], rel=1e-12, abs=0)
     missing = math.fsum(math.exp(p) for tokens, p in found.items() if tokens not in listed)
     assert outputs.rest >= missing * (1 - 1e-12)
-    assert outputs.total + outputs.rest == pytest.approx(1, abs=1e-12)
+    assert outputs.total + outputs.rest == pytest.approx(1, rel=1e-12, abs=1e-12)
     assert outputs.complete <= (listed.keys() == found.keys())
     assert outputs.complete == (outputs.rest == 0)
     if budget == 40 and max_length >= max(map(len, found)):
@@ -52,13 +52,13 @@ def test_outputs_of_several_inputs_with_texts():
     one, two = list_outputs(WORDS, [[0], [1, 0]], Letters())
     assert one.texts == ("a", "aa", "aa", "", "a")
     assert [h.tokens for h in one.hypotheses] == [(2,), (2, 3), (3, 2), (), (3,)]
-    assert one.by_text() == pytest.approx({"aa": 0.525, "a": 0.375, "": 0.1})
+    assert one.by_text() == pytest.approx({"aa": 0.525, "a": 0.375, "": 0.1}, rel=1e-9, abs=1e-12)
     assert list(one.by_text()) == ["aa", "a", ""]
     assert one.complete
-    assert one.total == pytest.approx(1)
+    assert one.total == pytest.approx(1, rel=1e-9, abs=1e-12)
     assert one.reason.startswith("Exact and complete")
     assert repr(one) == "OutputList(5 outputs, total 1, complete)"
-    assert one.tree().root.probability == pytest.approx(1)
+    assert one.tree().root.probability == pytest.approx(1, rel=1e-9, abs=1e-12)
     assert "aa" in str(one.tree())
     assert {h.tokens for h in two.hypotheses} == {(), (3,)}
     [text] = list_outputs(WORDS, "start", Letters())
@@ -70,14 +70,14 @@ def test_outputs_of_several_inputs_with_texts():
 def test_upper_bound_is_zero_only_with_proof():
     [outputs] = list_outputs(WORDS, [[0]], Letters())
     assert outputs.at_most(lambda text: "x" in text) == 0
-    assert outputs.at_most(lambda text: text == "aa") == pytest.approx(0.525)
+    assert outputs.at_most(lambda text: text == "aa") == pytest.approx(0.525, rel=1e-9, abs=1e-12)
     [short] = list_outputs(WORDS, [[0]], Letters(), max_length=1)
     assert not short.complete
-    assert short.rest == pytest.approx(0.525)
+    assert short.rest == pytest.approx(0.525, rel=1e-9, abs=1e-12)
     assert "beyond the limit of 1 tokens" in short.reason
     assert repr(short) == "OutputList(3 outputs, total 0.475, not complete, at most 0.525 missing)"
     assert short.at_most(lambda text: "x" in text) == short.rest
-    assert short.at_most(lambda text: True) == pytest.approx(1)
+    assert short.at_most(lambda text: True) == pytest.approx(1, rel=1e-9, abs=1e-12)
 
 
 def test_output_too_improbable_for_a_float_is_not_impossible():
@@ -103,7 +103,7 @@ def test_budget_bounds_the_rest():
     [outputs] = list_outputs(loop(0.25), [[0]], max_length=100, budget=8, width=1)
     assert not outputs.complete
     assert len(outputs.hypotheses) == 8
-    assert outputs.rest == pytest.approx(0.75**8)
+    assert outputs.rest == pytest.approx(0.75**8, rel=1e-9, abs=1e-12)
     assert "The budget of 8 prefixes is used up" in outputs.reason
 
 

@@ -219,7 +219,7 @@ def test_sparse_or_not():
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
         ("embedding_std", 0.0, "embedding_std: expected a finite number above 0, got 0.0"),
         ("start", "orthogonal", "start: expected 'uniform' or none, got 'orthogonal'"),
-        ("fertility", [1], r"fertility: expected a number above 0, got \[1\]"),
+        ("fertility", [1], r"fertility: expected a finite number above 0, got \[1\]"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
         ("output", "entmax", "expected entmax:ALPHA, numbers in place of .*; got 'entmax'"),
