@@ -1,10 +1,9 @@
 """pyentmax: sparse probability mappings of the α-entmax family, to read, call, check and learn."""
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 import pyentmax.keep as keep
-import pyentmax.reference.mappings.functions as functions
+import pyentmax.reference.mappings.functions as functions  # of this form, pyright reads its __all__
 from pyentmax.checking import (
     AttentionReport,
     CheckReport,
@@ -82,5 +81,4 @@ __all__ = [
     "show_config",
     "tsallis_entropy",
 ]
-if not TYPE_CHECKING:
-    __all__ += functions.__all__
+__all__ += functions.__all__

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+import re
+import sys
 import textwrap
 import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 
 import pyentmax
 from pyentmax import checking, keep, regularized, sorting, sparse_attention, structured
+from pyentmax.reference.mappings import functions
 
 MODULES = (pyentmax, keep, sorting, structured, regularized, checking, sparse_attention)
 FUNCTIONS = {
@@ -82,3 +86,11 @@ def test_tracebacks_show_source_in_every_frame(call: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match) as caught:
         call()
     assert all(frame.line for frame in traceback.extract_tb(caught.value.__traceback__))
+
+
+def test_names_of_all_files_are_listed() -> None:
+    text = Path(str(functions.__file__)).read_text("utf-8")
+    files = re.findall(r"^from (\S+) import \*", text, re.M)
+    listed = [name for file in files for name in sys.modules[file].__all__ if name[0].islower()]
+    assert len(files) > 10
+    assert sorted(functions.__all__) == sorted(listed)
