@@ -1,24 +1,24 @@
-"""All mappings, their derivatives and their losses: a line for each file.
+"""All mappings, their derivatives and their losses: a line for each file, in the order of MAPPINGS.
 
 `pyentmax` takes its names from here, and `MAPPINGS` its records.
 """
 
-# ruff: noqa: F405
+# ruff: noqa: F403, F405, I001
 
-from pyentmax.reference.losses.one_vs_all import *  # noqa: F403
-from pyentmax.reference.mappings.budget_sparsemax import *  # noqa: F403
-from pyentmax.reference.mappings.csoftmax import *  # noqa: F403
-from pyentmax.reference.mappings.csparsemax import *  # noqa: F403
-from pyentmax.reference.mappings.entmax import *  # noqa: F403
-from pyentmax.reference.mappings.entmax15 import *  # noqa: F403
-from pyentmax.reference.mappings.entmax_sigmoid import *  # noqa: F403
-from pyentmax.reference.mappings.fusedmax import *  # noqa: F403
-from pyentmax.reference.mappings.normmax import *  # noqa: F403
-from pyentmax.reference.mappings.oscarmax import *  # noqa: F403
-from pyentmax.reference.mappings.softmax import *  # noqa: F403, I001  # in the order of MAPPINGS
-from pyentmax.reference.mappings.sparsemax import *  # noqa: F403
-from pyentmax.reference.mappings.topk_softmax import *  # noqa: F403
-from pyentmax.reference.mappings.topk_sparsemax import *  # noqa: F403
+from pyentmax.reference.mappings.softmax import *
+from pyentmax.reference.mappings.sparsemax import *
+from pyentmax.reference.mappings.entmax15 import *
+from pyentmax.reference.mappings.entmax import *
+from pyentmax.reference.mappings.entmax_sigmoid import *
+from pyentmax.reference.losses.one_vs_all import *
+from pyentmax.reference.mappings.normmax import *
+from pyentmax.reference.mappings.topk_softmax import *
+from pyentmax.reference.mappings.topk_sparsemax import *
+from pyentmax.reference.mappings.fusedmax import *
+from pyentmax.reference.mappings.oscarmax import *
+from pyentmax.reference.mappings.csoftmax import *
+from pyentmax.reference.mappings.csparsemax import *
+from pyentmax.reference.mappings.budget_sparsemax import *
 
 # Written out for type checkers; a test compares it with the files' own lists.
 __all__ = [
