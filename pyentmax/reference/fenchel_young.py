@@ -186,7 +186,7 @@ def _loss(
     return loss_by_body(partial(definition, record), rows, y, values, options)
 
 
-OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
+_OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
 """What PyTorch calls arguments of the array functions."""
 
 
@@ -196,7 +196,7 @@ def record_and_parameters(
     """A mapping's record, by name or itself, and its parameters in order."""
     record = record_of(mapping)
     if set(params) != set(record.parameters):
-        hints = [f"; for {name} pass {OTHER_NAMES[name]}" for name in params if name in OTHER_NAMES]
+        hints = [f"; for {name} pass {_OTHER_NAMES[name]}" for name in params if name in _OTHER_NAMES]
         raise TypeError(
             f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
             f"got ({', '.join(params)}){''.join(hints)}"
