@@ -196,7 +196,9 @@ def record_and_parameters(
     """A mapping's record, by name or itself, and its parameters in order."""
     record = record_of(mapping)
     if set(params) != set(record.parameters):
-        hints = [f"; for {name} pass {_OTHER_NAMES[name]}" for name in params if name in _OTHER_NAMES]
+        hints = [
+            f"; for {name} pass {_OTHER_NAMES[name]}" for name in params if name in _OTHER_NAMES
+        ]
         raise TypeError(
             f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
             f"got ({', '.join(params)}){''.join(hints)}"
