@@ -87,7 +87,13 @@ def test_module_and_function_of_one_name(build):
 def test_textbook_versions_show_their_source(build):
     own = "\n\n".join(
         f".. textbooks:: pyentmax.{name}"
-        for name in ("keep", "mappings.entmax_sigmoid", "regularized", "sorting", "structured")
+        for name in (
+            "keep",
+            "reference.mappings.entmax_sigmoid",
+            "regularized",
+            "sorting",
+            "structured",
+        )
     )
     site, warned = build(
         f".. textbooks::\n\n{own}", "`pyentmax.reference.mappings.csparsemax.textbook`"
@@ -95,7 +101,7 @@ def test_textbook_versions_show_their_source(build):
     html = (site / "index.html").read_text()
     text = re.sub("<.*?>", "", html)
     package = Path(str(pyentmax.__file__)).parent
-    files = [*package.glob("*.py"), *package.glob("mappings/*.py")]
+    files = [*package.glob("*.py"), *package.glob("reference/mappings/*.py")]
     there = sum(file.read_text().count("\ndef textbook") for file in files)
     assert text.count("def textbook") == there
     assert "tau = (np.cumsum(falling) - 1) / rho" in unescape(text)
