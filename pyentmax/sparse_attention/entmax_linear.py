@@ -66,8 +66,10 @@ def entmax_linear(
     --------
     >>> rows = ScreenedRows(np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-1.0, 0.0]]))
     >>> p, counts = entmax_linear([[1.0, 0.5]], rows, return_counts=True)
-    >>> print(p.toarray().round(4), counts)
-    [[0.3955 0.4609 0.1436 0.    ]] [3]
+    >>> print(p.toarray().round(4))
+    [[0.3955 0.4609 0.1436 0.    ]]
+    >>> bool(counts[0] <= 4)  # 3 with kernels, which screen the last row out
+    True
     """
     if not isinstance(rows, ScreenedRows):
         raise TypeError(
@@ -96,7 +98,8 @@ def entmax_linear(
     x = np.ascontiguousarray(x.astype(rows.dtype, copy=False) * rows.dtype.type(scale))
     alphas = np.broadcast_to(alphas, (b,))
     if not choice.kernels() or not x.size or not n:
-        scores = x @ rows.rows.T + bias
+        with np.errstate(all="ignore"):  # as the kernels, which raise no warnings
+            scores = x @ rows.rows.T + bias
         p = csr("entmax", scores, alpha=alphas) if n else sparse.csr_array((b, 0), dtype=x.dtype)
         return (p, np.full(b, n)) if return_counts else p
     parts: list[Any] = [None] * -(-b // FEW)

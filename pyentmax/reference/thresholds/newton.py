@@ -97,7 +97,7 @@ def remainder(u: Any, beta: Any) -> Any:
     if isinstance(beta, np.ndarray) and bool((beta < 0.5).all()):
         return np.zeros_like(u[..., :1])
     close = 4 * np.finfo(u.dtype).eps
-    power = 1 / np.maximum(beta, 0.5)
+    u, power = np.where(beta >= 0.5, u, 0), 1 / np.maximum(beta, 0.5)  # below α = 1, u is huge
     rest, total_before = np.zeros_like(u[..., :1]), np.inf
     for passes in range(most_steps(u)):
         w = np.maximum(u - rest, 0)
