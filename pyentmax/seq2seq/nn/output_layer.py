@@ -11,7 +11,11 @@ from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.nn.mapping_choice import ChosenMapping
 
 LARGE_VOCABULARY = 2000
-"""Classes from which on it pays to make no array of all scores (`benchmarks/output_layer.py`)."""
+"""Classes from which on no array of all scores is made.
+
+There a loss and its gradients take 0.44 of the time once the scores are sharp, and 0.97 to 1.04 of it
+while all classes are in the support (1.5-entmax, width 128 and 256, AVX2); of 300, 1.10 to 1.18.
+"""
 
 
 def output_loss(
