@@ -32,6 +32,7 @@ if importlib.util.find_spec("hypothesis"):
 collect_ignore = ["typing", "adapters/interpreted_triton.py"]
 
 ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may be missing
+NEEDS = {"triton_attention.py": "triton", "screened_cache.py": "transformers"}  # files in them
 
 
 # Files whose tests take many seconds: begun last, they would leave the other workers without work.
@@ -55,7 +56,7 @@ class WithoutAdapters:
         """Return True for such an adapter; None leaves the decision to other hooks."""
         name = collection_path.name
         adapter = name in ADAPTERS and collection_path.parent.name == "pyentmax"
-        library = "triton" if name == "triton_attention.py" else name
+        library = NEEDS.get(name, name)
         is_missing = (
             importlib.util.find_spec(library) is None if adapter or library != name else False
         )

@@ -20,7 +20,13 @@ hub = pytest.importorskip(
 )
 
 import pyentmax.torch as pt  # noqa: E402
-from pyentmax.torch.transformers import attention_layers, learn_alpha, register  # noqa: E402
+from pyentmax.torch import transformers as adapter  # noqa: E402
+from pyentmax.torch.transformers import (  # noqa: E402
+    ScreenedCache,
+    attention_layers,
+    learn_alpha,
+    register,
+)
 
 pytestmark = pytest.mark.slow  # importing models takes seconds
 
@@ -235,6 +241,112 @@ def test_generate_equals_dense_entmax(case: str, monkeypatch: Any) -> None:
     assert (found.sequences == expected.sequences).all()
     for scores, their_scores in zip(found.scores, expected.scores, strict=True):
         torch.testing.assert_close(scores, their_scores, **EXACT)
+
+
+HOW = {
+    "greedy": {},
+    "sampled": {"do_sample": True, "num_return_sequences": 3},
+    "beams": {"num_beams": 3, "num_return_sequences": 2},
+    "sampled beams": {"num_beams": 2, "do_sample": True},
+    "drafts": {"prompt_lookup_num_tokens": 3},  # crops what was not accepted
+}
+
+
+@pytest.fixture
+def screens(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of keys that were screened, where short contexts are."""
+    lengths: list[int] = []
+    attention = adapter.attention
+
+    def counted(query: Any, key: Any, *args: Any, **options: Any) -> Any:
+        lengths.extend([key.shape[-2]] * isinstance(key, pt.ScreenedRows))
+        return attention(query, key, *args, **options)
+
+    monkeypatch.setattr(adapter, "attention", counted)
+    monkeypatch.setattr(adapter, "MANY_KEYS", 1)
+    return lengths
+
+
+@pytest.mark.parametrize(
+    "case",
+    [f"Llama, {how}" for how in HOW] + ["Gemma2, greedy", "Gemma2, beams", "GptOss, beams"],
+)
+def test_screened_cache_generates_the_same(case: str, screens: list[int]) -> None:
+    name, how = case.split(", ")
+    changes = {"attn_logit_softcapping": None} if name == "Gemma2" else {}
+    made, words = model(name, **changes), LEFT_PADDED
+    if how == "drafts":  # which are of one sequence, and repeat what was there
+        words = torch.tensor([[3, 8, 5, 21, 3, 8, 5, 21, 3, 8]])
+    options = {"max_new_tokens": 9, "min_new_tokens": 9, **HOW[how], "output_scores": True}
+    options |= {"attention_mask": (words != 0).long(), "return_dict_in_generate": True}
+    for config in (made.config, None):
+        torch.manual_seed(1)
+        expected = made.generate(words, **options)
+        assert not screens
+        torch.manual_seed(1)
+        found = made.generate(words, **options, cache=ScreenedCache(config))
+        assert (found.sequences == expected.sequences).all()
+        for scores, their_scores in zip(found.scores, expected.scores, strict=True):
+            torch.testing.assert_close(scores, their_scores, **EXACT)
+        assert max(screens) == found.sequences.shape[1] - 1
+        sliding = made.config.num_hidden_layers // 2 if config and name != "Llama" else 0
+        kinds = [type(layer).__name__ for layer in found.cache.layers]
+        assert kinds.count("DynamicSlidingWindowLayer") == sliding
+        assert kinds.count("ScreenedLayer") == len(kinds) - sliding
+        screens.clear()
+
+
+def test_screened_cache_keeps_gradients(screens: list[int]) -> None:
+    made, batch = model("Llama"), inputs("Llama")
+    words, gradients = batch["input_ids"][:, :8], []
+    for cache in (hub.DynamicCache(), ScreenedCache()):
+        made.zero_grad()
+        with torch.no_grad():
+            made(words[:, :5], cache=cache)
+        made(words[:, 5:7], cache=cache).logits.sum().backward()
+        with torch.no_grad():
+            made(words[:, 7:], cache=cache)
+        gradients.append([p.grad.clone() for p in made.parameters()])
+    for own, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, other, **EXACT)
+    assert screens == [5, 5, 8, 8]  # of both layers, in the calls that do not learn
+
+
+def test_screened_cache_takes_no_half_types_or_other_mappings(screens: list[int]) -> None:
+    made, words = model("Llama"), LEFT_PADDED
+    options = {"max_new_tokens": 4, "attention_mask": (words != 0).long()}
+    for mapping, alpha in (("softmax", None), ("entmax", 1.0), ("entmax", 2.5)):
+        register("entmax", mapping=mapping, alpha=alpha)
+        expected = made.generate(words, **options)
+        assert (made.generate(words, **options, cache=ScreenedCache()) == expected).all()
+    assert not screens
+
+
+def test_screened_cache_reserves_memory_and_follows_the_batch() -> None:
+    cache = ScreenedCache()
+    generator = torch.Generator().manual_seed(0)
+    keys, values = torch.randn(2, 3, 2, 60, 8, generator=generator)
+    cache.update(keys[:, :, :10], values[:, :, :10, :5], 0)
+    places = set()
+    for i in range(10, 60):
+        found = cache.update(keys[:, :, i : i + 1], values[:, :, i : i + 1, :5], 0)
+        places.add(tuple(x.data_ptr() for x in found))
+    assert len(places) < 10  # a concatenation would need a place for each
+    assert torch.equal(found[0], keys)
+    assert torch.equal(found[1], values[..., :5])
+    cache.crop(-20)
+    cache.reorder_cache(torch.tensor([2, 0, 0]))
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([0, 5]))
+    order = [2, 0]
+    assert torch.equal(cache.layers[0].keys, keys[order, :, :40])
+    assert torch.equal(cache.layers[0].values, values[order, :, :40, :5])
+    found = cache.update(keys[:2, :, :1], values[:2, :, :1, :5], 0)
+    assert torch.equal(found[0], torch.cat([keys[order, :, :40], keys[:2, :, :1]], 2))
+    assert torch.equal(found[0].screened.rows, found[0])
+    cache.reset()
+    assert cache.get_seq_length() == 0
+    assert torch.equal(cache.update(keys, values, 0)[1], values)
 
 
 def test_compiled_equals_eager() -> None:
