@@ -29,6 +29,7 @@
 #include "attention/compressed_rows.h"
 #include "attention/few_queries.h"
 #include "attention/screen.h"
+#include "attention/product.h"
 
 #include "training/lstm.h"
 #include "training/adam.h"

@@ -16,7 +16,7 @@ FEW_QUERIES = ("candidates", "few_queries", "quantize_rows", "screen_rows")
 KERNELS_OF_ROWS = [
     name
     for name in _cpu.BUILDS[BASELINE]
-    if not name.startswith(("rows_", "columns_")) and name not in FEW_QUERIES
+    if not name.startswith(("rows_", "columns_", "product")) and name not in FEW_QUERIES
 ]
 ENTRY_BY_ENTRY = ("adam_step", "entmax_sigmoid", "entmax_sigmoid_loss_and_grad")
 
