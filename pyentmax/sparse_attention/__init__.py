@@ -10,8 +10,8 @@ For queries Q, keys K and values V, attention is three lines:
 of them are zeros that neither O nor any gradient needs. So `tiles` goes through S one tile of
 queries after the other, while the tile lies in the processor's cache, and stores only the weights
 that are not zero (`weights`). From then on, forward and backward, time and memory follow the
-support. Where few weights are zero, a tile goes to `dense` instead, as do CuPy's arrays. A few
-queries, as in decoding, need no tiles: `few_queries` goes over the keys as they lie, and
+support. Heads with few zeros go to `dense` instead, and store no weights, as do CuPy's arrays. A
+few queries, as in decoding, need no tiles: `few_queries` goes over the keys as they lie, and
 `screened_rows` proves of most keys, from copies of 8 bits, that they need not be read.
 """
 

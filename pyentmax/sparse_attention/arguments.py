@@ -265,7 +265,7 @@ class Arguments:
         sink = weights.sink
         if sink is not None:
             sink = self.per_query(sink, "weights.sink").reshape(self.shape[:-1])
-        return AttentionWeights(self.shape, data, indices, indptr, sink)
+        return AttentionWeights(self.shape, data, indices, indptr, sink, weights.dense_heads)
 
     def _as_computed(self, x: Any, name: str, shape: tuple[int, ...], like: str) -> Any:
         array, dtype = as_floating(x, name)
@@ -308,6 +308,11 @@ class RowMapping:
     values: tuple[Any, ...]
     bounds: tuple[bool, ...]
     sink: Any = None
+
+    @property
+    def skips_zeros(self) -> bool:
+        """Whether the Jacobian's product is 0 where a weight is, and depends on no entry there."""
+        return self.record is ENTMAX or self.record.support_alpha is not None
 
     def forward(self, scores: Any, mask: Any) -> Any:
         """Weights; none in a row without keys."""

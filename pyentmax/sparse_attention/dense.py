@@ -46,20 +46,38 @@ def forward(
     query: Any, key: Any, value: Any, mapping: Any, mask: Any, bias: Any = None
 ) -> tuple[Any, Any]:
     """The output and all weights, those of a sink last."""
+    all_weights = weights(query, key, mapping, mask, bias)
+    return on_support(all_weights[..., : value.shape[-2]], value), all_weights
+
+
+def weights(query: Any, key: Any, mapping: Any, mask: Any, bias: Any = None) -> Any:
+    """All weights, those of a sink last."""
     scores = matmul(query, _transposed(key))
-    weights = mapping.forward(scores if bias is None else scores + bias, mask)
-    return on_support(weights[..., : value.shape[-2]], value), weights
+    if bias is not None:
+        scores += bias
+    return mapping.forward(scores, mask)
 
 
 def vjp(
-    weights: Any, query: Any, key: Any, value: Any, g: Any, mapping: Any, mask: Any, added: Any = 0
+    weights: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    g: Any,
+    mapping: Any,
+    mask: Any,
+    added: Any = None,
 ) -> tuple[Any, Any, Any, Any]:
     """Gradients of query, key, value and scores, of the full batch shape, given the output's.
 
     `added` is a gradient of all weights that does not come from the output.
     """
     keys = value.shape[-2]
-    g_weights = _on_weights(weights, matmul(g, _transposed(value))) + added
+    g_weights = matmul(g, _transposed(value))
+    if added is not None:
+        g_weights = _on_weights(weights, g_weights) + added
+    elif g_weights.shape != weights.shape or not (mapping.skips_zeros and np.isfinite(value).all()):
+        g_weights = _on_weights(weights, g_weights)
     g_scores = mapping.vjp(weights, g_weights, mask)
     return (
         on_support(g_scores[..., :keys], key),
@@ -93,9 +111,10 @@ def jvp(
     return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
 
 
-def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any, added: Any = 0) -> Any:
+def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any, added: Any = None) -> Any:
     """The gradient of α, in the shape that broadcast against the queries; `added` as in `vjp`."""
-    return mapping.vjp_alpha(weights, _on_weights(weights, matmul(g, _transposed(value))) + added)
+    g_weights = _on_weights(weights, matmul(g, _transposed(value)))
+    return mapping.vjp_alpha(weights, g_weights if added is None else g_weights + added)
 
 
 def _on_weights(weights: Any, x: Any, last: Any = 0) -> Any:

@@ -60,11 +60,19 @@ class AttentionProblem(Arguments):
                 "ScreenedRows have no derivatives: pass their rows as key, as in key.rows"
             )
 
-    def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
-        """The output, and the weights or None."""
-        run = few_queries.forward if few_queries.serves(self) else tiles.forward
+    def forward(
+        self, return_weights: bool = False, *, whole: bool = True
+    ) -> tuple[Any, AttentionWeights | None]:
+        """The output, and the weights or None.
+
+        Unless `whole`, the weights are what `vjp` and `vjp_alpha` need: those of heads with few
+        zeros are not stored.
+        """
         with np.errstate(**QUIET):
-            output, weights = run(self, return_weights)
+            if few_queries.serves(self):
+                output, weights = few_queries.forward(self, return_weights)
+            else:
+                output, weights = tiles.forward(self, return_weights, whole)
         return self.output(output), weights
 
     def vjp(
@@ -149,12 +157,14 @@ class PackedProblem:
             each = {name: self._part(name, x, place) for name, x in options.items()}
             self._parts.append(AttentionProblem(q, k, v, alpha, offset=own, **each))
 
-    def forward(self, return_weights: bool = False) -> tuple[Any, AttentionWeights | None]:
-        """The output, and the weights or None."""
+    def forward(
+        self, return_weights: bool = False, *, whole: bool = True
+    ) -> tuple[Any, AttentionWeights | None]:
+        """The output, and the weights or None; unless `whole`, what derivatives need of them."""
         output: Any = None
         weights: list[Any] = []
         for part, place in zip(self._parts, self._places, strict=True):
-            own, own_weights = part.forward(return_weights)
+            own, own_weights = part.forward(return_weights, whole=whole)
             output = self._like(own, self._sizes[0]) if output is None else output
             self._cut(output, place)[...] = own
             weights.append(own_weights)
@@ -259,14 +269,23 @@ class PackedProblem:
         sink = None
         if parts[0].sink is not None:
             sink = np.concatenate([part.sink for part in parts], axis=-1)
-        return AttentionWeights((*self._outer, *self._sizes), data, indices, indptr, sink)
+        marks = [part.dense_heads for part in parts]
+        dense_heads = None
+        if any(own is not None for own in marks):
+            none = np.zeros(heads, bool)
+            dense_heads = np.concatenate([none if own is None else own for own in marks])
+        shape = (*self._outer, *self._sizes)
+        return AttentionWeights(shape, data, indices, indptr, sink, dense_heads)
 
     def _split(self, weights: AttentionWeights) -> Iterator[AttentionWeights]:
         """The weights of each sequence."""
         check_weights(weights, (*self._outer, *self._sizes))
         heads, t, ends = math.prod(self._outer), self._sizes[0], to_host(weights.indptr)
         counts = np.diff(weights.indptr).reshape(heads, t)
-        for top, bottom, first, stop in self._places:
+        dense_heads: Any = repeat(None)
+        if weights.dense_heads is not None:
+            dense_heads = weights.dense_heads.reshape(len(self._places), heads)
+        for (top, bottom, first, stop), marks in zip(self._places, dense_heads, strict=False):
             own = [slice(ends[h * t + top], ends[h * t + bottom]) for h in range(heads)]
             own = own or [slice(0, 0)]
             data = np.concatenate([weights.data[entries] for entries in own])
@@ -274,7 +293,7 @@ class PackedProblem:
             indptr = indptr_of(counts[:, top:bottom].ravel())
             shape = (*self._outer, bottom - top, stop - first)
             sink = None if weights.sink is None else weights.sink[..., top:bottom]
-            yield AttentionWeights(shape, data, indices - np.int32(first), indptr, sink)
+            yield AttentionWeights(shape, data, indices - np.int32(first), indptr, sink, marks)
 
 
 def pair_of(cu_seqlens: Any) -> tuple[Any, Any]:

@@ -8,7 +8,8 @@ Where most weights are zero, kernels sum over the support alone (`dense` says wh
 tile by tile d_ij = g_i · v_j, ∂L/∂S = J d and ∂L/∂Q, and then, a block of keys at a time, ∂L/∂K and
 ∂L/∂V. Where too many of them are not zero (`route`), and for arrays that the kernels do not
 take (CuPy's, other dtypes, an installation without kernels), the functions of `dense` compute with
-all of a tile's weights.
+all of a tile's weights. Those of a head of which a few queries show that are not stored: each
+derivative computes them again, so that memory is linear at any density.
 
 Every sum is taken in an order that depends on the shapes and the support alone. So threads that
 share the work give the same bits as one.
@@ -20,6 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from operator import call as run_it
 from typing import Any
 
@@ -31,9 +33,9 @@ from pyentmax.reference.sparse_output import pack
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
 from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
-from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
+from pyentmax.sparse_attention.products import product
 from pyentmax.sparse_attention.route import is_dense
-from pyentmax.sparse_attention.tiling import KEYS, QUERIES, Heads, Tile, Tiling
+from pyentmax.sparse_attention.tiling import KEYS, QUERIES, SAMPLE, Heads, Tile, Tiling
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 
 WORK = 1 << 18  # scores from which a further thread pays
@@ -48,6 +50,8 @@ class Call(Tiling):
     query, key, value : Heads
         the queries times the scale
     has_sink : bool
+    again : bool array
+        the heads whose weights are not stored, but computed again for each derivative
     """
 
     def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
@@ -67,7 +71,10 @@ class Call(Tiling):
             alpha[...] = problem.support_alpha
             self._alpha = alpha.reshape(self.n_heads)
         self.has_sink: bool = problem.sink is not None
+        self.again: Any = np.zeros(self.n_heads, bool)
         if weights is not None:
+            if weights.dense_heads is not None:
+                self.again = np.asarray(weights.dense_heads, bool)
             self.weights, self._indptr = weights, to_host(weights.indptr)
             if self.has_sink and weights.sink is None:
                 raise ValueError(
@@ -93,16 +100,28 @@ class Call(Tiling):
             return None
         return self.problem.bias.tile(bias.some(tile.start, tile.stop), tile.top, tile.shape)
 
-    def bias_gradient(self, g_scores: Any) -> Any:
-        """The gradient of the rows of numbers that are added, from those of the weights' scores."""
+    def bias_gradient(self, g_scores: Any, sums: Iterable[Any]) -> Any:
+        """The gradient of the rows of numbers that are added, from those of the weights' scores.
+
+        `sums` are those of the heads whose weights are not stored.
+        """
+        row = self.weights.rows
+        total = self._bias_sums(row // self.t, row % self.t, self.weights.indices, g_scores)
+        return sum(sums, total).reshape(self.problem.bias.rows.shape)
+
+    def bias_sums(self, tile: Tile, g_scores: Any) -> Any:
+        """The same of all scores of a tile."""
+        places = np.ogrid[tile.start : tile.stop, tile.top : tile.bottom, : tile.keys]
+        head, query, key = (np.broadcast_to(x, tile.shape).ravel() for x in places)
+        return self._bias_sums(head, query, key, g_scores[..., : tile.keys].ravel())
+
+    def _bias_sums(self, head: Any, query: Any, key: Any, g_scores: Any) -> Any:
         assert self._bias is not None
-        (n, _, size), row = self._bias.own.shape, self.weights.rows
-        head = row // self.t
+        n, _, size = self._bias.own.shape
         if self._bias.is_shared:
-            head = array_module(row).asarray(self._bias.number)[head]
-        places = head * size + self.problem.bias.places(row % self.t, self.weights.indices)
-        total = np.bincount(places, weights=g_scores, minlength=n * size)
-        return total.reshape(self.problem.bias.rows.shape)
+            head = array_module(head).asarray(self._bias.number)[head]
+        places = head * size + self.problem.bias.places(query, key)
+        return np.bincount(places, weights=g_scores, minlength=n * size)
 
     def mapping(self, tile: Tile) -> RowMapping:
         """The mapping with the parameters of a tile's heads."""
@@ -130,6 +149,11 @@ class Call(Tiling):
             return self._sink_weights[tile.start : tile.stop, tile.top : tile.bottom]
         return self.zeros(*tile.shape[:2])
 
+    def nothing(self, tile: Tile) -> tuple[Any, Any, Any]:
+        """The parts of compressed rows without entries."""
+        indptr = np.zeros(tile.shape[0] * tile.shape[1] + 1, np.int64)
+        return self.zeros(0), np.zeros(0, np.int32), indptr
+
     def entries(self, start: int, stop: int) -> tuple[slice, Any]:
         """The entries of the rows from start to stop, and where the rows begin among them."""
         ends = self._indptr[start : stop + 1]
@@ -146,8 +170,39 @@ class Call(Tiling):
         sink = self.sink_weights(tile) if self.has_sink else None
         return AttentionWeights(tile.shape, data, indices, indptr, sink), entries
 
-    def spread(self, part: AttentionWeights) -> Any:
+    def dense_heads(self) -> Any:
+        """Which heads have few zeros among their weights, by the queries in the middle of each."""
+        is_dense_head = np.zeros(self.n_heads, bool)
+        if self.only_dense or self.t < 4 * SAMPLE:
+            return is_dense_head
+        top = (self.t - SAMPLE) // 2
+        bottom, keys = top + SAMPLE, int(self.visible(top, top + SAMPLE, self.s)[-1])
+
+        def look(start: int) -> None:
+            stop = min(start + count, self.n_heads)
+            tile = Tile(start, stop, top, bottom, keys, (stop - start, SAMPLE, keys))
+            query, key, _, mapping, _ = self.dense_operands(tile)
+            weights = dense.weights(
+                query, key, mapping, self.attention_mask(tile), self.bias(tile)
+            )[..., :keys]
+            entries = np.count_nonzero(weights, axis=(1, 2))
+            is_dense_head[start:stop] = is_dense(entries, visible)
+
+        visible = int(self.visible(top, bottom, self.s).sum())
+        count = max(1, self._room // max(1, SAMPLE * keys))
+        if visible:
+            self.share(range(0, self.n_heads, count), lambda: look)
+        return is_dense_head
+
+    def all_weights(self, tile: Tile) -> Any:
         """All weights of a tile, zeros included, and those of sinks last."""
+        if not self.again[tile.start]:
+            return self.spread(self.part(tile)[0])
+        query, key, _, mapping, _ = self.dense_operands(tile)
+        return dense.weights(query, key, mapping, self.attention_mask(tile), self.bias(tile))
+
+    def spread(self, part: AttentionWeights) -> Any:
+        """All weights of a tile whose weights are stored, and those of sinks last."""
         *shape, keys = part.shape
         out = np.empty_like(part.data, shape=(*shape, keys + self.has_sink))
         if self.has_sink:
@@ -162,7 +217,7 @@ class Call(Tiling):
     def added(self, part: AttentionWeights, entries: slice, g_weights: Any) -> Any:
         """What is added to the gradient of all weights of a tile, in the shape of `spread`."""
         if g_weights is None:
-            return 0
+            return None
         data = np.ascontiguousarray(g_weights[entries], self.problem.dtype)
         sink = None if part.sink is None else np.zeros_like(part.sink)
         return self.spread(replace(part, data=data, sink=sink))
@@ -175,14 +230,14 @@ class Call(Tiling):
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
         """First and last of the heads that make a tile, and whether few of their weights are zero.
 
-        `each` heads stay together.
+        `each` heads stay together. Those whose weights are not stored are groups of their own,
+        unless they stay with others.
         """
-        count = self.at_once(each) * each
         scores = int(self.visible(0, self.t, self.s).sum())
-        for start in range(0, self.n_heads, count):
-            stop = min(start + count, self.n_heads)
+        for start, stop, again in runs(self.again, each, self.at_once(each)):
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
-            yield start, stop, self.only_dense or is_dense(entries, (stop - start) * scores)
+            stored = np.count_nonzero(~self.again[start:stop])
+            yield start, stop, again or self.only_dense or is_dense(entries, stored * scores)
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
         """Call a function with every tile, and with whether few of its weights are zero."""
@@ -201,21 +256,41 @@ class Call(Tiling):
         threads.each(pieces, start, self._workers if self.has_kernels else 1)
 
 
-def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
-    """The output, and the weights if they are to be kept."""
+def runs(again: Any, each: int = 1, most: int | None = None) -> Iterator[tuple[int, int, bool]]:
+    """First and last of at most so many groups of heads, and whether all of them are marked, or
+    none is all marked.
+    """
+    start = 0
+    for marked, run in groupby(again.reshape(-1, each).all(axis=1).tolist()):
+        stop = start + each * len(list(run))
+        step = stop - start if most is None else most * each
+        for first in range(start, stop, step):
+            yield first, min(first + step, stop), marked
+        start = stop
+
+
+def forward(
+    problem: Arguments, keep: bool, whole: bool = True
+) -> tuple[Any, AttentionWeights | None]:
+    """The output, and the weights if they are to be kept; all of them, or as derivatives need."""
     call = Call(problem)
-    tiles = call.tiles(0, call.n_heads)
+    if not (keep and whole):
+        call.again = call.dense_heads()
+    tiles = [tile for first, last, _ in runs(call.again) for tile in call.tiles(first, last)]
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
     parts: list[Any] = [None] * len(tiles)
-    blocks = replace(call.key, own=in_blocks(call.key.own)) if call.has_kernels else None
+    columns = None
+    if call.has_kernels:
+        columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
 
     def start() -> Callable[[int], None]:
-        kernels = None if blocks is None else _Kernels(call, blocks, tiles)
+        kernels = None if columns is None else _Kernels(call, columns, tiles)
 
         def run(i: int) -> None:
             tile = tiles[i]
             out = output[tile.start : tile.stop, tile.top : tile.bottom]
-            if kernels is not None:
+            again = call.again[tile.start]
+            if kernels is not None and not again:
                 weights = kernels.forward(tile, out)
                 parts[i] = weights.copy() if keep else None
                 return
@@ -224,7 +299,10 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
             out[...], all_weights = dense.forward(*arrays, *options)
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
-                parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
+                if again:
+                    parts[i] = AttentionWeights(tile.shape, *call.nothing(tile), sink)
+                else:
+                    parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
 
         return run
 
@@ -235,7 +313,8 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
     if not parts:
         sink = call.zeros(0) if call.has_sink else None
         parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
-    return output, AttentionWeights.joined(problem.outer_shape, parts)
+    weights = AttentionWeights.joined(problem.outer_shape, parts)
+    return output, weights if whole else replace(weights, dense_heads=call.again)
 
 
 class _Kernels:
@@ -244,8 +323,8 @@ class _Kernels:
     Fresh memory for each tile would cost more than the work on it.
     """
 
-    def __init__(self, call: Call, blocks: Heads, tiles: list[Tile]) -> None:
-        self._call, self._blocks = call, blocks
+    def __init__(self, call: Call, columns: Heads, tiles: list[Tile]) -> None:
+        self._call, self._keys = call, columns
         size = max([math.prod(tile.shape) for tile in tiles], default=0)
         self._scores = np.empty(size, call.problem.dtype)
         self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
@@ -256,12 +335,12 @@ class _Kernels:
         call, (heads, queries, keys) = self._call, tile.shape
         size = heads * queries * keys
         scores = self._scores[:size].reshape(tile.shape)
-        blocks = self._blocks.some(tile.start, tile.stop)
-        multiply_blocks(call.query.queries(tile), blocks, scores)
+        columns = self._keys.some(tile.start, tile.stop)[..., :keys]
+        product(call.query.queries(tile), columns, out=scores)
         if (bias := call.bias(tile)) is not None:
             scores += bias
         values = self._values[: size + rows.OVERHANG]
-        columns = self._columns[: size + rows.OVERHANG]
+        places = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
         all_weights = sinks = rest = None
         alpha: Any = 1  # softmax, or a mapping without a kernel for rows
@@ -275,7 +354,7 @@ class _Kernels:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
             operands = scores, mask, call.visible(*tile[2:5]), alpha, call.sink(tile)
-            rows.rows_entmax(*operands, out=(values, columns, ends, sinks))
+            rows.rows_entmax(*operands, out=(values, places, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
             all_weights = mapping.forward(scores, call.attention_mask(tile))
@@ -283,17 +362,17 @@ class _Kernels:
                 sinks, rest = _softmax_sink(all_weights, scores, call.sink(tile))
                 all_weights[rest == 0] = 0
             flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
-            pack(flat, values, columns, indptr[1:], 0)
+            pack(flat, values, places, indptr[1:], 0)
         count = int(indptr[-1])
         sinks = sinks if call.has_sink else None
-        weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr, sinks)
-        value, places = call.value.keys(tile), edges(weights)
+        weights = AttentionWeights(tile.shape, values[:count], places[:count], indptr, sinks)
+        value, between = call.value.keys(tile), edges(weights)
         if not is_dense(count, size):
-            rows.rows_product(weights.data, weights.indices, *places, value, out=out)
+            rows.rows_product(weights.data, weights.indices, *between, value, out=out)
         else:
             if all_weights is None:
                 all_weights = scores
-                rows.rows_spread(weights.data, weights.indices, *places, np.int64(0), out=scores)
+                rows.rows_spread(weights.data, weights.indices, *between, np.int64(0), out=scores)
             out[...] = dense.on_support(all_weights, value)
         if rest is not None:
             out *= rest[..., None]
@@ -364,18 +443,21 @@ def vjp(
         out = out[first:stop, top : top + KEYS]
         rows.columns_product(*operands, x, np.int64(top), out=out)
 
-    def dense_tiles(tiles: list[Tile]) -> None:
-        for tile in tiles:
+    def dense_tiles(heads: list[tuple[int, int]]) -> None:
+        for tile in (tile for first, last in heads for tile in call.tiles(first, last)):
             *arrays, mapping, mask = call.dense_operands(tile)
             part, entries = call.part(tile)
             operands = [*arrays, heads_g.queries(tile), mapping, mask]
             operands.append(call.added(part, entries, g_weights))
-            gradients = dense.vjp(call.spread(part), *operands)
+            gradients = dense.vjp(call.all_weights(tile), *operands)
             queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
             g_query[queries] = gradients[0]
             if call.has_sink:
                 g_sink[queries] = gradients[3][..., -1]
-            if with_bias:
+            if with_bias and call.again[tile.start]:
+                sums = call.bias_sums(tile, gradients[3])
+                of_bias[heads[0]] = of_bias.get(heads[0], 0) + sums
+            elif with_bias:
                 g_scores[entries] = gradients[3].reshape(-1, gradients[3].shape[-1])[
                     part.rows, part.indices
                 ]
@@ -385,10 +467,15 @@ def vjp(
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
+    by_heads: list[Callable[[], None]] = []  # which add to the gradients of keys and values
+    of_bias: dict[tuple[int, int], Any] = {}
     for start, stop, dense_tile in call.groups(each):
         if dense_tile:
-            by_queries.append(partial(dense_tiles, call.tiles(start, stop)))
+            by_heads.append(partial(dense_tiles, [(start, stop)]))
             continue
+        for owner in range(start, stop, each):
+            own = [(i, i + 1) for i in range(owner, owner + each) if call.again[i]]
+            by_heads += [partial(dense_tiles, own)] if own else []
         tiles = call.tiles(start, stop, QUERIES)
         by_queries += [partial(sparse_tile, tile) for tile in tiles if tile.keys]
         by_keys += [
@@ -396,8 +483,8 @@ def vjp(
             for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value))
             for top in range(0, s, KEYS)
         ]
-    call.share(by_queries)
-    call.share(by_keys)
+    for pieces in (by_queries, by_keys, by_heads):
+        call.share(pieces)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
     if has_gradient(problem.scale):
@@ -409,7 +496,7 @@ def vjp(
         _shaped(g_value, problem, problem.value),
         g_scale,
         g_sink.sum(axis=1).reshape(problem.batch) if call.has_sink else None,
-        call.bias_gradient(g_scores) if with_bias else None,
+        call.bias_gradient(g_scores, [of_bias[i] for i in sorted(of_bias)]) if with_bias else None,
     )
 
 
@@ -460,7 +547,7 @@ def jvp(
         d_sinks = d_sink[tile.start : tile.stop]
         if dense_tile:
             more = moved, mapping, mask, d_sinks[:, None], d_added
-            out[...] = dense.jvp(call.spread(part), query, key, value, *more)
+            out[...] = dense.jvp(call.all_weights(tile), query, key, value, *more)
             return
         places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
@@ -495,7 +582,7 @@ def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: 
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
             operands = arrays[1], arrays[0], mapping, call.added(part, entries, g_weights)
-            out[:, 0] = dense.vjp_alpha(call.spread(part), *operands)[:, 0]
+            out[:, 0] = dense.vjp_alpha(call.all_weights(tile), *operands)[:, 0]
             return
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)

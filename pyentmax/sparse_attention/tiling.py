@@ -20,6 +20,7 @@ from pyentmax.sparse_attention.arguments import Arguments
 TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
 DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
+SAMPLE = 16  # queries of a head that tell whether few of its weights are zero
 QUERIES = 256  # queries in a tile of the backward pass over the support
 KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 

@@ -54,6 +54,7 @@ class AttentionWeights:
     indices: Any
     indptr: Any
     sink: Any = None
+    dense_heads: Any = None  # within a derivative: heads whose weights are not stored
 
     @classmethod
     def from_dense(cls, dense: Any, sink: Any = None) -> AttentionWeights:

@@ -1,7 +1,8 @@
 """The operations of attention with sparse weights, and their derivatives.
 
     attention               the output
-    attention_with_weights  the output, and the weights without their zeros
+    attention_with_weights  the output, and the weights without their zeros: all of them, or what
+                            the derivatives need
     attention_gradients     gradients of the operands, α, sink and bias
 
 Eager calls that learn keep the weights for the derivative. Graphs, whose sizes are known before,
@@ -39,7 +40,7 @@ SETTING = (
 )
 SINK = 7  # its place in a setting
 ARRAYS = "Tensor query, Tensor key, Tensor value"
-WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks"
+WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks, Tensor dense_heads"
 
 
 def _on_problem(run: Any, setting: tuple[Any, ...], *tensors: Any, dtype: Any = None) -> Any:
@@ -82,21 +83,9 @@ def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) ->
 
 def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
     (
-        *arrays,
-        name,
-        parameter,
-        number,
-        mask,
-        causal,
-        offset,
-        scale,
-        sink,
-        q,
-        k,
-        offsets,
-        bias,
+        *arrays, name, parameter, number, mask, causal, offset, scale, sink, q, k, offsets, bias,
         alibi,
-    ) = inputs
+    ) = inputs[: 16]  # fmt: skip
     ctx.fixed = name, number, causal, offset, scale, alibi
     weights: Any = ()
     if isinstance(output, tuple):
@@ -112,7 +101,7 @@ def _attention_backward(
     query, key, value, parameter, mask, sink, q, k, offsets, bias, *weights = ctx.saved_tensors
     name, number, causal, offset, scale, alibi = ctx.fixed
     if g is None and g_data is None:
-        return (None,) * 16
+        return (None,) * len(ctx.needs_input_grad)
     if g is None:
         g = _attention_fake(query, key, value).zero_()
     by_alpha, by_sink, by_bias = (ctx.needs_input_grad[i] for i in (4, 10, 14))
@@ -124,11 +113,12 @@ def _attention_backward(
     # Weights are kept of tensors that are neither wrapped nor dual: nothing is left to look for.
     run = torch.ops.pyentmax.attention_gradients.default if weights else attention_gradients
     *operands, in_alpha, in_sink, in_bias = run(
-        g, query, key, value, *setting, by_alpha, by_bias, g_data, *(weights or (None,) * 4)
+        g, query, key, value, *setting, by_alpha, by_bias, g_data, *(weights or (None,) * 5)
     )
     return (
         *operands, None, in_alpha if by_alpha else None, *(None,) * 5,
         in_sink if by_sink else None, *(None,) * 3, in_bias if by_bias else None, None,
+        *(None,) * (len(ctx.needs_input_grad) - 16),
     )  # fmt: skip
 
 
@@ -145,18 +135,23 @@ _attention_operation: Rule = registered(
 
 
 def _with_weights(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
+    *setting, whole = setting  # type: ignore[assignment]
+
     def forward(problem: Any) -> Any:
-        output, weights = problem.forward(return_weights=True)
+        output, weights = problem.forward(return_weights=True, whole=whole)
         sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
-        return output, weights.data, weights.indices, weights.indptr, sinks
+        marks = weights.dense_heads
+        dense_heads = np.zeros(0, bool) if marks is None else marks
+        return output, weights.data, weights.indices, weights.indptr, sinks, dense_heads
 
     wide = torch.promote_types(query.dtype, torch.float32)
-    output, *weights = _on_problem(forward, setting, query, key, value, dtype=wide)
+    output, *weights = _on_problem(forward, tuple(setting), query, key, value, dtype=wide)
     return output.to(query.dtype), *weights
 
 
 def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    output, entries = _attention_fake(query, key, value), torch.library.get_ctx().new_dynamic_size()
+    size = torch.library.get_ctx().new_dynamic_size
+    output, entries, whole = _attention_fake(query, key, value), size(), setting[-1]
     rows, wide = output.shape[:-1], torch.promote_types(query.dtype, torch.float32)
     return (
         output,
@@ -164,12 +159,13 @@ def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any)
         query.new_empty(entries, dtype=torch.int32),
         query.new_empty(math.prod(rows) + 1, dtype=torch.int64),
         query.new_empty(0 if setting[SINK] is None else rows, dtype=wide),
+        query.new_empty(0 if whole else size(), dtype=torch.bool),
     )
 
 
 attention_with_weights: Rule = registered(
     "attention_with_weights",
-    f"({ARRAYS}, {SETTING}) -> (Tensor, {WEIGHTS})",
+    f"({ARRAYS}, {SETTING}, bool whole) -> (Tensor, {WEIGHTS})",
     compute=_with_weights,
     fake=_with_weights_fake,
     setup_context=_keep_attention,
@@ -187,7 +183,7 @@ def sparse_operation(*args: Any, return_weights: bool = False) -> Any:
     tensors = [x for x in args if isinstance(x, Tensor)]
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if return_weights or (learns and is_plain(tensors)):
-        output, *weights = attention_with_weights(*args)
+        output, *weights, _ = attention_with_weights(*args, return_weights)
         return output, weights if return_weights else None
     return _attention_operation(*args), None
 
@@ -196,25 +192,26 @@ def _attention_gradients(
     g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
 ) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
-    *setting, by_alpha, by_bias, g_data, data, indices, indptr, sinks = setting  # type: ignore
+    (by_alpha, by_bias, g_data, *weights), setting = setting[13:], setting[:13]
     parameter, sink, bias = setting[1], setting[SINK], setting[11]
 
     def gradients(problem: Any, g: Any, g_data: Any, *parts: Any) -> tuple[Any, ...]:
         if parts[0] is None:
-            _, weights = problem.forward(return_weights=True)
+            _, weights = problem.forward(return_weights=True, whole=g_data is not None)
         else:
-            data, indices, indptr, sinks = parts
+            data, indices, indptr, sinks, dense_heads = parts
             sinks = None if sink is None else sinks
             shape = (*g.shape[:-1], key.shape[-2])
-            weights = AttentionWeights(shape, data, indices, indptr, sinks)
+            dense_heads = dense_heads if dense_heads.size else None
+            weights = AttentionWeights(shape, data, indices, indptr, sinks, dense_heads)
         in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
         none = np.empty_like(g, shape=0)
         in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
         in_sink = none if sink is None else in_arrays[3]
         return *in_arrays[:3], in_alpha, in_sink, in_arrays[-1] if by_bias else none
 
-    tensors = query, key, value, g.to(query.dtype), g_data, data, indices, indptr, sinks
-    *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, tuple(setting), *tensors)
+    tensors = query, key, value, g.to(query.dtype), g_data, *weights
+    *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, setting, *tensors)
     if parameter is not None:
         in_alpha = in_alpha.to(parameter.dtype)
     if sink is not None:

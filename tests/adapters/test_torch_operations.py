@@ -666,7 +666,11 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "attention": (ops.attention, (query, key, value, *setting)),
         "attention that keeps its weights": (
             ops.attention_with_weights,
-            (query, key, value, *setting),
+            (query, key, value, *setting, True),
+        ),
+        "attention that keeps what derivatives need": (
+            ops.attention_with_weights,
+            (query, key, value, *setting, False),
         ),
         "attention of a mapping": (ops.attention, (query, key[:, :1], value, *shared)),
         "gradients of attention": (
@@ -680,7 +684,7 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
                 *[None] * 3,
                 slopes.detach(),
             )
-            + (True, True, True, *[None] * 5),
+            + (True, True, True, *[None] * 6),
         ),
     }
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.sparse_attention import compressed_rows
+from pyentmax.sparse_attention import compressed_rows, products
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -26,7 +26,12 @@ NAMES = [
     "rows_vjp",
     "rows_vjp_alpha",
     "rows_spread",
+    "product",
 ]
+TWINS = {
+    name: getattr(products if name == "product" else compressed_rows, name).reference
+    for name in NAMES
+}
 HEADS, M, N = 2, 5, 600
 WIDTHS = [1, 16, 50, 64, 147]
 ROOM = {np.float32: 3e-5, np.float64: 1e-13}  # sums of some hundred products of order 1
@@ -111,6 +116,9 @@ def calls(name: str, dtype: Any) -> Any:
             for first, size in ((0, N), (100, 64), (599, 1)):
                 out = np.zeros((HEADS, size, width), dtype)
                 yield (w, columns, starts, ends, x, np.int64(first)), out
+        elif name == "product":
+            yield (x, y.swapaxes(-1, -2)), np.zeros((HEADS, M, N), dtype)
+            yield (x.swapaxes(-1, -2), x[0]), np.zeros((HEADS, width, width), dtype)
     if name == "rows_spread":
         yield (w, columns, starts, ends, np.int64(0)), np.ones((HEADS, M, N), dtype)
         yield (w, columns, starts, ends, np.int64(90)), np.ones((HEADS, M, 120), dtype)
@@ -131,7 +139,7 @@ def results(function: Any, operands: Any, out: Any) -> list[np.ndarray]:
 def test_a_kernel_computes_what_its_twin_does(build: str, name: str, dtype: Any) -> None:
     for operands, out in calls(name, dtype):
         found = results(_cpu.BUILDS[build][name], operands, out)
-        expected = results(getattr(compressed_rows, name).reference, operands, out)
+        expected = results(TWINS[name], operands, out)
         if name == "rows_entmax":  # in all entries, as one may be at the threshold
             dense = []
             np.testing.assert_allclose(found.pop(), expected.pop(), rtol=0, atol=ROOM[dtype])

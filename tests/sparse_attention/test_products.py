@@ -1,8 +1,7 @@
-"""Products in pieces: the whole product, and no piece that BLAS would share among threads."""
+"""Products of whole matrices: every build computes what NumPy does, without BLAS's threads."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,47 +10,35 @@ import pytest
 import pyentmax as pe
 from pyentmax.sparse_attention import products
 
-SHAPES = [(1, 4096, 7), (64, 4096, 64), (100, 1000, 70), (300, 64, 1000), (65, 3000, 1), (3, 2, 5)]
+SHAPES = [(1, 1, 1), (7, 5, 3), (9, 600, 33), (130, 300, 70), (33, 64, 1100), (3, 0, 2), (0, 4, 4)]
+ROOM = {np.float32: 1e-6, np.float64: 1e-15}  # times the number of terms, of order 1
 
 
-@pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The multiplications of each product that BLAS computes."""
-    recorded: list[int] = []
-    whole = np.matmul
-
-    def recording(x: Any, y: Any, **options: Any) -> Any:
-        recorded.append(math.prod(x.shape[-2:]) * y.shape[-1])
-        return whole(x, y, **options)
-
-    monkeypatch.setattr(np, "matmul", recording)
-    return recorded
-
-
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["rows", "columns", "spaced"])
 @pytest.mark.parametrize(("m", "k", "n"), SHAPES)
-def test_pieces_give_the_whole_product(
-    m: int, k: int, n: int, transposed: bool, sizes: list[int]
+def test_every_build_multiplies_matrices_of_any_strides(
+    m: int, k: int, n: int, order: str, dtype: Any
 ) -> None:
+    _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
     rng = np.random.default_rng(m)
-    x, y = rng.standard_normal((2, m, k)), rng.standard_normal((k, n))
-    if transposed:
-        x = np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)
-    np.testing.assert_allclose(products.matmul(x, y), x @ y, rtol=0, atol=1e-12 * k)
-    assert max(sizes) <= products.LIMIT
+    x, y = rng.standard_normal((2, m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+    expected = x @ y
+    if order == "columns":
+        x, y = x.swapaxes(1, 2).copy().swapaxes(1, 2), y.T.copy().T
+    elif order == "spaced":
+        x, y = np.repeat(x, 2, axis=2)[..., ::2], np.repeat(y, 3, axis=1)[:, ::3]
+    for build in _cpu.BUILDS.values():
+        wide = np.full((2, m, n + 3), 7, dtype)  # rows that do not follow each other
+        build["product"](x, y, out=wide[..., :n])
+        np.testing.assert_allclose(wide[..., :n], expected, rtol=0, atol=ROOM[dtype] * (k + 1))
+        assert (wide[..., n:] == 7).all()
 
 
-@pytest.mark.parametrize(
-    ("m", "d", "s", "n"), [(64, 64, 300, 300), (70, 3, 50, 17), (5, 900, 40, 33)]
-)
-def test_blocks_of_keys_give_all_scores(m: int, d: int, s: int, n: int, sizes: list[int]) -> None:
-    rng = np.random.default_rng(m)
-    query, key = rng.standard_normal((2, m, d)), rng.standard_normal((2, s, d))
-    out = np.full((2, m, n), np.nan)
-    products.multiply_blocks(query, products.in_blocks(key), out)
-    expected = query @ key[:, :n].swapaxes(1, 2)
-    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-12 * d)
-    assert max(sizes) <= products.LIMIT
+def test_matmul_broadcasts_batch_shapes() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((3, 1, 5, 4)), rng.standard_normal((2, 4, 6))
+    np.testing.assert_allclose(products.matmul(x, y), x @ y, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [0.01, 3.0], ids=["dense", "sparse"])

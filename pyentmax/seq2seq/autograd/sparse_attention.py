@@ -84,7 +84,7 @@ def attention(
         options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
     problem = attention_problem(q, k, v, number, **options)
     learning = any(parent.requires_grad for parent in parents)
-    output, weights = problem.forward(return_weights=learning)
+    output, weights = problem.forward(return_weights=learning, whole=False)
     if weights is None:
         return Tensor(output)
 
