@@ -221,6 +221,7 @@ def passes(
     *,
     gradients: bool = True,
     upstream: Any = None,
+    supports: tuple[Any, ...] | bool = False,
     matmul: Callable[..., Any] = np.matmul,
 ) -> tuple[Any, ...]:
     """The loss, reduced, and the gradients in x, the rows, and the bias if there is one.
@@ -235,6 +236,10 @@ def passes(
         False for the loss alone
     upstream : array of the labels' shape, optional
         what each row's share in the loss and gradients is multiplied by, of any sign
+    supports : bool or tuple of arrays, default False
+        True: in place of gradients return the non-zeros of those of scores, before shares, if they
+        are few: values, columns, and where each row's end. Such a tuple, for a later call: make the
+        gradients of it, and no loss
     matmul : callable
         ``matmul(a, b, out=out)`` for two matrices
     """
@@ -272,7 +277,12 @@ def passes(
         workers,
     )  # fmt: skip
     layer.losses(fenchel_young_loss, np.empty_like(x, shape=(0, len(rows))), slice(0), 0.0)
-    each, *found = _run(layer, chunk, gradients)
+    if isinstance(supports, tuple):
+        each, found = np.zeros_like(share), _gradients_from(layer, *supports)
+    else:
+        each, *found = _run(
+            layer, chunk, _Supports if supports else _Gradients if gradients else None
+        )
     if options.reduction == "none":
         loss = np.zeros_like(each, shape=math.prod(batch))
         loss[keep] = each
@@ -280,8 +290,8 @@ def passes(
     else:
         loss = np.sum(each)
     loss = loss.astype(np.result_type(*dtypes))[()]
-    if not gradients:
-        return (loss,)
+    if not gradients or supports is True:
+        return loss, *found
     in_x = found[0]
     if type(keep) is not slice:
         in_x = np.zeros_like(x, shape=(math.prod(batch), x.shape[-1]))
@@ -336,13 +346,13 @@ def _value_of_rows(name: str, value: Any, batch: tuple[int, ...], keep: Any) -> 
     return np.broadcast_to(value, batch).reshape(-1)[keep]
 
 
-def _run(layer: _Layer, chunk: int, gradients: bool) -> tuple[Any, ...]:
-    """Each row's loss and, if asked for, the gradients in x, the rows, and the bias, if any."""
+def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> tuple[Any, ...]:
+    """Each row's loss, and what is collected of the gradients of scores."""
     x, rows = layer.x, layer.rows
     each = np.zeros_like(x, np.float64, shape=len(x))
     uniform = _Uniform.of(layer)
     smoothing = layer.smoothing if uniform is None else 0.0
-    found = _Gradients(layer) if gradients else None
+    found = None if collect is None else collect(layer)
     room = np.empty_like(x, shape=(min(chunk, len(x)), len(rows)))
     step = max(1, PIECE // len(rows)) if isinstance(x, np.ndarray) else chunk
 
@@ -420,6 +430,60 @@ class _Uniform(NamedTuple):
         return np.where(loss == np.inf, loss, np.maximum(moved, 0))
 
 
+def _gradients_from(layer: _Layer, values: Any, columns: Any, ends: Any) -> list[Any]:
+    """The gradients, of the non-zeros that `_Supports` has found."""
+    found, sizes = _Gradients(layer), np.diff(ends, prepend=0)
+    found.hold([found.add_nonzeros(values, columns, sizes, slice(0, len(layer.x)))])
+    return list(found.finish(_Uniform.of(layer)))
+
+
+def _packer(x: Any) -> Callable[..., Any] | None:
+    return choice.packer() if type(x) is np.ndarray and x.dtype in KERNEL_DTYPES else None
+
+
+def _packed(pack: Callable[..., Any], g: Any, room: list[Any]) -> tuple[Any, Any, Any] | None:
+    """The non-zeros of g, their columns, and each row's number of them; None if they are many."""
+    if not room:
+        room.extend((np.empty(g.size, g.dtype), np.empty(g.size, np.int32)))
+    ends = np.empty(len(g), np.int64)
+    count = pack(g, *room, ends, 0)
+    if count > MOST_NONZEROS * g.size:
+        return None
+    return room[0][:count].copy(), room[1][:count].copy(), np.diff(ends, prepend=0)
+
+
+class _Supports:
+    """The non-zeros of the gradients of scores, as long as no piece has many."""
+
+    def __init__(self, layer: _Layer) -> None:
+        self._pack = _packer(layer.x)
+        self._pieces: dict[int, tuple[Any, Any, Any]] = {}
+
+    def collector(self) -> Callable[[Any, slice, Any], None]:
+        """As that of `_Gradients`."""
+        room: list[Any] = []
+
+        def add(g: Any, some: slice, scaled: Any) -> None:
+            piece = None if self._pack is None else _packed(self._pack, g, room)
+            if piece is None:
+                self._pack = None
+            else:
+                self._pieces[some.start] = piece
+
+        return add
+
+    def end_chunk(self, scaled: Any, start: int, stop: int) -> None:
+        """Nothing: pieces stay."""
+
+    def finish(self, uniform: _Uniform | None) -> tuple[Any, ...]:
+        """Values, columns, and where each row's end; nothing if there are many, or no rows."""
+        if self._pack is None or not self._pieces:
+            return ()
+        pieces = (piece for _, piece in sorted(self._pieces.items()))
+        values, columns, sizes = map(np.concatenate, zip(*pieces, strict=True))
+        return values, columns, np.cumsum(sizes)
+
+
 class _Gradients:
     """The gradients in x, the rows and the bias, from those of scores, which come in pieces.
 
@@ -430,7 +494,7 @@ class _Gradients:
     def __init__(self, layer: _Layer) -> None:
         self._layer = layer
         x, rows = layer.x, layer.rows
-        self._pack = choice.packer() if type(x) is np.ndarray and x.dtype in KERNEL_DTYPES else None
+        self._pack = _packer(x)
         self._in_x, self._in_rows = np.zeros_like(x), np.zeros_like(rows)
         self._in_bias = np.zeros_like(rows, np.float64, shape=len(rows))
         size = max(1, BLOCK_BYTES // max(1, rows.shape[1] * rows.itemsize))
@@ -444,33 +508,34 @@ class _Gradients:
         """A function for one thread, of p − q for some rows, which rows, and room for the product
         of these with the rows' shares.
         """
-        layer, pack = self._layer, self._pack
-        room: list[Any] = []
+        pack, room = self._pack, list[Any]()
 
         def add(g: Any, some: slice, scaled: Any) -> None:
-            share = layer.share[some]
             if pack is not None and not self._chunk_is_dense:
-                if not room:
-                    room.extend((np.empty(g.size, g.dtype), np.empty(g.size, np.int32)))
-                ends = np.empty(len(g), np.int64)
-                count = pack(g, *room, ends, 0)
-                if count <= MOST_NONZEROS * g.size:
-                    sizes = np.diff(ends, prepend=0)
-                    values, columns = room[0][:count] * share.repeat(sizes), room[1][:count].copy()
-                    self._pieces[some.start] = values, columns, sizes
-                    operands = values, columns, ends - sizes, ends, layer.rows
-                    choice.kernels()["rows_product"](*operands, out=self._in_x[some])
+                if piece := _packed(pack, g, room):
+                    self._pieces[some.start] = self.add_nonzeros(*piece, some)
                     return
             self._chunk_is_dense = True
-            np.multiply(g, share[:, None], out=scaled)
+            np.multiply(g, self._layer.share[some, None], out=scaled)
 
         return add
+
+    def add_nonzeros(self, values: Any, columns: Any, sizes: Any, some: slice) -> Any:
+        """Add what some rows have in x, and return their non-zeros times their shares."""
+        values, ends = values * self._layer.share[some].repeat(sizes), np.cumsum(sizes)
+        operands = values, columns, ends - sizes, ends, self._layer.rows
+        choice.kernels()["rows_product"](*operands, out=self._in_x[some])
+        return values, columns, sizes
+
+    def hold(self, pieces: list[Any]) -> None:
+        """Keep non-zeros for a pass over the gradient of the rows."""
+        self._held += pieces
 
     def end_chunk(self, scaled: Any, start: int, stop: int) -> None:
         """Hold the non-zeros of a chunk, or if they are many, multiply it."""
         pieces, self._pieces = sorted(self._pieces.items()), {}
         if not self._chunk_is_dense:
-            self._held += [piece for _, piece in pieces]
+            self.hold([piece for _, piece in pieces])
             if sum(len(values) for values, _, _ in self._held) > MOST_HELD:
                 self._add_held(stop)
             return

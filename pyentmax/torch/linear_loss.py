@@ -5,8 +5,9 @@ tensors' memory, as in `pyentmax`. On other devices a chunk's scores, loss and g
 operations of PyTorch: that saves memory, and no time.
 
 A loss that is one number computes its gradients along with it, as the scores do not outlast their
-chunk; the backward pass multiplies them. Losses of rows compute the scores again in the backward
-pass, which brings a number for each row.
+chunk; the backward pass multiplies them. Losses of rows keep the supports, since the backward pass
+brings a number for each row; where these are large, in a graph, and on devices it computes the
+scores again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     PARAMETER,
+    is_plain,
     not_differentiable,
     one_by_one,
     refused,
@@ -137,9 +139,12 @@ def linear_loss(
             )
     layer = (scores_of_loss(input), scores_of_loss(linear_weight), linear_bias)
     learned = any(x is not None and x.requires_grad for x in layer)
-    gradients = torch.is_grad_enabled() and learned and reduction != "none"
+    gradients = torch.is_grad_enabled() and learned
+    if reduction == "none":  # of supports, whose size a graph would have to know
+        gradients = gradients and is_plain(x for x in (*layer, target) if x is not None)
     smoothing = float(label_smoothing)
     rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
+    rest = *rest, None, None, None
     loss: Tensor = _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]
     return loss
 
@@ -218,20 +223,25 @@ def _compute(
         wide = torch.promote_types(composed.wide(x[..., :0]).dtype, composed.wide(rows[:0]).dtype)
         loss, *found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
     else:
+        rest = *rest[:7], rest[7] and (rest[2] != "none" or rest[6] is not None)
         loss, *found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest)
-    given = (t for t in (x, rows, bias) if t is not None)
-    parts = [part.to(t.dtype) for part, t in zip(found, given, strict=False)]
+    parts = found
+    if rest[2] != "none" or rest[6] is not None:
+        given = (t for t in (x, rows, bias) if t is not None)
+        parts = [part.to(t.dtype) for part, t in zip(found, given, strict=False)]
     parts += [x.new_empty(0) for _ in range(3 - len(parts))]
     return loss.to(torch.promote_types(x.dtype, rows.dtype)), *parts
 
 
 def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest: Any) -> Any:
-    weight, class_weight, reduction, ignore_index, smoothing, chunk, upstream, gradients = rest
+    weight, class_weight, reduction, ignore_index, smoothing, chunk, upstream, gradients = rest[:-3]
     options = Options(reduction, weight, None, ignore_index, smoothing, class_weight)
     own = PARAMETERS[name]
+    wanted = gradients and reduction == "none" and upstream is None
+    supports = wanted if rest[-1] is None else rest[-3:]
     return passes(
         x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk, None,
-        gradients=gradients, upstream=upstream, matmul=_multiply,
+        gradients=gradients, upstream=upstream, supports=supports, matmul=_multiply,
     )  # fmt: skip
 
 
@@ -300,7 +310,7 @@ def _in_chunks(
 
 
 def _fake(x: Tensor, rows: Tensor, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
-    reduction, gradients = rest[-6], rest[-1]
+    reduction, gradients = rest[-9], rest[-4]
     shape = x.shape[:-1] if reduction == "none" else ()
     loss = x.new_empty(shape, dtype=torch.promote_types(x.dtype, rows.dtype))
     parts = [
@@ -314,19 +324,19 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
     x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight, *ctx.rest = inputs
-    found = (None,) * 3 if ctx.rest[0] == "none" else output[1:]
-    ctx.save_for_backward(x, rows, bias, y, parameter, weight, class_weight, *found)
+    ctx.save_for_backward(x, rows, bias, y, parameter, weight, class_weight, *output[1:])
 
 
 def _backward(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
-    nothing = (None,) * 15
+    nothing = (None,) * 18
     if g is None:
         return nothing
     x, rows, bias, y, parameter, weight, class_weight, *parts = ctx.saved_tensors
     reduction, ignore_index, smoothing, chunk, *_ = ctx.rest
     if reduction == "none":
+        supports = parts if ctx.rest[-4] and parts[-1].numel() else (None,) * 3
         given = (x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight)
-        parts = _operation(*given, "sum", ignore_index, smoothing, chunk, g, True)[1:]
+        parts = _operation(*given, "sum", ignore_index, smoothing, chunk, g, True, *supports)[1:]
     elif torch.compiler.is_compiling() or not g.is_cpu or g != 1:
         parts = [part * g.to(part.dtype) for part in parts]
     if torch.is_grad_enabled():
@@ -353,7 +363,8 @@ _operation: Callable[..., Any] = registered(
     "linear_loss",
     f"(Tensor x, Tensor rows, Tensor? bias, Tensor y, str name, {PARAMETER}, Tensor? weight, "
     "Tensor? class_weight, str reduction, int? ignore_index, float smoothing, int? chunk, "
-    "Tensor? upstream, bool gradients) -> (Tensor, Tensor, Tensor, Tensor)",
+    "Tensor? upstream, bool gradients, Tensor? values, Tensor? columns, Tensor? ends) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
     compute=_compute,
     fake=_fake,
     setup_context=_keep,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyentmax as pe  # noqa: E402
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch.linear_loss import _in_chunks  # noqa: E402  # what devices without kernels run
 
+linear_loss_module = sys.modules["pyentmax.torch.linear_loss"]  # the package has the function
 CLASSES = 90
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -84,10 +86,12 @@ def test_chunks_of_other_devices_equal_the_hosts(name: str, options: dict[str, A
     x, rows, bias, y = (t.detach() for t in layer(3))
     values = {"weight": None, "class_weight": None, "reduction": "mean", "ignore_index": None}
     values |= {"label_smoothing": 0.0, "chunk": 7, "upstream": None, "gradients": True, **options}
+    supports = None, None, None
     alpha = torch.linspace(1.1, 2, 4).double() if name == "entmax" else None
     if values["reduction"] == "none":
         values["upstream"] = torch.linspace(-1, 2, 20).double().reshape(5, 4)
-    expected = torch.ops.pyentmax.linear_loss(x, rows, bias, y, name, alpha, None, *values.values())
+    setting = (x, rows, bias, y, name, alpha, None, *values.values(), *supports)
+    expected = torch.ops.pyentmax.linear_loss(*setting)
     found = _in_chunks(x, rows, bias, y, name, alpha, None, *values.values())
     compared = slice(1 if values["reduction"] == "none" else 0, None)  # gradients alone are used
     for one, other in zip(found[compared], expected[compared], strict=True):
@@ -123,11 +127,44 @@ def test_no_gradient_is_computed_where_none_is_needed() -> None:
     with torch.no_grad():
         loss = torch.ops.pyentmax.linear_loss
         assert not pt.linear_loss(x, rows, y).requires_grad
-        rest = (*(None,) * 4, "mean", None, 0.0, None, None, False)
+        rest = (*(None,) * 4, "mean", None, 0.0, None, None, False, *(None,) * 3)
         parts = loss(x, rows, None, y, "entmax15", *rest)
     assert [part.numel() for part in parts] == [1, 0, 0, 0]
     frozen = pt.linear_loss(x, rows.detach(), y)
     assert gradients(frozen, x)[0].shape == x.shape
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("deviation", "products"), [(3.0, 2), (1e-3, 8)])
+def test_losses_of_rows_keep_their_supports(
+    deviation: float, products: int, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where these are small, the backward pass multiplies no matrices."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 5, 6, generator=generator, dtype=torch.float64)
+    rows = deviation * torch.randn(500, 6, generator=generator, dtype=torch.float64)
+    bias = torch.zeros(500, dtype=torch.float64)
+    bias[7] = -torch.inf
+    y = torch.randint(8, 500, (4, 5), generator=generator)
+    y[1, 2] = -1
+    upstream = torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    count, multiply = [], linear_loss_module._multiply
+    monkeypatch.setattr(
+        linear_loss_module, "_multiply", lambda *a, **b: count.append(1) or multiply(*a, **b)
+    )
+    layer = [t.requires_grad_() for t in (x, rows, bias)]
+    options = {"ignore_index": -1, "label_smoothing": smoothing, "weight": torch.arange(5.0)}
+    options |= {"reduction": "none"}
+    loss = pt.linear_loss(x, rows, y, linear_bias=bias, chunk=12, **options)
+    found = torch.autograd.grad(loss, layer, upstream, retain_graph=True)
+    assert len(count) == products
+    again = torch.autograd.grad(loss, layer, upstream)
+    expected = pt.entmax15_loss(x @ rows.T + bias, y, **options)
+    torch.testing.assert_close(loss, expected)
+    gradients_of_all = torch.autograd.grad(expected, layer, upstream)
+    for one, other, second in zip(found, gradients_of_all, again, strict=True):
+        torch.testing.assert_close(one, torch.nan_to_num(other), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(one, second, rtol=0, atol=0)
 
 
 def test_storage_of_the_caller_stays_resizable_and_unwarned() -> None:
