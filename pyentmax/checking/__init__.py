@@ -13,12 +13,14 @@ resolve it, because z is on a kink, for example, or the function is too noisy.
 The checks work on any function of arrays. If z is a device array (of CuPy, for example), the
 functions are called with device arrays, and only the comparison is made on the host.
 
-`check_mapping` looks at one property after another of a function from scores to probabilities, in
-any array library; ``_properties.py`` lists them.
+`check_mapping`, `check_loss` and `check_attention` look at one property after another of anybody's
+function, in any array library; each has a list ``PROPERTIES`` in its file, and ``_engine.py`` runs
+them. `cases` makes tests of them.
 """
 
 from pyentmax.checking._attention import AttentionReport, check_attention
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
+from pyentmax.checking._engine import cases
 from pyentmax.checking._loss import LossReport, check_loss
 from pyentmax.checking._mapping import MappingReport, check_mapping
 from pyentmax.checking._report import CheckReport
@@ -28,6 +30,7 @@ __all__ = [
     "CheckReport",
     "LossReport",
     "MappingReport",
+    "cases",
     "check_attention",
     "check_gradient",
     "check_jacobian",

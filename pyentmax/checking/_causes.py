@@ -7,43 +7,32 @@ the number of rows. The first that agrees to rounding with fn, in all rows that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from pyentmax.checking._claims import Claim
 from pyentmax.checking._differences import Array
-from pyentmax.checking._grades import CallError, PropertyResult
+from pyentmax.checking._engine import Cause
 from pyentmax.reference.mappings import MAPPINGS
 
-ROUNDING = 512  # spacings of floats that a variant may differ by
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
-VALUES = ("exact values", "sum of a row", "permutations", "batches", "three dimensions", "axes")
-SHAPES = ((3,), (5,), (40,), (3, 3), (2, 2, 3))
 
 
-class Cause(NamedTuple):
-    """A likely cause, and what to do about it."""
-
-    name: str
-    variant: Callable[..., Any]
-    cure: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.cure}"
-
-
-def _alpha(claim: Claim) -> float:
+def alpha_of(claim: Any) -> float:
+    """The α of a mapping of Tsallis' family, 1 of others."""
     return float(ALPHAS.get(claim.record.name, claim.parameters.get("alpha", 1.0)))
 
 
-def _power(claim: Claim) -> float:
-    if _alpha(claim) == 1:
+def slopes(p: Array, alpha: float) -> Array:
+    """s = p^{2−α} on the support, 0 off it."""
+    return np.where(p > 0, np.where(p > 0, p, 1) ** (2 - alpha), 0)
+
+
+def _power(claim: Any) -> float:
+    if alpha_of(claim) == 1:
         raise ValueError("there is no threshold")
-    return _alpha(claim) - 1
+    return alpha_of(claim) - 1
 
 
 def _sum(x: Array) -> Array:
@@ -55,10 +44,10 @@ def _powers(z: Array) -> Array:
 
 
 def _named(name: str, scale: Callable[[float], float] = lambda _: 1.0) -> Any:
-    return lambda claim, z, p: MAPPINGS[name].forward(scale(_alpha(claim)) * z)
+    return lambda claim, z, p: MAPPINGS[name].forward(scale(alpha_of(claim)) * z)
 
 
-def _threshold(claim: Claim, z: Array, p: Array) -> Array:
+def _threshold(claim: Any, z: Array, p: Array) -> Array:
     """The mapping with the threshold, and the sum, that fit p best."""
     power, rows = _power(claim), p.copy()  # any two fit
     for index in np.ndindex(p.shape[:-1]):
@@ -69,7 +58,7 @@ def _threshold(claim: Claim, z: Array, p: Array) -> Array:
     return rows
 
 
-def _at(claim: Claim, z: Array, thresholds: Sequence[Array]) -> list[Array]:
+def _at(claim: Any, z: Array, thresholds: Sequence[Array]) -> list[Array]:
     """The mapping with other thresholds, and divided by its sum then."""
     power = _power(claim)
     x = power * (z - np.max(z, axis=-1, keepdims=True))
@@ -77,7 +66,7 @@ def _at(claim: Claim, z: Array, thresholds: Sequence[Array]) -> list[Array]:
     return [*powers, *(q / np.where(_sum(q) > 0, _sum(q), 1) for q in powers)]
 
 
-def _stopped_early(claim: Claim, z: Array, p: Array) -> Array:
+def _stopped_early(claim: Any, z: Array, p: Array) -> Array:
     """As `_threshold`, if the threshold is a point that bisection visits in its first 30 steps."""
     power, d, visited = _power(claim), z.shape[-1], []
     for end in (d**-power, 1 / d, 0.0):
@@ -93,7 +82,7 @@ def _closest(variants: Sequence[Array], p: Array) -> Array:
     return min(variants, key=lambda q: float(np.nan_to_num(np.max(np.abs(q - p)), nan=np.inf)))
 
 
-def _narrow(claim: Claim, z: Array, p: Array) -> Array:
+def _narrow(claim: Any, z: Array, p: Array) -> Array:
     """The mapping with τ held within a bracket that ends too early at one side."""
     power, d = _power(claim), z.shape[-1]
     tau = -(np.max(claim.exact(z), axis=-1, keepdims=True) ** power)
@@ -102,12 +91,14 @@ def _narrow(claim: Claim, z: Array, p: Array) -> Array:
     return _closest(_at(claim, z, clipped), p)
 
 
-def _other_axis(claim: Claim, z: Array, p: Array) -> Array:
-    return _closest([claim.exact(z, axis=axis) for axis in range(z.ndim)], p)
+def _other_axis(claim: Any, z: Array, p: Array) -> Array:
+    return _closest(
+        [np.moveaxis(claim.exact(np.moveaxis(z, axis, -1)), -1, axis) for axis in range(z.ndim)], p
+    )
 
 
 def _other_k(change: int) -> Any:
-    def variant(claim: Claim, z: Array, p: Array) -> Array:
+    def variant(claim: Any, z: Array, p: Array) -> Array:
         k = max(1, int(claim.parameters["k"]) + change)
         result: Array = claim.record.forward(z, min(k, z.shape[-1]))
         return result
@@ -182,62 +173,3 @@ DERIVATIVE_CAUSES = (
     Cause("sign of the mean", lambda p, v, s: s * v - (_centred(s, v) - s * v),
           "subtract Σsv/Σs, do not add it"),
 )  # fmt: skip
-
-
-def causes(claim: Claim, results: Sequence[PropertyResult]) -> tuple[str, ...]:
-    """The likely causes, of the values and else of the derivative."""
-    bad = {one.name for one in results if one.grade in ("imprecise", "wrong")}
-    if bad & {*VALUES}:
-        return likely(VALUE_CAUSES, [*_values(claim)], claim.epsilon)
-    if any(name.startswith("derivative") for name in bad):
-        return likely(DERIVATIVE_CAUSES, [*_products(claim)], claim.epsilon)
-    return ()
-
-
-def likely(
-    entries: Sequence[Cause], cases: Sequence[Any], epsilon: float = 0.0, agree: Any = None
-) -> tuple[str, ...]:
-    """The first entry whose variant gives what was seen, for all cases.
-
-    A case is the arguments of a variant, what was seen, and what is right. There is no cause where
-    what is right agrees with all that was seen: what is wrong then shows in no case.
-    """
-    agree = agree or partial(_agree, epsilon=epsilon)
-    with np.errstate(all="ignore"):
-        if all(agree(exact, observed) for _, observed, exact in cases):
-            return ()
-        for entry in entries:
-            with suppress(ValueError, KeyError, ZeroDivisionError):
-                if all(agree(entry.variant(*args), observed) for args, observed, _ in cases):
-                    return (str(entry),)
-    return ()
-
-
-def _agree(variant: Any, observed: Array, epsilon: float) -> bool:
-    limit = ROUNDING * epsilon * max(1, np.nanmax(np.abs(observed), initial=0))
-    both = np.isnan(variant) & np.isnan(observed)
-    return bool(np.all((np.abs(variant - observed) <= limit) | (variant == observed) | both))
-
-
-def _inputs(claim: Claim) -> Iterator[Array]:
-    rng = np.random.default_rng(1)
-    for shape in SHAPES:
-        if claim.takes(shape[-1]):
-            yield claim.rounded(np.round(rng.standard_normal(shape), 2))
-
-
-def _values(claim: Claim) -> Iterator[Any]:
-    """Arguments of a variant, what fn gave, and what is right."""
-    for z in _inputs(claim):
-        with suppress(CallError):
-            yield (claim, z, claim(z)), claim(z), claim.exact(z)
-
-
-def _products(claim: Claim) -> Iterator[Any]:
-    for z in _inputs(claim) if claim.record.name in ALPHAS or "alpha" in claim.parameters else ():
-        p, v = claim.exact(z), np.resize([1.0, -0.5, 2.0, 0.25, -2.0], z.shape)
-        s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - _alpha(claim)), 0)
-        with suppress(CallError):
-            product = claim.vjp(z, v)
-            if product is not None:
-                yield (p, v, s), product, _centred(s, v)

@@ -60,8 +60,7 @@ def check_jacobian(
     Returns
     -------
     CheckReport
-        Prints as a table, and Jupyter shows it as a picture. For random directions, its entries are
-        (direction, …, i).
+        Prints as a table. For random directions, its entries are (direction, …, i).
 
     Examples
     --------

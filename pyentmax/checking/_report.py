@@ -1,4 +1,4 @@
-"""The result of a check: a verdict, a table, a picture, and an exception on demand."""
+"""The result of a check: a verdict, a table, and an exception on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyentmax.checking._differences import Array, Derivatives
-from pyentmax.checking._picture import heat_maps, table
 
 RESOLUTION = 2.0**-8  # of the largest derivative: a larger error of the differences shows nothing
 DIGITS = 64  # spacings of floats that a derivative computed in the same dtype as fn may be off by
@@ -17,7 +16,6 @@ DIGITS = 64  # spacings of floats that a derivative computed in the same dtype a
 # times its estimate.
 COARSE, CERTAINLY = 1 / 4, 16
 HEADINGS = {"passed": "passed", "failed": "FAILED", "unresolved": "UNRESOLVED"}
-MARKS = {"passed": "✓", "failed": "✗", "unresolved": "?"}
 
 KINK = (
     "z is on a kink or a jump, or very close to one: the slopes or values on its two sides differ "
@@ -55,7 +53,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckReport(Judged):
-    """The result of a check; prints as a small table, and Jupyter shows it as a picture.
+    """The result of a check; prints as a small table.
 
     Attributes
     ----------
@@ -133,14 +131,6 @@ class CheckReport(Judged):
         lines = [f"{self.what}: {HEADINGS[self.verdict]}"]
         lines += [f"  {name:<14} {value}" for name, value in self._rows()]
         return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
-
-    def _repr_html_(self) -> str:
-        """The two derivatives and their difference as heat maps above the table."""
-        heading = f"{self.what}: {MARKS[self.verdict]} {HEADINGS[self.verdict]}"
-        picture = heat_maps(
-            self.what, self.analytic_entries, self.numeric_entries, self.where, self.tolerance
-        )
-        return table(heading, picture, self._rows(), self.reason)
 
     def _rows(self) -> list[tuple[str, str]]:
         place = ", ".join(str(i) for i in self.where)

@@ -1,9 +1,8 @@
-"""What the checks of mappings, losses and attention share: how a function is called and judged.
+"""How a function of any array library is called: its arrays, float types and derivatives.
 
-A subject is a function, what it claims to be, an array library and a float type. Everything that
-goes in and comes out is float64 on the host, with values that the float type can hold. A library
-is recognised by what a function returns, or takes, among those that the caller has imported; none
-is imported here.
+Everything that goes in and comes out is float64 on the host, with values that the float type can
+hold. A library is recognised by what a function returns, or takes, among those that the caller has
+imported; none is imported here.
 """
 
 from __future__ import annotations
@@ -14,14 +13,22 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyentmax.checking._differences import Array
-from pyentmax.checking._grades import HALF_LIMIT, LIMIT, CallError
+from pyentmax.checking._engine import (
+    HALF_LIMIT,
+    LIMIT,
+    CallError,
+    Case,
+    Cause,
+    Expected,
+    Seen,
+)  # fmt: skip
 from pyentmax.engine.calls.record import Mapping
 
 # --- libraries ------------------------------------------------------------------------------------
@@ -34,27 +41,39 @@ SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "b
 class Library(NamedTuple):
     """How to convert to and from a library's arrays, and its vector-Jacobian product if any."""
 
-    array: Callable[[Array, str], Any]
+    array: Callable[[Array, str, Any], Any]
     numbers: Callable[[Any], Array]
     stack: Callable[[list[Any]], Any]
-    vjp: Callable[[Function, Any, Array], Any] | None = None
+    vjp: Callable[[Function, list[Any], Array], Sequence[Any]] | None = None
 
 
 def _numpy() -> Library:
     return Library(
-        lambda x, dtype: np.array(x, dtype), lambda p: np.array(p).astype(np.float64), np.stack
+        lambda x, dtype, device: np.array(x, dtype, order="C"),
+        lambda p: np.array(p).astype(np.float64),
+        np.stack,
     )
 
 
 def _torch() -> Library:
     torch: Any = sys.modules["torch"]
 
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
-        p = fn(z.requires_grad_() * 1)  # which fn may overwrite
-        return torch.autograd.grad(p, z, torch.tensor(v, dtype=p.dtype, device=p.device))[0]
+    def vjp(fn: Function, arrays: list[Any], v: Array) -> Sequence[Any]:
+        leaves = [x.detach().requires_grad_() for x in arrays]
+        # fn may overwrite what it gets; views keep their strides.
+        p = fn(*(x * 1 if x.is_contiguous() else x for x in leaves))
+        if not p.requires_grad:
+            raise TypeError("the result has no gradient")
+        if np.ptp(v) == 0:  # as p.sum().backward() passes it: one number, with strides of 0
+            g = torch.tensor(float(v.flat[0]), dtype=p.dtype, device=p.device).expand(p.shape)
+        else:
+            g = torch.tensor(v, dtype=p.dtype, device=p.device).reshape(p.shape)
+        grads = torch.autograd.grad(p, leaves, g, allow_unused=True)
+        pairs = zip(grads, leaves, strict=True)
+        return [torch.zeros_like(x) if one is None else one for one, x in pairs]
 
     return Library(
-        lambda x, dtype: torch.tensor(x, dtype=getattr(torch, dtype)),
+        lambda x, dtype, device: torch.tensor(x, dtype=getattr(torch, dtype), device=device),
         lambda p: p.detach().cpu().double().numpy(),
         torch.stack,
         vjp,
@@ -64,36 +83,63 @@ def _torch() -> Library:
 def _jax() -> Library:
     jax: Any = sys.modules["jax"]
 
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
-        p, product = jax.vjp(fn, z)
-        return product(jax.numpy.asarray(v, p.dtype))[0]
+    def vjp(fn: Function, arrays: list[Any], v: Array) -> Sequence[Any]:
+        p, product = jax.vjp(fn, *arrays)
+        return tuple(product(jax.numpy.asarray(v.reshape(p.shape), p.dtype)))
 
     return Library(
-        jax.numpy.array, lambda p: np.asarray(p).astype(np.float64), jax.numpy.stack, vjp
+        lambda x, dtype, device: jax.device_put(jax.numpy.array(x, dtype), device),
+        lambda p: np.asarray(p).astype(np.float64),
+        jax.numpy.stack,
+        vjp,
     )
 
 
 def _tensorflow() -> Library:
     tf: Any = sys.modules["tensorflow"]
 
-    def vjp(fn: Function, z: Any, v: Array) -> Any:
+    def vjp(fn: Function, arrays: list[Any], v: Array) -> Sequence[Any]:
         with tf.GradientTape() as tape:
-            tape.watch(z)
-            p = fn(z)
-        return tape.gradient(p, z, output_gradients=tf.constant(v, p.dtype))
+            tape.watch(arrays)
+            p = fn(*arrays)
+        grads = tape.gradient(p, arrays, output_gradients=tf.constant(v.reshape(p.shape), p.dtype))
+        pairs = zip(grads, arrays, strict=True)
+        return [tf.zeros_like(x) if one is None else one for one, x in pairs]
 
-    return Library(tf.constant, lambda p: p.numpy().astype(np.float64), tf.stack, vjp)
+    return Library(
+        lambda x, dtype, device: tf.constant(x, dtype),
+        lambda p: p.numpy().astype(np.float64),
+        tf.stack,
+        vjp,
+    )
 
 
 def _cupy() -> Library:
     cupy: Any = sys.modules["cupy"]
-    return Library(cupy.array, lambda p: p.get().astype(np.float64), cupy.stack)
+    return Library(
+        lambda x, dtype, device: cupy.array(x, dtype),
+        lambda p: p.get().astype(np.float64),
+        cupy.stack,
+    )
 
 
 LIBRARIES = {
     "numpy": _numpy, "torch": _torch, "jax": _jax, "tensorflow": _tensorflow, "cupy": _cupy,
 }  # fmt: skip
 """Name of the module → `Library`; NumPy first, since others' functions may take its arrays."""
+
+# Layout → what the contiguous memory holds, and the view of it that has the entries asked for.
+LAYOUTS: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
+    "transposed": (lambda x: np.swapaxes(x, -1, -2), lambda a: a.swapaxes(-1, -2)),
+    "heads inside": (lambda x: np.swapaxes(x, -2, -3), lambda a: a.swapaxes(-2, -3)),
+    "every second": (lambda x: np.stack([x, 7 + 0 * x], -1).reshape(*x.shape[:-1], -1),
+                     lambda a: a[..., ::2]),
+    "part of a wider array": (lambda x: np.concatenate([x, 7 + 0 * x], -1),
+                              lambda a: a[..., : a.shape[-1] // 2]),
+    "reversed": (lambda x: x[..., ::-1], lambda a: a[..., ::-1]),
+    "read-only": (lambda x: x, lambda a: a.setflags(write=False) or a),
+}  # fmt: skip
+NUMPY_ONLY = ("reversed", "read-only")
 
 
 def library_of(array: Any) -> str:
@@ -113,34 +159,74 @@ def to_numbers(array: Any) -> Array:
     return LIBRARIES[library_of(array)]().numbers(array)
 
 
-def parameter_names(fn: Function) -> set[str] | None:
-    """The names of fn's parameters; None if it has no signature."""
+def parameters_of(fn: Function) -> dict[str, inspect.Parameter] | None:
+    """fn's parameters; None if it has no signature."""
     try:
-        return {*inspect.signature(fn).parameters}
+        return dict(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
         return None
+
+
+def parameter_names(fn: Function) -> set[str] | None:
+    """The names of fn's parameters; None if it has no signature."""
+    known = parameters_of(fn)
+    return None if known is None else {*known}
 
 
 # --- subjects -------------------------------------------------------------------------------------
 S = TypeVar("S", bound="Subject")
 HINTS = {  # words in an error → what to do
-    "cuda|device|gpu": "if fn computes on a device, pass lambda z: fn(z.cuda()).cpu()",
+    "required positional argument|required keyword": "bind what fn needs, as in "
+    "lambda query, key, value: fn(query, key, value, slopes=…)",
+    "cuda|device|gpu": "if fn computes on a device, pass device=, or lambda z: fn(z.cuda()).cpu()",
     r"dimension|axis|\dD": "if fn's axis was fixed when it was made, make it with axis=-1 (dim=-1)",
+    "dtype|Half|BFloat": "name the float types that fn takes, dtypes=[…]",
     "": "a library that is missing here has to be imported first",
 }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the caller declares for every subject."""
+
+    dtypes: tuple[str, ...] | None = None
+    device: Any = None
+    seed: int = 0
+    tolerances: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """An error for a name or a number that cannot be."""
+        for name, tolerance in self.tolerances.items():
+            if name not in SPACINGS or not (isinstance(tolerance, (int, float)) and tolerance > 0):
+                raise ValueError(
+                    f"tolerances must be numbers above 0 for {', '.join(SPACINGS)}, got "
+                    f"{name!r}: {tolerance!r:.40}"
+                )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
     """What is judged, in one library and one float type."""
 
-    integers: ClassVar[str] = "int64"
     fn: Function
     own_vjp: Function | None
     record: Mapping
     parameters: dict[str, Any]
     library: str
+    settings: Settings
     dtype: str = "float32"
+    full: bool = True  # every case is tried; otherwise the most telling ones
+    alone: bool = False  # fn takes no wider float type
+    seen: list[Seen] = field(default_factory=list)
+    observed: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    integers: ClassVar[str] = "int64"
+    primary: ClassVar[tuple[str, ...]] = ("output",)  # values; the rest observed are gradients
+    vital: ClassVar[tuple[str, ...]] = ("output",)  # properties where an error raised is wrong
+    paired: ClassVar[bool] = False  # whether two variants at a time are tried as causes
+    variants: ClassVar[tuple[Cause, ...]] = ()
+    spellings: ClassVar[Any] = frozenset()  # fn's names of its options
 
     @property
     def epsilon(self) -> float:
@@ -178,15 +264,65 @@ class Subject:
         parameters = ", ".join(f"{name} = {value}" for name, value in self.parameters.items())
         return f"{self.record.name} ({parameters})" if parameters else self.record.name
 
-    def array(self, x: Any) -> Any:
-        """An array of the library; floats in the float type."""
+    def array(self, x: Any, layout: str = "") -> Any:
+        """An array of the library, floats in the float type; a view of another one if asked for."""
         x = np.asarray(x)
         kind = {"b": "bool", "i": self.integers}.get(x.dtype.kind, self.dtype)
-        return self.functions.array(x, kind)
+        if not layout:
+            return self.functions.array(x, kind, self.settings.device)
+        memory, view = LAYOUTS[layout]
+        return view(
+            self.functions.array(np.ascontiguousarray(memory(x)), kind, self.settings.device)
+        )
+
+    def has_layout(self, layout: str) -> bool:
+        """Whether the library has views of that kind."""
+        return self.library in ("numpy", "torch")[: 1 if layout in NUMPY_ONLY else 2]
 
     def rounded(self, x: Any) -> Array:
         """The values that the float type can hold."""
         return to_numbers(Subject.array(self, np.asarray(x, float)))
+
+    def first(self, out: Any) -> Any:
+        """The result; of several that fn returns, the first."""
+        if isinstance(out, (tuple, list)) and len(out) > 1 and hasattr(out[0], "shape"):
+            self.say(f"fn returns {len(out)} values; the first was judged")
+            return out[0]
+        return out
+
+    def say(self, note: str) -> None:
+        """Put a line into the report, once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def epsilon_of(self, out: Any) -> float:
+        """The spacing that a result can be judged by: that of its own type if it is coarser."""
+        coarse = SPACINGS.get(dtype_name(out), 0.0)
+        return self.epsilon if coarse <= self.epsilon else coarse * HALF_LIMIT / self.limit
+
+    def make(self, **words: Any) -> Case:
+        """A case of a few words; `Missing` if fn has no parameter for it."""
+        raise NotImplementedError
+
+    def arrays_of(self, case: Case) -> list[Array]:
+        """All arrays that are passed to fn."""
+        raise NotImplementedError
+
+    def call(self, case: Case, arrays: list[Any]) -> Any:
+        """What fn gives for the arrays, of its library."""
+        raise NotImplementedError
+
+    def observe(self, case: Case) -> dict[str, Array]:
+        """What fn gives, and its gradients if the case asks for them."""
+        raise NotImplementedError
+
+    def expect(self, case: Case) -> dict[str, Expected]:
+        """What is right, and what it may be off by."""
+        raise NotImplementedError
+
+    def predict(self, variants: tuple[Cause, ...], case: Case, observed: Any) -> Any:
+        """What fn would give if all the variants were what is wrong; None if that says nothing."""
+        raise NotImplementedError
 
     def tried(self) -> Any:
         """What fn gives for ordinary input, of its library; an exception if it does not fit."""
@@ -206,14 +342,14 @@ class Subject:
 
 
 @contextmanager
-def blaming(z: Array, given: str = "") -> Iterator[None]:
+def blaming(case: Case) -> Iterator[None]:
     """Errors of a function as `CallError`, with its input."""
     try:
         yield
     except CallError:
         raise
     except Exception as error:  # libraries have errors of their own
-        raise CallError(z, error, given) from error
+        raise CallError(case, error) from error
 
 
 def check_function(fn: Any) -> None:
@@ -224,26 +360,44 @@ def check_function(fn: Any) -> None:
         raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
 
 
-def fitting(
-    trials: Callable[[str], Iterable[S]], dtypes: Sequence[str] | None, expected: str
-) -> list[S]:
-    """The first of a library's subjects that fn takes, in every float type that it takes."""
+def fitting(trials: Callable[[str], Iterable[S]], settings: Settings, expected: str) -> list[S]:
+    """The first of a library's subjects that fn takes, in every float type that it takes.
+
+    Each float type is tried alone, so that a kernel of half types is taken as it is. Every case is
+    tried in the widest of float32 and float64 that fn takes and in one half type.
+    """
     errors: dict[str, Exception] = {}
+    asked = (
+        [*SPACINGS] if settings.dtypes is None else [x for x in SPACINGS if x in settings.dtypes]
+    )
+    first = sorted(asked or SPACINGS, key=["float32", "float16", "bfloat16", "float64"].index)
     for library in (name for name in LIBRARIES if name in sys.modules):
         for subject in trials(library):
-            try:
-                out = subject.tried()
-            except Exception as error:  # libraries have errors of their own
-                if isinstance(errors.setdefault(library, error), RecursionError):
+            for dtype in first:
+                one = replace(subject, dtype=dtype)
+                try:
+                    out = one.tried()
+                except RecursionError as error:
+                    errors.setdefault(library, error)
                     break
+                except Exception as error:  # libraries have errors of their own
+                    errors.setdefault(library, error)
+                    continue
+                one = replace(one, library=library_of(out) if library == "numpy" else library)
+                one = one.settled(out)
+                fit = [x for name in SPACINGS if (x := replace(one, dtype=name, seen=[])).fits()]
+                if chosen := [x for x in fit if x.dtype in asked]:
+                    full = {"wide": next((x.dtype for x in chosen if not x.half), ""),
+                            "half": next((x.dtype for x in chosen if x.half), "")}  # fmt: skip
+                    return [replace(x, full=x.dtype in full.values(), alone=not full["wide"])
+                            for x in chosen]  # fmt: skip
+                raise ValueError(
+                    "dtypes must have one that fn takes, of "
+                    f"{[x.dtype for x in fit]}, got {[*(settings.dtypes or ())]}"
+                )
+            else:
                 continue
-            subject = replace(subject, library=library_of(out) if library == "numpy" else library)
-            subject = subject.settled(out)
-            fit = [one for dtype in SPACINGS if (one := replace(subject, dtype=dtype)).fits()]
-            if chosen := [one for one in fit if dtypes is None or one.dtype in dtypes]:
-                return chosen
-            taken = [one.dtype for one in fit]
-            raise ValueError(f"dtypes must have one that fn takes, of {taken}, got {dtypes}")
+            break
     each = "; ".join(
         f"{name}: {type(error).__name__}: {str(error).partition(chr(10))[0]:.150}"
         for name, error in errors.items()

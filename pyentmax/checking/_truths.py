@@ -2,7 +2,8 @@
 
 - softmax1(z) = e^z / (1 + Σ e^z): softmax with a sink of 0.
 - softpick(z) = relu(e^z − 1) / Σ |e^z − 1| (Zuhri et al. 2025). Its derivative needs z: a negative
-  score has probability 0, and still moves the others'. Entries of −∞ add 1 to the denominator.
+  score has probability 0, and still moves the others'. Entries of −∞ are masked, and add nothing
+  to the denominator, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def _excess(z: Array, axis: int) -> tuple[Array, Array]:
     """e^z − 1 and e^z, both over the largest e^z, or 1."""
     top = np.maximum(np.max(z, axis=axis, keepdims=True), 0)
     small = np.expm1(np.minimum(z, SMALL)) * np.exp(-top)
-    return np.where(top < SMALL, small, np.exp(z - top) - np.exp(-top)), np.exp(z - top)
+    excess = np.where(top < SMALL, small, np.exp(z - top) - np.exp(-top))
+    return np.where(z == -np.inf, 0, excess), np.exp(z - top)
 
 
 def softpick(z: Array, axis: int = -1, *, mask: Any = None) -> Array:
@@ -75,7 +77,7 @@ def slack(record: Mapping, z: Array) -> Array | float:
     """What a probability may be off by where the definition adds an ε of 1e-6 to a denominator."""
     if record.name != "softpick":
         return 0.0
-    total = np.sum(np.abs(np.expm1(np.minimum(z, SMALL))), axis=-1, keepdims=True)
+    total = np.sum(np.abs(_excess(np.minimum(z, SMALL), -1)[0]), axis=-1, keepdims=True)
     return 1e-7 * softpick(z) / np.maximum(total, 1e-7)
 
 

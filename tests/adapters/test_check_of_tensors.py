@@ -115,7 +115,7 @@ def test_librarys_attention_passes_with_its_gradients() -> None:
     assert [*report.failures] == ["NaN in what is masked"]
     assert report.causal == "top-left"
     passed = {one.name for one in report.results if one.verdict == "passed"}
-    assert {"gradients", "dropout", "additive masks", "half types", "grouped heads"} <= passed
+    assert {"gradients", "dropout", "additive masks", "grouped heads"} <= passed
 
 
 def test_own_attention_of_tensors_passes() -> None:

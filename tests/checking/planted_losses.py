@@ -69,6 +69,10 @@ def shifted_label(z: Any, y: Any) -> Any:
     return np.log(np.exp(z).sum(-1)) - picked(x, y)
 
 
+def one_against_all(z: Any, y: Any) -> Any:
+    return np.logaddexp(0, (1 - 2 * np.eye(z.shape[-1])[y]) * z).sum(-1)
+
+
 def along_first(z: Any, y: Any) -> Any:
     return picked(np.log(np.exp(z).sum(0)) - z, y)
 
@@ -95,11 +99,26 @@ FAULTS: dict[str, tuple[Any, str, Any, str, str]] = {
         ("mean over entries", lambda z, y: cross_entropy(z, y).sum() / z.size, "softmax", None,
          "wrong", "the mean over the wrong count"),
         ("first axis", along_first, "softmax", None, "wrong", "another axis"),
-        ("p alone", sparsemax_loss, "sparsemax", lambda z, y: pe.sparsemax(z), "wrong", ""),
+        ("p alone", sparsemax_loss, "sparsemax", lambda z, y: pe.sparsemax(z), "wrong",
+         "p without − y"),
         ("y − p", cross_entropy, "softmax", lambda z, y: -minus_label(pe.softmax(z), y), "wrong",
-         ""),
+         "y − p"),
         ("gradient of the sum", lambda z, y: cross_entropy(z, y).mean(), "softmax",
-         lambda z, y: minus_label(pe.softmax(z), y), "wrong", ""),
+         lambda z, y: minus_label(pe.softmax(z), y), "wrong", "not divided by the number of rows"),
+        ("no logarithm", lambda z, y: -picked(pe.softmax(z), y), "softmax", None, "wrong",
+         "−p_y, without the logarithm"),
+        ("1 − p", lambda z, y: 1 - picked(pe.softmax(z), y), "softmax", None, "wrong", "1 − p_y"),
+        ("focal", lambda z, y: cross_entropy(z, y) * (1 - picked(pe.softmax(z), y)) ** 2,
+         "softmax", None, "wrong", "focal, γ = 2"),
+        ("one against all", one_against_all, "softmax", None, "wrong", "one against all"),
+        ("squared", lambda z, y: (minus_label(pe.softmax(z), y) ** 2).sum(-1), "softmax", None,
+         "wrong", "‖p − y‖²"),
+        ("smoothed", lambda z, y: cross_entropy(z, y) + z.dtype.type(0.1) * (
+            picked(z, y) - z.mean(-1)), "softmax", None, "wrong", "labels smoothed by 0.1"),
+        ("base 2", lambda z, y: cross_entropy(z, y) / z.dtype.type(np.log(2)), "softmax", None,
+         "wrong", "the logarithm to base 2"),
+        ("twice the gradient", cross_entropy, "softmax",
+         lambda z, y: 2 * minus_label(pe.softmax(z), y), "wrong", "twice the gradient"),
         ("no shift", lambda z, y: np.log(np.exp(z).sum(-1)) - picked(z, y), "softmax", None,
          "edges", ""),
         ("1e-6 in the logarithm", lambda z, y: -np.log(np.exp(-cross_entropy(z, y)) + 1e-6),

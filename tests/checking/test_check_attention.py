@@ -24,7 +24,9 @@ def test_right_attention_passes_every_property() -> None:
     report = check(RIGHT)
     assert report.verdict == "right", report
     tried = {one.name for one in report.results if one.verdict == "passed"}
-    assert {one.name for one in report.results} - tried == {"dropout", "gradients"}
+    untried = {one.name for one in report.results} - tried
+    assert {one.partition(" ")[0] for one in untried} == {
+        "dropout", "gradients", "masks", "slopes"}  # fmt: skip
     assert report.causal == "bottom-right"
 
 
@@ -49,10 +51,9 @@ def test_own_attention_passes() -> None:
 @pytest.mark.parametrize("name", sample(FAULTS, 31))
 def test_planted_fault_of_attention_is_named(name: str) -> None:
     (old, new), verdict, cause = FAULTS[name]
-    source = RIGHT.replace("    scores = np.where", "    raw = scores\n    scores = np.where")
-    assert source.count(old) == 1
+    assert RIGHT.count(old) == 1
     causal = "bottom-right" if "corner" in name else None
-    report = check(source.replace(old, new), dtypes=["float64"], causal=causal)
+    report = check(RIGHT.replace(old, new), dtypes=["float64"], causal=causal)
     assert report.verdict == verdict, report
     assert [one.partition(":")[0] for one in report.causes] == [cause]
 
@@ -66,30 +67,14 @@ def test_other_fault_of_attention_is_found(name: str) -> None:
     assert report.causes == ()
 
 
-def test_every_variant_is_planted() -> None:
-    assert {one.name for one in VARIANTS} == {*FAULTS}
+def test_planted_variants_are_known() -> None:
+    assert {*FAULTS} <= {one.name for one in VARIANTS}
 
 
 @pytest.mark.slow
-def test_inputs_fail_every_known_wrong_variant() -> None:
-    report = check(RIGHT, dtypes=["float16"])
-    half = {
-        "lengths",
-        "bias",
-        "softcap",
-        "sink",
-        "window",
-        "offset",
-        "sequences",
-        "nothing",
-        "corner",
-    }
-    names = {one.name for one in VARIANTS}
-    named = {name for name in names if not half & {*name.split()}}
-    assert named <= {*report.distances}
-    assert min(report.distances[name] for name in named) > 4, "of a half type's tolerance"
+def test_inputs_fail_planted_variants() -> None:
     distances = check(RIGHT, dtypes=["float32"]).distances
-    assert min(distances.get(name, 0) for name in names if "corner" not in name) > 10
+    assert min(distances[name] for name in FAULTS if "corner" not in name) > 10
 
 
 @pytest.mark.slow
@@ -110,7 +95,7 @@ def test_gradients_are_compared() -> None:
 
     assert check_attention(simple, vjp=grouped).verdict == "right"
     report = check_attention(simple, vjp=unscaled)
-    assert [*report.failures] == ["gradients"]
+    assert {"gradients", "gradients of long rows"} <= {*report.failures}
     assert report.verdict == "wrong"
     assert str(report.failures["gradients"]).startswith("dquery, T = 3, S = 5 gives ")
 
@@ -151,6 +136,84 @@ def test_arrays_of_fewer_axes_are_enough(rank: int) -> None:
     assert check_attention(fewer, dtypes=["float64"]).verdict == "right"
 
 
+def test_attention_that_ignores_strides_is_wrong() -> None:
+    attention = build(RIGHT)
+
+    def as_in_memory(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        if min(query.strides) > 0:
+            memory = np.lib.stride_tricks.as_strided(query, (query.size,), (query.itemsize,))
+            query = memory.reshape(query.shape)
+        return attention(query, key, value, causal=causal)
+
+    report = check_attention(as_in_memory, dtypes=["float64"])
+    assert [*report.failures] == ["memory layouts"]
+    assert report.verdict == "wrong"
+
+
+def test_output_in_one_buffer_is_an_edge() -> None:
+    attention, buffers = build(RIGHT), {}
+
+    def reusing(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        out = attention(query, key, value, causal=causal)
+        buffer = buffers.setdefault((out.shape, out.dtype), np.empty_like(out))
+        buffer[...] = out
+        return buffer
+
+    report = check_attention(reusing, dtypes=["float64"])
+    assert [*report.failures] == ["results left as they were"]
+    assert report.verdict == "edges"
+
+
+def test_half_types_alone_are_judged_in_them() -> None:
+    def kernel(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        if query.dtype != np.float16:
+            raise TypeError("float16 only")
+        arrays = [x.astype(np.float32) for x in (query, key, value)]
+        return build(RIGHT)(*arrays, causal=causal).astype(np.float16)
+
+    def unscaled(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        return kernel(query / query.dtype.type(query.shape[-1] ** 0.5), key, value, causal)
+
+    assert check_attention(kernel).verdict == "right"
+    report = check_attention(unscaled)
+    assert report.verdict == "wrong"
+    assert [one.partition(":")[0] for one in report.causes] == ["scaled by 1/d"]
+
+
+def test_tiles_and_positions_before_heads_are_found_out() -> None:
+    def kernel(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        if query.shape[1] % 16 or key.shape[1] % 16 or query.shape[-1] < 16:
+            raise ValueError("tiles of 16")
+        arrays = [np.swapaxes(x, 1, 2) for x in (query, key, value)]
+        return np.swapaxes(build(RIGHT)(*arrays, causal=causal), 1, 2)
+
+    report = check_attention(kernel, dtypes=["float64"])
+    assert report.verdict == "right", report
+    words = " ".join(report.notes)
+    assert 'its arrays are (B, T, H, d); layout="BTHd" declares it' in words
+    assert "T and S are multiples of 16, keys at least 16 wide" in words
+
+
+def test_built_in_causality_is_found_out() -> None:
+    def always(query: Any, key: Any, value: Any) -> Any:
+        return build(RIGHT)(query, key, value, causal=True)
+
+    report = check_attention(always, dtypes=["float64"])
+    assert report.verdict == "right", report
+    assert any("it is causal always" in note for note in report.notes)
+
+
+def test_option_that_always_raises_is_an_edge() -> None:
+    def declared(query: Any, key: Any, value: Any, causal: bool = False, sink: Any = None) -> Any:
+        if sink is not None:
+            raise NotImplementedError("sinks")
+        return build(RIGHT)(query, key, value, causal=causal)
+
+    report = check_attention(declared, dtypes=["float64"])
+    assert report.verdict == "edges"
+    assert "NotImplementedError: sinks" in str(report.failures["sinks"])
+
+
 def test_names_of_keywords_may_be_given() -> None:
     attention = build(RIGHT)
 
@@ -170,8 +233,8 @@ def test_calls_of_attention_are_as_many_as_stated() -> None:
         return attention(query, key, value)
 
     check_attention(counted)
-    assert 400 < len(calls) <= 1000
-    assert "at most 1,000 times" in str(check_attention.__doc__)
+    assert 400 < len(calls) <= 2000
+    assert "500 to 2,000 times" in str(check_attention.__doc__)
 
 
 @pytest.mark.parametrize(

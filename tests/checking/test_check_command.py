@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,37 @@ def test_edges_have_code_3_under_strict(
     assert run("check", "no_shift:f", "--as", "softmax", *words) == code
 
 
+ATTENTION = """
+import numpy as np
+def attend(query, key, value):
+    scores = query @ np.swapaxes(key, -1, -2)
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ value
+def loss(z, y):
+    return np.log(np.exp(z - z.max(-1, keepdims=True)).sum(-1)) + z.max(-1) - z[y]
+"""
+
+
+def test_attention_of_a_file_is_reported_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kern.py"
+    path.write_text(ATTENTION)
+    sizes = ["--shapes", "3x70x4", "--seed", 1, "--dtypes", "float32"]
+    assert run("check", f"{path}:attend", "--attention", "--json", *sizes) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["verdict"] == "wrong"
+    assert report["causes"][0].startswith("scores not scaled: ")
+    assert {one["name"] for one in report["results"]} >= {"output", "blocks", "gradients"}
+
+
+def test_loss_of_a_file_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kern.py").write_text(ATTENTION)
+    words = ["--loss", "--as", "softmax", "--dtypes", "float64"]
+    assert run("check", f"{tmp_path}/kern.py:loss", *words) == 0
+    assert capsys.readouterr().out.startswith("loss of softmax: right, float64\n")
+
+
 def test_missing_backend_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +83,12 @@ def test_missing_backend_is_named(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["numpy:exp"], "--as is needed: the mapping that the function claims to be"),
+        (["no.py:f", "--attention"], "there is no file no.py"),
+        (
+            ["numpy:exp", "--as", "softmax", "--shapes", "3x4x5"],
+            "--shapes must be ROWSxSCORES, got 3x4x5",
+        ),
         (["numpy", "--as", "softmax"], "expected MODULE:FUNCTION, got numpy"),
         (["numpy:no", "--as", "softmax"], "numpy:no: module 'numpy' has no attribute 'no'"),
         (["no_such:f", "--as", "softmax"], "No module named 'no_such'"),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -471,59 +470,3 @@ def test_device_arrays_stay_on_the_device_inside_the_functions() -> None:
 def test_wrong_argument_is_named(call: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
-
-
-# --- the picture ----------------------------------------------------------------------------------
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def picture(report: pyentmax.CheckReport) -> ElementTree.Element:
-    """The report's HTML, parsed: it must be well-formed."""
-    html = report._repr_html_()
-    assert "http" not in html.replace('xmlns="http://www.w3.org/2000/svg"', ""), "no network"
-    assert len(html) < 200_000
-    return ElementTree.fromstring(html)
-
-
-def cells(root: ElementTree.Element) -> list[list[ElementTree.Element]]:
-    """The cells of each of the three maps: the rectangles with a tooltip."""
-    return [
-        [r for r in group.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
-        for group in root.iter(f"{SVG}g")
-    ]
-
-
-def test_picture_shows_both_jacobians_and_their_difference() -> None:
-    def wrong(p: Any) -> Any:
-        jacobian = pyentmax.sparsemax_jacobian(p)
-        jacobian[0, 2] += 0.25
-        return jacobian
-
-    root = picture(check_jacobian(pyentmax.sparsemax, [0.3, 0.1, -2.0], wrong))
-    titles = [group.findtext(f"{SVG}text") for group in root.iter(f"{SVG}g")]
-    assert titles == ["analytic ∂pᵢ/∂zⱼ, i down, j across", "numeric", "difference"]
-    analytic, numeric, difference = cells(root)
-    blue, white, red = "#2166ac", "#ffffff", "#a53c0a"
-    assert [c.get("fill") for c in numeric[:3]] == [red, blue, white]
-    assert [c.get("fill") for c in difference] == [white, white, red] + [white] * 6
-    assert analytic[2].findtext(f"{SVG}title") == "[0, 2] analytic 0.25, numeric 0, difference 0.25"
-    words = " ".join(root.itertext())
-    assert "Jacobian: ✗ FAILED" in words
-    assert "±0.25, the largest" in words
-
-
-def test_picture_of_many_jacobians_shows_the_largest_error() -> None:
-    def wrong(p: Any) -> Any:
-        jacobian = pyentmax.softmax_jacobian(p)
-        jacobian[1, 90, 3] = np.nan
-        return jacobian
-
-    z = np.random.default_rng(4).standard_normal((2, 100))
-    root = picture(check_jacobian(pyentmax.softmax, z, wrong))
-    maps = cells(root)
-    assert [len(m) for m in maps] == [256] * 3
-    grey = [c.findtext(f"{SVG}title") for c in maps[2] if c.get("fill") == "#888"]
-    assert [str(title)[:11] for title in grey] == ["[1, 90, 3] "]
-    words = " ".join(root.itertext())
-    assert "matrix [1] of a batch of (2,), rows 82–97 of 100, columns 0–15 of 100" in words
