@@ -123,7 +123,8 @@ def top_p(
 
     Holtzman et al. (2020). A score is kept if the probabilities above its own sum to less
     than the mass: those from the smallest up to its own then sum to more than 1 − mass, which has
-    more digits for a mass near 1.
+    more digits for a mass near 1. Where the mass is met exactly, rounding decides whether the next
+    score is kept, too.
 
     Parameters
     ----------
@@ -379,7 +380,7 @@ def typical(
     """The fewest scores of this mass whose surprise −log p is nearest to the entropy of softmax.
 
     Locally typical sampling: Meister et al. (2023), arXiv 2202.00666. The largest score may be
-    dropped.
+    dropped. A mass that is met exactly is met up to rounding, as in `top_p`.
 
     Parameters
     ----------

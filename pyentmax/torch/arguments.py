@@ -43,7 +43,8 @@ def check_tensor(value: Any, name: str) -> None:
     if value.is_nested:
         raise TypeError(
             f"{name} must be a dense Tensor, got a nested one; pad it with "
-            f"{name}.to_padded_tensor(0.0), and hide the padding with a mask"
+            f"{name}.to_padded_tensor(0.0), and hide the padding with a mask, or pass "
+            f"{name}.values() to what is elementwise"
         )
     if value.layout is not torch.strided:
         raise TypeError(
@@ -56,9 +57,11 @@ def check_scores(tensor: Any, name: str) -> None:
     """Raise a TypeError unless it is a tensor of a floating dtype of at least 16 bits."""
     check_tensor(tensor, name)
     if tensor.dtype not in FLOATING:
+        convert = f"convert it, for example with {name}.float()"
+        if tensor.is_complex():
+            convert = f"take {name}.real or {name}.abs()"
         raise TypeError(
-            f"{name} must be a tensor of a floating dtype, got {tensor.dtype}; convert it, for "
-            f"example with {name}.float()"
+            f"{name} must be a tensor of a floating dtype, got {tensor.dtype}; {convert}"
         )
 
 
@@ -102,7 +105,8 @@ def check_known(call: str, named: Iterable[str], known: Iterable[str] = ()) -> N
     """Raise a TypeError unless all keywords are known."""
     for name in named:
         if name not in known:
-            raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
+            hint = "; of tensors it is dim" if name == "axis" else ""
+            raise TypeError(f"{call} got an unexpected keyword argument {name!r}{hint}")
 
 
 def check_options(reduction: Any, weight: Any, ignore_index: Any, label_smoothing: Any) -> None:

@@ -6,6 +6,7 @@ A parameter of a mapping may be a number, a tensor, which moves with the module,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -29,10 +30,17 @@ class Settings(nn.Module):
         super().__init__()
         self._names = tuple(settings)
         for name, value in settings.items():
-            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a setting that is a tensor is a buffer, which moves and is saved."""
+        is_constant = isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+        if is_constant and name in self.__dict__ and name in self._names:
+            delattr(self, name)
+        if is_constant and name in self.__dict__.get("_names", ()) and not hasattr(self, name):
+            self.register_buffer(name, value)
+        else:
+            super().__setattr__(name, value)
 
     def settings(self) -> dict[str, Any]:
         """The settings by their names."""
@@ -456,6 +464,10 @@ class OneVsAllLoss(LossModule):
 # --- modules that are more than a function --------------------------------------------------------
 
 
+def _parameter(*shape: int, device: Any, dtype: torch.dtype | None) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+
 class Attention(Settings):
     """`attention` by a mapping, without projections; weights are dropped in training only.
 
@@ -520,6 +532,8 @@ class LengthScale(nn.Module):
     delta : float, default 1.0
     inputs : int, optional
         the number of features of x; w and u begin as zeros
+    device, dtype : optional
+        of the parameters, as in `torch.nn`
 
     Examples
     --------
@@ -532,6 +546,11 @@ class LengthScale(nn.Module):
     """
 
     __call__: Callable[..., Tensor]
+    delta: nn.Parameter
+    b: nn.Parameter
+    c: nn.Parameter
+    w: nn.Parameter
+    u: nn.Parameter
 
     def __init__(
         self,
@@ -542,6 +561,8 @@ class LengthScale(nn.Module):
         delta: float = 1.0,
         *,
         inputs: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         if not beta > 0 or not -2 < gamma < 2:
@@ -549,13 +570,17 @@ class LengthScale(nn.Module):
                 f"beta must be above 0, and gamma between -2 and 2, got {beta} and {gamma}"
             )
         self.features, self.inputs = features, inputs
-        start = torch.tensor(beta).expm1().log(), torch.tensor(gamma / 2).atanh()
-        self.delta: nn.Parameter = nn.Parameter(torch.full((heads, 1), float(delta)))
-        self.b: nn.Parameter = nn.Parameter(start[0].repeat(heads, 1))
-        self.c: nn.Parameter = nn.Parameter(start[1].repeat(heads, 1))
-        if inputs is not None:
-            self.w: nn.Parameter = nn.Parameter(torch.zeros(heads, inputs))
-            self.u: nn.Parameter = nn.Parameter(torch.zeros(heads, inputs))
+        self._start = float(delta), math.log(math.expm1(beta)), math.atanh(gamma / 2)
+        for name, size in {"delta": 1, "b": 1, "c": 1, "w": inputs, "u": inputs}.items():
+            if size is not None:
+                setattr(self, name, _parameter(heads, size, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the initial values."""
+        starts = dict(zip(("delta", "b", "c"), self._start, strict=True))
+        for name, parameter in self.named_parameters():
+            nn.init.constant_(parameter, starts.get(name, 0.0))
 
     def forward(self, keys: Tensor, x: Tensor | None = None) -> Tensor:
         """The scale of shape (heads, T), or (…, heads, T) with x of shape (…, T, inputs).
@@ -588,6 +613,8 @@ class LogScale(nn.Module):
         d is the number of features of a head
     s : float, default 0.5
         the initial value
+    device, dtype : optional
+        of the parameter, as in `torch.nn`
 
     Examples
     --------
@@ -597,10 +624,17 @@ class LogScale(nn.Module):
 
     __call__: Callable[..., Tensor]
 
-    def __init__(self, heads: int, features: int, s: float = 0.5) -> None:
+    def __init__(
+        self, heads: int, features: int, s: float = 0.5, *, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
-        self.features = features
-        self.s: nn.Parameter = nn.Parameter(torch.full((heads, 1), float(s)))
+        self.features, self._start = features, float(s)
+        self.s = _parameter(heads, 1, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the initial values."""
+        nn.init.constant_(self.s, self._start)
 
     def forward(self, keys: Tensor) -> Tensor:
         """The scale of shape (heads, T), given the number of keys that each of T queries sees."""
@@ -622,6 +656,8 @@ class AlphaEntmax(nn.Module):
         of the scores, (…, heads, T, S)
     a : Tensor of shape (heads,), optional
         initial values; by default drawn from N(0, 1) as the paper's authors do
+    device, dtype : optional
+        of the parameter, as in `torch.nn`
 
     Attributes
     ----------
@@ -630,12 +666,23 @@ class AlphaEntmax(nn.Module):
 
     __call__: Callable[..., Tensor]
 
-    def __init__(self, heads: int, dim: int = -1, *, a: Tensor | None = None) -> None:
+    def __init__(
+        self, heads: int, dim: int = -1, *, a: Tensor | None = None, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        if a is not None and a.shape != (heads,):
+            raise ValueError(f"a must have the shape ({heads},), got {tuple(a.shape)}")
         self.dim = dim
-        self.a: nn.Parameter = nn.Parameter(torch.randn(heads) if a is None else a.detach().clone())
-        if self.a.shape != (heads,):
-            raise ValueError(f"a must have the shape ({heads},), got {tuple(self.a.shape)}")
+        if a is None:
+            self.a = _parameter(heads, device=device, dtype=dtype)
+            self.reset_parameters()
+        else:
+            self.a = nn.Parameter(a.detach().to(device=device, dtype=dtype, copy=True))
+
+    def reset_parameters(self) -> None:
+        """Draw the initial values from N(0, 1)."""
+        nn.init.normal_(self.a)
 
     @property
     def alpha(self) -> Tensor:

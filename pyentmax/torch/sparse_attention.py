@@ -30,6 +30,7 @@ from pyentmax.torch.arguments import (
     check_mask,
     check_number,
     check_scores,
+    is_distributed,
     is_overridden,
 )
 from pyentmax.torch.arrays import has_kernels
@@ -356,8 +357,12 @@ def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
 
 def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of the scores, (…, T, S), or an error for tensors that do not fit."""
-    check_scores(query, "query")
-    check_scores(key, "key")
-    check_scores(value, "value")
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_scores(x, name)
+        if is_distributed(x):
+            raise TypeError(
+                f"{name} must not be a DTensor: pass {name}.to_local(), sharded along the batch or "
+                "the heads, and make a DTensor of the output with DTensor.from_local()"
+            )
     batch, _ = check_shapes(query.shape, key.shape, value.shape)
     return (*batch, query.shape[-2], key.shape[-2])

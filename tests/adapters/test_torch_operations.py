@@ -987,3 +987,55 @@ def test_sizes_known_at_run_time_are_exported() -> None:
     program = torch.export.export(Model(), arguments).module()
     for found, expected in zip(program(*arguments), Model()(*arguments), strict=True):
         torch.testing.assert_close(found, expected, **DOUBLE)
+
+
+def test_a_setting_that_becomes_a_tensor_is_a_buffer() -> None:
+    loss = pt.Entmax15Loss()
+    loss.class_weight = torch.ones(5)
+    loss.double()
+    assert loss.class_weight.dtype == torch.float64
+    assert list(loss.state_dict()) == ["class_weight"]
+    loss.class_weight = None
+    assert not loss.state_dict()
+    attention = pt.Attention(1.5)
+    attention.alpha = torch.tensor([1.2, 1.4])
+    assert [name for name, _ in attention.named_buffers()] == ["alpha"]
+    attention.sink = torch.nn.Parameter(torch.zeros(2))
+    assert [name for name, _ in attention.named_parameters()] == ["sink"]
+    with pytest.raises(TypeError, match="cannot assign"):
+        attention.sink = torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        (pt.AlphaEntmax, {"heads": 4}),
+        (pt.LengthScale, {"heads": 4, "features": 3, "beta": 0.3, "inputs": 2}),
+        (pt.LogScale, {"heads": 4, "features": 3, "s": 0.7}),
+    ],
+)
+def test_modules_with_parameters_are_made_as_those_of_torch(module: Any, arguments: Any) -> None:
+    made = module(**arguments, device="meta", dtype=torch.float64)
+    assert {(x.device.type, x.dtype) for x in made.parameters()} == {("meta", torch.float64)}
+    torch.manual_seed(0)
+    expected = module(**arguments, dtype=torch.float64).state_dict()
+    made.to_empty(device="cpu")
+    torch.manual_seed(0)
+    made.reset_parameters()
+    torch.testing.assert_close(made.state_dict(), expected, rtol=0, atol=0)
+    skipped = torch.nn.utils.skip_init(module, **arguments)
+    assert {name: x.shape for name, x in skipped.named_parameters()} == {
+        name: x.shape for name, x in expected.items()
+    }
+
+
+def test_advice_fits_what_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"take z.real or z.abs\(\)"):
+        pt.entmax15(torch.tensor([1 + 2j, 0j]))
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)
+    with pytest.raises(TypeError, match=r"pass z.values\(\) to what is elementwise"):
+        pt.entmax_sigmoid(nested)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axis'; of tensors it is dim"):
+        pt.entmax15_loss(torch.zeros(2, 3), torch.tensor([0, 1]), axis=1)
+    with pytest.raises(ValueError, match=r"along axis=1 \(of tensors dim\)"):
+        pt.entmax15_loss(torch.zeros(2, 5, 3), torch.zeros(2, 3, dtype=torch.long))

@@ -79,6 +79,9 @@ def work(rank: int, folder: str) -> None:
     for call in calls().values():
         with pytest.raises(ValueError, match="rows of a DTensor must lie on one device"):
             call(spread, *tensors[1:4])
+    for mapping in ("entmax", "softmax"):
+        with pytest.raises(TypeError, match=r"not be a DTensor: pass query.to_local\(\)"):
+            pt.attention(spread, spread, spread, mapping=mapping, causal=True)
     torch.distributed.destroy_process_group()
 
 

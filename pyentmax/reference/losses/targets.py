@@ -179,9 +179,8 @@ def labels_or(y: Any, targets: str, rows: Rows) -> tuple[Any, bool]:
         fits = [
             i for i, _ in enumerate(rows.shape) if y.shape == rows.shape[:i] + rows.shape[i + 1 :]
         ]
-        hint = (
-            f"; are the classes along axis={fits[0]}?" if fits and rows.axes != (fits[0],) else ""
-        )
+        other = fits and rows.axes != (fits[0],)
+        hint = f"; are the classes along axis={fits[0]} (of tensors dim)?" if other else ""
         raise ValueError(
             f"y must be integer labels of shape {rows.batch} or {targets} of shape {rows.shape}, "
             f"got dtype {y.dtype} and shape {y.shape}{hint}"
