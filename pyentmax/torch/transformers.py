@@ -186,7 +186,9 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
         can_set = getattr(model, "_can_set_attn_implementation", None)
         if model is not None and can_set is not None and not can_set():
             raise NotImplementedError(NO_LAYER.format(model.__name__))
-    if not _says_causality(type(config)):
+    # The layers of a part have its configuration, and the part may be of another kind of model.
+    parts = [getattr(config, part, config) for part in getattr(config, "sub_configs", ())]
+    if not all(_says_causality(type(part)) for part in (config, *parts)):
         options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     mask: Tensor | None = sdpa_mask(*args, **options)
     return mask

@@ -506,6 +506,31 @@ def test_the_last_word_reaches_what_it_reaches_eagerly(name: str) -> None:
     assert moved[0][-1]
 
 
+def test_masks_of_wholes_with_other_parts_are_written_out() -> None:
+    """The layers of a part do not say what a mask left out for the whole would have been."""
+    register("soft", mapping="softmax")
+
+    class WholeConfig(hub.LlamaConfig):
+        sub_configs = {"text_config": hub.SplinterConfig}  # noqa: RUF012
+
+    class Whole(hub.LlamaPreTrainedModel):
+        config_class = WholeConfig
+
+    # Its layers' class has to be known, as where a model is made.
+    assert Whole._supports_sdpa
+    assert not hub.SplinterModel._supports_sdpa
+    whole = WholeConfig(text_config=hub.SplinterConfig(**SIZES))
+    alone = hub.LlamaConfig(**GROUPED)
+    from transformers.masking_utils import create_causal_mask
+
+    masks = []
+    for config in (whole, alone):
+        config._attn_implementation = "soft"
+        masks.append(create_causal_mask(config, torch.zeros(1, 8, 16), None, None))
+    assert masks[1] is None
+    assert torch.equal(masks[0][0, 0], torch.ones(8, 8).tril().bool())
+
+
 def test_hooks_of_a_layer_bring_its_alpha() -> None:
     # As offloading and FSDP do: the parameter is there during the call of its module only.
     made, batch = model("Llama"), inputs("Llama")
