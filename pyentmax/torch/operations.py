@@ -331,7 +331,48 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
     options |= _named(name, parameter, number)
     if name == "one_vs_all":
         return on_arrays(one_vs_all_loss_and_grad, z, y, **options)
-    return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options)
+    options["mapping"] = name
+    fits = y.shape in (z.shape, z.shape[:-1]) and (parameter is None or not parameter.ndim)
+    if z.is_cpu and z.dtype in HALF and z.numel() > BLOCK and fits:
+        return _in_blocks(z, y, **options)
+    return on_arrays(fenchel_young_loss_and_grad, z, y, **options)
+
+
+BLOCK = 1 << 20  # scores of half types that are widened at a time, on a CPU
+
+
+def _in_blocks(
+    z: Tensor, y: Tensor, weight: Any, mask: Any, reduction: str, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """A loss and its gradient by blocks of rows, without an array of all scores in float32."""
+    shape, d = z.shape, z.shape[-1]
+    y = y.reshape(-1, *y.shape[z.ndim - 1 :])
+    mask = None if mask is None else mask.expand(shape).reshape(-1, d)
+    z, share = z.reshape(-1, d), None
+    if weight is not None or reduction == "mean":
+        share = z.new_ones(shape[:-1], dtype=torch.float32)
+        share = (share if weight is None else share * weight).reshape(-1)
+    if reduction == "mean":
+        live = z if mask is None else z.masked_fill(~mask, -torch.inf)
+        counts = live.amax(-1) != -torch.inf
+        if options["ignore_index"] is not None and y.ndim == 1:
+            counts &= y != options["ignore_index"]
+        total = share.where(counts, 0).sum()
+        share = share / total.where(total != 0, 1)
+    options["reduction"] = "none" if reduction == "none" else "sum"
+    gradient, losses, rows = torch.empty_like(z), [], max(BLOCK // d, 1)
+    for start in range(0, len(z), rows):
+        block = slice(start, start + rows)
+        options["weight"] = None if share is None else share[block]
+        options["mask"] = None if mask is None else mask[block]
+        pair = z[block], y[block]
+        each, gradient[block] = on_arrays(
+            fenchel_young_loss_and_grad, *pair, dtype=torch.float32, **options
+        )
+        losses.append(each.reshape(-1))
+    total = torch.cat(losses)
+    total = total.reshape(shape[:-1]) if reduction == "none" else total.sum()
+    return total.to(z.dtype), gradient.reshape(shape)
 
 
 def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:

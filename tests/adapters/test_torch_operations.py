@@ -459,6 +459,42 @@ def test_class_weights_are_those_of_cross_entropy(reduction: str) -> None:
         torch.testing.assert_close(own, of_rows, **DOUBLE)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_losses_widen_a_block_at_a_time(
+    dtype: Any, reduction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widened, run = [], pt.operations.fenchel_young_loss_and_grad
+
+    def spy(z: Any, *args: Any, **options: Any) -> Any:
+        widened.append(z.size)
+        return run(z, *args, **options)
+
+    monkeypatch.setattr(pt.operations, "fenchel_young_loss_and_grad", spy)
+    monkeypatch.setattr(pt.operations, "BLOCK", 16)
+    z = tensor(4, 3, 7, grad=False).to(dtype)
+    z[1, 2] = -torch.inf
+    y, weight = torch.arange(12).view(4, 3) % 7, torch.arange(12.0).view(4, 3)
+    q = pt.softmax(tensor(4, 3, 7, seed=1, grad=False)).to(dtype)
+    q[1, 2] = torch.eye(7)[0]
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[:, 3] = False
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (y, {}),
+        (q, {}),
+        (y, {"ignore_index": 2, "weight": weight, "label_smoothing": 0.1}),
+        (y, {"weight": weight[0], "mask": mask, "ignore_index": 3}),
+    ]
+    for target, options in cases:
+        pair = z.clone().requires_grad_(), z.float().requires_grad_()
+        losses = [pt.entmax_loss(x, target, 1.3, reduction=reduction, **options) for x in pair]
+        torch.testing.assert_close(losses[0], losses[1].to(dtype), rtol=0.01, atol=1e-3)
+        for loss in losses:
+            loss.sum().backward()
+        torch.testing.assert_close(pair[0].grad, pair[1].grad.to(dtype), rtol=0.01, atol=1e-3)
+    assert sorted(set(widened)) == [14, 84]
+
+
 @pytest.mark.parametrize("loss", ["entmax15_loss", "one_vs_all_loss"])
 def test_losses_along_another_dimension(loss: str) -> None:
     z, y = tensor(2, 5, 3), torch.tensor([[0, 1, 2], [4, 3, 2]])  # as cross_entropy's classes lie
