@@ -144,10 +144,14 @@ def enumerated(
 
 def assert_equal(result: Any, found: dict[tuple[int, ...], float], longer: float, atol: float):
     """A result lists every string with its probability, and claims no more."""
+    assert_equal_lists(result, found, atol)
+    assert result.exact == (longer == 0)
+
+
+def assert_equal_lists(result: Any, found: dict[tuple[int, ...], float], atol: float):
     listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
     assert listed.keys() == found.keys()
     assert max([abs(listed[s] - found[s]) for s in found], default=0) < atol
-    assert result.exact == (longer == 0)
 
 
 CASES = [(name, output, True) for name in MODELS if name != "Mamba" for output in OUTPUTS]
@@ -185,10 +189,25 @@ def test_smaller_types(name, dtype, atol):
     outputs = list_outputs(network, PROMPTS, eos=ends, max_length=LENGTH, progress=False, **rule)
     for prompt, result in zip(PROMPTS, outputs, strict=True):
         found, longer = enumerated(network, prompt, rule, ends)
-        listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
-        assert listed.keys() == found.keys()
-        assert max([abs(listed[s] - found[s]) for s in found], default=0) < atol
+        assert_equal_lists(result, found, atol)
         assert result.complete == (longer == 0)
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2", "T5", "Bart"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_smaller_types_alone_and_without_cache(name, dtype):
+    """Where the network computes the same, what is computed from its scores is exact."""
+    network = shared(name, dtype)
+    ends, listed = [2, 3], 0
+    model = from_transformers(network, eos=ends, keep="top_k=3", cache=False)
+    for prompt in PROMPTS:
+        found, longer = enumerated(network, prompt, {"keep": "top_k=3"}, ends)
+        [result] = list_outputs(model, [prompt], max_length=LENGTH, width=1, progress=False)
+        assert_equal_lists(result, found, 1e-6)
+        assert result.complete == (longer == 0)
+        assert result.rest == pytest.approx(longer, abs=1e-6)
+        listed += len(found)
+    assert listed > 20
 
 
 @pytest.mark.parametrize("name", ["Llama", "GPT2", "T5"])
@@ -318,3 +337,46 @@ def test_cache_that_is_not_reordered_prevents_the_claim(monkeypatch):
         assert not wrong.complete
         assert wrong.rest == 1
         assert "when they are read again without the cache" in wrong.reason
+
+
+# --- bad input ------------------------------------------------------------------------------------
+def test_bad_models_and_inputs_are_refused():
+    network = build("GPT2")
+    with pytest.raises(ValueError, match="zeros are certain.*a softmax gives every string"):
+        list_outputs(network, [[1]])
+    with pytest.raises(ValueError, match="model: expected one without dropout, call model.eval"):
+        list_outputs(build("GPT2").train(), [[1]], keep="top_k=2")
+    with pytest.raises(ValueError, match="source: expected token ids from 0 to 5, got 6"):
+        list_outputs(network, [[1, 6]], keep="top_k=2")
+    for model, prompt, said in ((network, 32, 33), (network, 40, 40), (build("Bart"), 40, 40)):
+        with pytest.raises(ValueError, match=f"{said} tokens, more than the .* positions, 32:"):
+            list_outputs(model, [[1] * prompt], mapping=1.01, max_length=3)
+    network.generation_config.eos_token_id = network.config.eos_token_id = None
+    with pytest.raises(ValueError, match=r"eos: expected the id .*, got \[\]: without an end"):
+        list_outputs(network, [[1]], keep="top_k=2")
+    with pytest.raises(ValueError, match=r"scores: expected .* the end \(9\) among them"):
+        list_outputs(network, [[1]], keep="top_k=2", eos=9)
+    model = from_transformers(build("Mamba"), keep="top_k=2")
+    with pytest.raises(ValueError, match="its cache has .*cannot be rearranged: pass cache=False"):
+        greedy_search(model, np.array([[1]]), np.array([[True]]))
+    decoder = build("T5")
+    decoder.generation_config.decoder_start_token_id = decoder.config.decoder_start_token_id = None
+    with pytest.raises(ValueError, match="decoder_start_token_id, .*but it is None"):
+        list_outputs(decoder, [[1]], keep="top_k=2")
+
+
+def test_tokenizer_of_the_library_works():
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate("? a . b c a2".split())}, "?")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    fast = hub.PreTrainedTokenizerFast(tokenizer_object=words)
+    network = build("Llama")
+    for tokenizer in (words, fast):
+        one, two = list_outputs(network, ["a b c", "a"], tokenizer, keep="top_k=2", max_length=3)
+        [alone] = list_outputs(network, [[1, 3, 4]], keep="top_k=2", max_length=3)
+        assert [h.tokens for h in one.hypotheses] == [h.tokens for h in alone.hypotheses]
+        for text, hypothesis in zip(one.texts, one.hypotheses, strict=True):
+            assert text == tokenizer.decode(list(hypothesis.tokens))
+        assert two.total + two.rest == pytest.approx(1)

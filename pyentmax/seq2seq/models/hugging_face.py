@@ -120,6 +120,7 @@ class _Transformer:
         mask = np.take_along_axis(mask, order, axis=1)
         source = np.where(mask, np.take_along_axis(source, order, axis=1), 0)
         rows, lengths = np.arange(len(source)), mask.sum(axis=1)
+        self._check_length(lengths)
         if self.encodes:
             ids, unread = self._tensor(source[:, :0]), np.full(len(source), self.begin)
             return [(rows, _Part(ids, ids, None, self._encoded(source, mask)))], unread
@@ -141,11 +142,8 @@ class _Transformer:
         new = self._tensor(tokens[:, None])
         ids = torch.cat([part.ids, new], dim=1)
         mask = torch.cat([part.mask, torch.ones_like(new)], dim=1)
-        if self.most is not None and ids.shape[1] > self.most and mask.sum(1).max() > self.most:
-            raise ValueError(
-                f"a prefix has more tokens than the model has positions, {self.most}: pass a "
-                "smaller max_length, or shorter inputs"
-            )
+        if self.most is not None and ids.shape[1] > self.most:
+            self._check_length(mask.sum(1))
         return self._forward(part._replace(ids=ids, mask=mask), ids if part.cache is None else new)
 
     def select(self, part: _Part, rows: IntArray) -> _Part:
@@ -185,6 +183,13 @@ class _Transformer:
         return [
             z[len(z) - longest - 1 :][: len(s) + 1] for z, s in zip(logits, strings, strict=True)
         ]
+
+    def _check_length(self, lengths: Any) -> None:
+        if self.most is not None and lengths.max() > self.most:
+            raise ValueError(
+                f"a prefix has {int(lengths.max())} tokens, more than the model has positions, "
+                f"{self.most}: pass a smaller max_length, or shorter inputs"
+            )
 
     def _tensor(self, x: Any) -> Any:
         import torch
