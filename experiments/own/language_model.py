@@ -75,6 +75,7 @@ CONTEXT, BATCH, UPDATES = 256, 4, 2000
 KS = (1, 2, 4, 8, 16, 32, 64, 128)
 LENGTHS = (256, 512, 1024)
 TRACED = 4  # pieces of the held-out text on which attended positions are counted
+STRETCH = 14  # neighbouring pieces that are resampled together
 MEASURED = 64 * 256  # characters at its end on which other lengths and other k are tried
 SCORES = (epsilon_perplexity, sparsemax_score, jensen_shannon)
 
@@ -294,7 +295,10 @@ def report(lines: list[Line]) -> str:
             rows = [[row, *(f"{bits[key]:.3f}" for key in keys)] for row, bits in means.items()]
             parts += [what, markdown(["row", *keys], rows)]
     if rows := memory_rows(lines):
-        what = "Read with the 256 characters before each piece; 95% by bootstrap over the pieces:"
+        what = (
+            "Read with the 256 characters before each piece; 95% by bootstrap over stretches of "
+            f"{STRETCH} pieces of the text, since neighbours have their topic in common:"
+        )
         columns = ["row", "seeds", "updates", "bits per character", "minus softmax (95%)"]
         parts += [what, markdown(columns, rows)]
     return "\n\n".join(parts)
@@ -316,12 +320,17 @@ def memory_rows(lines: Sequence[Line]) -> list[list[Any]]:
             cells = [row, len(by_seed), f"{updates:,}", spread(mean_bits, 3)]
             if both:
                 ours, theirs = (np.mean([x[s] for s in both], axis=0) for x in (by_seed, dense))
-                ones = np.ones(len(ours))
-                gap = bootstrap_difference(PerSentence(ours, ones), PerSentence(theirs, ones))
+                gap = bootstrap_difference(_stretches(ours), _stretches(theirs))
                 each = ", ".join(f"{(by_seed[s] - dense[s]).mean():+.3f}" for s in both)
                 cells.append("{:+.3f} ({:+.3f} to {:+.3f}); ".format(*map(float, gap)) + each)
             found.append([*cells, "–"][:5])
     return found
+
+
+def _stretches(pieces: Any) -> PerSentence:
+    """Neighbouring pieces together, which are no independent draws."""
+    parts = np.split(pieces, range(STRETCH, len(pieces), STRETCH))
+    return PerSentence(np.array([part.mean() for part in parts]), np.array(list(map(len, parts))))
 
 
 def table(lines: Sequence[Line]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.own.captioning import Captioner, draw_data
 from experiments.own.captioning.scenes import GRID
 from experiments.own.captions import measured
-from experiments.own.language_model import bits_of, memory_rows, read_with
+from experiments.own.language_model import STRETCH, bits_of, memory_rows, read_with
 from experiments.peters2019.inflection import levenshtein
 from pyentmax.seq2seq.tasks.language_model import Writer
 
@@ -48,6 +49,23 @@ def test_memories_are_compared_piece_by_piece():
     assert softmax[-1] == "–"
     assert top8[-1] == "+0.100 (+0.100 to +0.100); +0.100, +0.100"
     assert memory_rows(lines[2:])[0][-1] == "–", "nothing to compare with"
+
+
+def test_neighbouring_pieces_are_resampled_together():
+    draw = np.random.default_rng(0).normal(0, 0.1, 31)
+
+    def width(differences):
+        lines = [
+            {"settings": {"row": row, "seed": 0, "updates": 4}, "result": {"pieces": list(bits)}}
+            for row, bits in (("memory", 0 * differences), ("memory-top8", differences))
+        ]
+        low, high = re.findall(r"[+-][\d.]+", memory_rows(lines)[1][-1])[1:3]
+        return float(high) - float(low)
+
+    topics = np.repeat(draw, STRETCH)  # all pieces of a topic alike: 31 draws, not 434
+    assert width(topics) == pytest.approx(4 * 0.1 / np.sqrt(31), rel=0.4, abs=0)
+    shuffled = np.random.default_rng(1).permutation(topics)
+    assert width(shuffled) < width(topics) / 2
 
 
 def test_bits_are_the_loss_of_softmax():
