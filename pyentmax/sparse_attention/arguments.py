@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.engine.backends import threads
-from pyentmax.engine.calls.devices import array_module, is_dask, on_device, on_device_of
+from pyentmax.engine.calls.devices import array_module, is_dask, on_device, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import as_mask, broadcasts, reduce_to
@@ -38,6 +38,28 @@ from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
 TOP_K = TOPK_SOFTMAX, TOPK_SPARSEMAX
 BOUNDS = ("upper",)  # parameters with a number for each score
+Shape = tuple[int, ...]
+
+
+class Sequence(NamedTuple):
+    """The queries and keys of one of the sequences that are packed behind each other.
+
+    Attributes
+    ----------
+    top, bottom, first, stop : int
+        its first query and the one after its last, and the same of its keys
+    reach : int or None
+        query t, counted over all sequences, sees the sequence's keys 0 … t + reach at most
+    shift : int
+        how much further its numbers lie in a row of numbers by distance
+    """
+
+    top: int
+    bottom: int
+    first: int
+    stop: int
+    reach: int | None
+    shift: int
 
 
 class Arguments:
@@ -59,8 +81,8 @@ class Arguments:
     support_alpha : float, array that broadcasts to the batch shape, or None
         the α whose entmax has the mapping's Jacobian on the support, if there is one
     mask : bool array that broadcasts to batch + (T, S), or None
-    reach : int or None
-        query t sees keys 0 … t + reach at most
+    sequences : list of Sequence
+        one, unless several are packed
     scale : number, or array that broadcasts against batch + (T, 1)
         of the queries, in their dtype
     sink : array that broadcasts against batch + (1,), or None
@@ -84,10 +106,11 @@ class Arguments:
         mapping: str | Mapping | None = None,
         mask: Any = None,
         causal: bool = False,
-        offset: int = 0,
+        offset: Any = 0,
         scale: Any = None,
         sink: Any = None,
         bias: Any = None,
+        cu_seqlens: Any = None,
         workers: int | None = None,
         **parameters: Any,
     ) -> None:
@@ -98,7 +121,17 @@ class Arguments:
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = self._per_score(on_device_of(mask, self.query, "mask"), "mask")
-        self.reach: int | None = _reach(causal, offset, self.shape, bias)
+        by_slopes = isinstance(bias, DistanceBias) and bias.is_alibi
+        t, s = self.shape[-2:]
+        packed = None if cu_seqlens is None else _places(cu_seqlens, t, s)
+        offsets = _offsets(offset, packed and len(packed), causal, by_slopes)
+        least, most = (min(offsets), max(offsets)) if by_slopes else (0, 0)
+        self.sequences: list[Sequence] = []
+        for (top, bottom, first, stop), own in zip(packed or [(0, t, 0, s)], offsets, strict=True):
+            # An offset beyond all keys changes nothing more, and has to fit into arrays' integers.
+            reach = max(top - bottom, min(own, stop - first)) - top if causal else None
+            shift = top - first + (most - own if by_slopes else 0)
+            self.sequences.append(Sequence(top, bottom, first, stop, reach, shift))
         self.scale: Any = self._checked_scale(scale)
         self.sink = None
         if sink is not None:
@@ -112,7 +145,10 @@ class Arguments:
             self.sink = sink.astype(self.dtype, copy=False)[..., None]
             self.mapping = replace(self.mapping, sink=self.sink)
         self._distances: Any = None
-        self.bias: Any = None if bias is None else self.checked_bias(bias, offset)
+        if by_slopes:
+            distances = array_module(self.query).arange(1 - t - most, s - least)
+            self._distances = np.abs(distances).astype(self.dtype)
+        self.bias: Any = None if bias is None else self.checked_bias(bias)
         self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
@@ -144,17 +180,13 @@ class Arguments:
             raise ValueError(f"scale must be finite, got {number}")
         return self.dtype.type(number)
 
-    def checked_bias(self, bias: Any, offset: int = 0) -> ScoreBias:
+    def checked_bias(self, bias: Any) -> ScoreBias:
         """A bias, or a direction for one, as rows."""
         array, _ = as_floating(array_of(bias), "bias")
         array = on_device_of(array, self.query, "bias").astype(self.dtype, copy=False)
         if not isinstance(bias, DistanceBias):
             return ScoreBias.of_scores(self._per_score(array, "bias"))
         if bias.is_alibi:
-            if self._distances is None:
-                t, s = self.shape[-2:]
-                distances = array_module(self.query).arange(1 - t - offset, s - offset)
-                self._distances = np.abs(distances).astype(self.dtype)
             array = -self.per_head(array, "bias")[..., None] * self._distances
             return ScoreBias.of_distances(array[..., None, :], self.shape[-2])
         check_distances(array.shape, *self.shape[-2:])
@@ -365,9 +397,7 @@ def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
     return value
 
 
-def check_shapes(
-    query: Sequence[int], key: Sequence[int], value: Sequence[int]
-) -> tuple[tuple[int, ...], int]:
+def check_shapes(query: Shape, key: Shape, value: Shape) -> tuple[Shape, int]:
     """`batch_shapes` of arrays, or tensors, of these shapes; a ValueError unless they fit."""
     for shape, name in ((query, "query"), (key, "key"), (value, "value")):
         if len(shape) < 2:
@@ -387,9 +417,7 @@ def check_shapes(
     return batch_shapes(query[:-2], key[:-2], value[:-2])
 
 
-def batch_shapes(
-    query: Sequence[int], key: Sequence[int], value: Sequence[int]
-) -> tuple[tuple[int, ...], int]:
+def batch_shapes(query: Shape, key: Shape, value: Shape) -> tuple[Shape, int]:
     """The batch shape of attention, and how many heads of keys or values its heads share, or 0.
 
     The arguments are the batch shapes of three arrays, or of tensors of a graph.
@@ -421,18 +449,63 @@ def batch_shapes(
     return tuple(batch), groups
 
 
-def _reach(causal: bool, offset: int, shape: tuple[int, ...], bias: Any) -> int | None:
+def _offsets(offset: Any, count: int | None, causal: Any, by_slopes: bool) -> list[int]:
+    """The offset of each of so many packed sequences, or of one."""
     if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
+    if count is not None and np.ndim(offset):
+        if np.shape(offset) != (count,):
+            raise ValueError(
+                f"offset: expected a number, or one for each of {count} sequences, got shape "
+                f"{np.shape(offset)}"
+            )
+        each = to_host(offset)
+    else:
+        each = [offset] * (count or 1)
     try:
-        offset = operator.index(offset)
+        offsets = [operator.index(own) for own in each]
     except TypeError:
         raise TypeError(f"offset must be a whole number, got {offset!r}") from None
-    counts = isinstance(bias, DistanceBias) and bias.is_alibi  # distances from the offset
-    if offset and not causal and not counts:
+    if any(offsets) and not causal and not by_slopes:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
-    # An offset beyond all keys changes nothing more, and has to fit into the integers of arrays.
-    return max(-shape[-2], min(offset, shape[-1])) if causal else None
+    return offsets
+
+
+def pair_of(cu_seqlens: Any) -> tuple[Any, Any]:
+    """Where sequences begin among the queries, and among the keys."""
+    both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
+    if len(both) != 2:
+        raise ValueError(f"cu_seqlens: expected one array or two, got {len(both)}")
+    return both
+
+
+def check_edges(array: Any, is_whole: bool) -> None:
+    """Raise a TypeError unless an array, or a tensor, holds integers and has one axis."""
+    if not is_whole or array.ndim != 1:
+        raise TypeError(
+            f"cu_seqlens must be whole numbers with one axis, got {array.dtype} of shape "
+            f"{tuple(array.shape)}"
+        )
+
+
+def _places(cu_seqlens: Any, t: int, s: int) -> list[tuple[int, int, int, int]]:
+    """First and last query, first and last key of each sequence."""
+    edges = []
+    for cu, size, of in zip(pair_of(cu_seqlens), (t, s), ("queries", "keys"), strict=True):
+        array = np.asarray(to_host(cu))
+        check_edges(array, array.dtype.kind in "iu")
+        if not len(array) or array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
+            raise ValueError(
+                f"cu_seqlens of the {of} must rise from 0 to their number, {size}, got {array}"
+            )
+        edges.append(array.tolist())
+    if len(edges[0]) != len(edges[1]):
+        raise ValueError(
+            "cu_seqlens: expected as many sequences of queries as of keys, got "
+            f"{len(edges[0]) - 1} and {len(edges[1]) - 1}"
+        )
+    places = [(*q, *k) for q, k in zip(pairwise(edges[0]), pairwise(edges[1]), strict=True)]
+    return places or [(0, 0, 0, 0)]  # of no sequence, and so of no position
 
 
 def has_gradient(value: Any) -> bool:

@@ -94,37 +94,41 @@ class ScoreBias:
         whose batch shape broadcasts to that of the scores
     first, down, right : int
         query t and key j have entry ``first + down · t + right · j`` of their head's row
+    by_distance : bool
+        whether packed sequences, whose distances count from their own starts, shift that
     """
 
     rows: Any
     first: int
     down: int
     right: int
+    by_distance: bool
 
     @classmethod
     def of_scores(cls, array: Any) -> ScoreBias:
         """That of an array of shape (…, 1 or T, 1 or S)."""
         t, s = array.shape[-2:]
         rows = array.reshape((*array.shape[:-2], 1, t * s))
-        return cls(rows, 0, s if t > 1 else 0, 1 if s > 1 else 0)
+        return cls(rows, 0, s if t > 1 else 0, 1 if s > 1 else 0, False)
 
     @classmethod
     def of_distances(cls, rows: Any, t: int) -> ScoreBias:
         """That of numbers by distance, of shape (…, 1, T + S − 1)."""
-        return cls(rows, t - 1, -1, 1)
+        return cls(rows, t - 1, -1, 1, True)
 
-    def places(self, query: Any, key: Any) -> Any:
-        """Where in a row the numbers of queries and keys are."""
-        return self.first + self.down * query + self.right * key
+    def places(self, query: Any, key: Any, shift: Any) -> Any:
+        """Where in a row the numbers of queries and keys are, of a sequence with this shift."""
+        places = self.first + self.down * query + self.right * key
+        return places + shift if self.by_distance else places
 
-    def tile(self, rows: Any, top: int, shape: tuple[int, int, int]) -> Any:
-        """The numbers of (heads, queries, keys) from query `top` on; `rows` are (heads, 1, n)."""
+    def tile(self, rows: Any, tile: Any) -> Any:
+        """The numbers of a `Tile`, of which `rows` are those of its heads, (heads, 1, n)."""
+        shape, first, shift = tile.shape, tile.sequence.first, tile.sequence.shift
         if not isinstance(rows, np.ndarray):
             xp = array_module(rows)
-            return rows[
-                :, 0, self.places(xp.arange(top, top + shape[1])[:, None], xp.arange(shape[2]))
-            ]
-        rows = rows[:, 0, self.first + self.down * top :]
+            query, key = xp.arange(tile.top, tile.bottom)[:, None], xp.arange(tile.keys)
+            return rows[:, 0, self.places(query, first + key, shift)]
+        rows = rows[:, 0, self.places(tile.top, first, shift) :]
         head, entry = rows.strides
         strides = head, self.down * entry, self.right * entry
         return np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)

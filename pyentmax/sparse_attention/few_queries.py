@@ -19,7 +19,7 @@ from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
 from pyentmax.reference.mappings.entmax import entmax
-from pyentmax.sparse_attention.arguments import Arguments
+from pyentmax.sparse_attention.arguments import Arguments, Sequence
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
 from pyentmax.sparse_attention.screened_rows import screen_rows
 from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
@@ -79,12 +79,16 @@ def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> N
     ends[...] = np.cumsum(np.count_nonzero(weights[:, :-1], axis=-1))
 
 
-def serves(problem: Arguments) -> bool:
-    """Whether the queries are few, and the kernels take the arrays and the mapping."""
+def serves(problem: Arguments, keep: bool) -> bool:
+    """Whether the queries are few, and the kernels take the arrays and the mapping.
+
+    Of packed sequences no weights are kept, which would lie sequence by sequence.
+    """
     arrays = problem.query, problem.key, problem.value
     alpha: Any = problem.support_alpha
     return (
-        problem.shape[-2] <= FEW
+        max(own.bottom - own.top for own in problem.sequences) <= FEW
+        and not (keep and len(problem.sequences) > 1)
         and problem.is_entmax
         and all(type(x) is np.ndarray and x.size for x in arrays)
         and problem.dtype in KERNEL_DTYPES
@@ -96,7 +100,16 @@ def serves(problem: Arguments) -> bool:
 
 def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
-    call = Call(problem)
+    if len(problem.sequences) == 1:
+        return _forward(problem, Call(problem, problem.sequences[0]), keep)
+    output = np.zeros((*problem.shape[:-1], problem.value.shape[-1]), problem.dtype)
+    for own in problem.sequences:
+        if own.top < own.bottom and own.first < own.stop:
+            output[..., own.top : own.bottom, :] = _forward(problem, Call(problem, own), False)[0]
+    return output, None
+
+
+def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, AttentionWeights | None]:
     *batch, m, n = call.shape
     values = np.empty((*batch, m * n + OVERHANG), problem.dtype)
     columns = np.empty(values.shape, np.int32)
@@ -128,7 +141,7 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
     pieces = min(length, 2 * workers) if workers > 1 else 1
     cuts = pairwise(length * i // pieces for i in range(pieces + 1))
     threads.each([slice(*ends) for ends in cuts], lambda: run, workers)
-    output = output.reshape((*problem.shape[:-1], output.shape[-1]))
+    output = output.reshape((*problem.batch, -1, output.shape[-1]))
     if not keep:
         return output, None
     matrices = values.reshape(-1, m * n + OVERHANG), columns.reshape(-1, m * n + OVERHANG)
@@ -152,19 +165,24 @@ class Call:
     axis : the axis of the batch to share among threads, counted from its end
     """
 
-    def __init__(self, problem: Arguments) -> None:
-        self._problem, (*self._batch, self._t, s) = problem, problem.shape
+    def __init__(self, problem: Arguments, sequence: Sequence) -> None:
+        self._problem, self._batch, self._sequence = problem, problem.batch, sequence
+        top, bottom, first, stop, reach, _ = sequence
+        self._t: int = bottom - top
         key, value = map(self._whole, (problem.key, problem.value))
         self._shares = bool(self._batch) and key.shape[-3] == value.shape[-3] == 1
-        visible = s
-        if problem.reach is not None:
-            visible = min(max(self._t + problem.reach, 0), s)
-        self.key, self.value = (self.of_keys(x)[..., :visible, :] for x in (key, value))
+        visible = stop - first
+        if reach is not None:
+            visible = min(max(bottom + reach, 0), visible)
+        keys = slice(first, first + visible)
+        self.key, self.value = (self.of_keys(x)[..., keys, :] for x in (key, value))
         self.screen: tuple[Any, Any] | None = None
         if problem.screen is not None:
             copies, bounds = map(self.of_keys, problem.screen)
             self.screen = copies[..., :visible, :], bounds[..., :visible]
-        self.query: Any = np.ascontiguousarray(self._folded(problem.query * problem.scale))
+        self.query: Any = np.ascontiguousarray(
+            self._folded((problem.query * problem.scale)[..., top:bottom, :])
+        )
         batch = self._batch[: len(self._batch) - self._shares]
         m = self._t * (self._batch[-1] if self._shares else 1)
         self.shape: tuple[int, ...] = (*batch, m, visible)
@@ -174,7 +192,7 @@ class Call:
         self.alpha, self.sink = (
             self._each(np.asarray(x)[..., None], 1)[..., 0] for x in (alpha, sink)
         )
-        self.mask = self._each(self._mask(visible), visible)
+        self.mask = self._each(self._mask(keys), visible)
         self.bias = self._each(self._bias(visible), visible)
 
     def _whole(self, array: Any) -> Any:
@@ -205,19 +223,21 @@ class Call:
         folded = self._folded(array)
         return np.broadcast_to(folded, (*folded.shape[:-2], self.shape[-2], features))
 
-    def _mask(self, visible: int) -> Any:
-        mask = self._problem.mask
-        mask = np.ones((1, 1), bool) if mask is None else mask[..., :visible]
-        if self._problem.reach is None or self._t == 1:
+    def _mask(self, keys: slice) -> Any:
+        mask, (top, bottom, _, _, reach, _) = self._problem.mask, self._sequence
+        mask = np.ones((1, 1), bool) if mask is None else mask
+        mask = mask[..., keys] if mask.shape[-1] > 1 else mask
+        mask = mask[..., top:bottom, :] if mask.shape[-2] > 1 else mask
+        if reach is None or self._t == 1:
             return mask
-        last = np.arange(self._t)[:, None] + self._problem.reach
-        return mask & (np.arange(visible) <= last)
+        return mask & (np.arange(keys.stop - keys.start) <= np.arange(top, bottom)[:, None] + reach)
 
     def _bias(self, visible: int) -> Any:
         bias = self._problem.bias
         if bias is None:
             return np.zeros((1, 1), self._problem.dtype)
-        rows = bias.rows[..., 0, bias.first :]
+        start = bias.places(self._sequence.top, self._sequence.first, self._sequence.shift)
+        rows = bias.rows[..., 0, start:]
         *outer, entry = rows.strides
         shape, strides = rows.shape[:-1], (*outer, bias.down * entry, bias.right * entry)
         shape = *shape, self._t, visible

@@ -11,7 +11,7 @@ from pyentmax.engine.calls.devices import is_dask
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
-from pyentmax.sparse_attention.problem import AttentionProblem, attention_problem
+from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 
@@ -118,7 +118,7 @@ def attention(
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         operands["bias"] = bias
         return _plan(query, key, value, operands, mapping=mapping, **options)
-    problem = attention_problem(
+    problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
         scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def attention_vjp(
     >>> print(g_scale.round(4), g_sink.round(4))
     4.3333 -1.1667
     """
-    problem = attention_problem(
+    problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
         scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip
@@ -248,7 +248,7 @@ cu_seqlens, workers, **parameters : as in `attention_vjp`
     >>> print(attention_jvp(weights, query, key, key, [[1.0, 0.0]], None, None, 2).round(4))
     [[ 0.0884 -0.1768]]
     """
-    problem = attention_problem(
+    problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
         scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
     )  # fmt: skip

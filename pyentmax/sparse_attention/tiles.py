@@ -32,7 +32,7 @@ from pyentmax.engine.calls.devices import array_module, on_device, to_host
 from pyentmax.reference.sparse_output import pack
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
-from pyentmax.sparse_attention.arguments import Arguments, RowMapping, has_gradient
+from pyentmax.sparse_attention.arguments import Arguments, RowMapping, Sequence, has_gradient
 from pyentmax.sparse_attention.products import product
 from pyentmax.sparse_attention.route import is_dense
 from pyentmax.sparse_attention.tiling import KEYS, QUERIES, SAMPLE, Heads, Tile, Tiling
@@ -64,7 +64,8 @@ class Call(Tiling):
             self._parameter(value, is_bound)
             for value, is_bound in zip(problem.mapping.values, problem.mapping.bounds, strict=True)
         ]
-        self._workers = min(math.prod(problem.shape) // WORK, problem.workers)
+        scores = self.n_heads * sum((b - t) * (s - f) for t, b, f, s, *_ in problem.sequences)
+        self._workers = min(scores // WORK, problem.workers)
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
         if not self.only_dense:
             alpha = np.empty(problem.batch)
@@ -98,29 +99,34 @@ class Call(Tiling):
         bias = bias or self._bias
         if bias is None:
             return None
-        return self.problem.bias.tile(bias.some(tile.start, tile.stop), tile.top, tile.shape)
+        return self.problem.bias.tile(bias.some(tile.start, tile.stop), tile)
 
     def bias_gradient(self, g_scores: Any, sums: Iterable[Any]) -> Any:
         """The gradient of the rows of numbers that are added, from those of the weights' scores.
 
         `sums` are those of the heads whose weights are not stored.
         """
-        row = self.weights.rows
-        total = self._bias_sums(row // self.t, row % self.t, self.weights.indices, g_scores)
+        row, sequences = self.weights.rows, self.problem.sequences
+        shift: Any = sequences[0].shift
+        if len(sequences) > 1:
+            shifts = (np.full(own.bottom - own.top, own.shift) for own in sequences)
+            shift = array_module(row).asarray(np.concatenate(list(shifts)))[row % self.t]
+        place = row // self.t, row % self.t, self.weights.indices, shift
+        total = self._bias_sums(*place, g_scores)
         return sum(sums, total).reshape(self.problem.bias.rows.shape)
 
     def bias_sums(self, tile: Tile, g_scores: Any) -> Any:
         """The same of all scores of a tile."""
-        places = np.ogrid[tile.start : tile.stop, tile.top : tile.bottom, : tile.keys]
-        head, query, key = (np.broadcast_to(x, tile.shape).ravel() for x in places)
-        return self._bias_sums(head, query, key, g_scores[..., : tile.keys].ravel())
+        places = np.ogrid[tile.start : tile.stop, tile.top : tile.bottom, tile.columns]
+        place = (np.broadcast_to(x, tile.shape).ravel() for x in places)
+        return self._bias_sums(*place, tile.sequence.shift, g_scores[..., : tile.keys].ravel())
 
-    def _bias_sums(self, head: Any, query: Any, key: Any, g_scores: Any) -> Any:
+    def _bias_sums(self, head: Any, query: Any, key: Any, shift: Any, g_scores: Any) -> Any:
         assert self._bias is not None
         n, _, size = self._bias.own.shape
         if self._bias.is_shared:
             head = array_module(head).asarray(self._bias.number)[head]
-        places = head * size + self.problem.bias.places(query, key)
+        places = head * size + self.problem.bias.places(query, key, shift)
         return np.bincount(places, weights=g_scores, minlength=n * size)
 
     def mapping(self, tile: Tile) -> RowMapping:
@@ -167,29 +173,29 @@ class Call(Tiling):
         if on_device(self.weights.indptr):
             indptr = self.weights.indptr[first : stop + 1] - entries.start
         data, indices = self.weights.data[entries], self.weights.indices[entries]
+        if tile.sequence.first:
+            indices = indices - np.int32(tile.sequence.first)
         sink = self.sink_weights(tile) if self.has_sink else None
         return AttentionWeights(tile.shape, data, indices, indptr, sink), entries
 
     def dense_heads(self) -> Any:
         """Which heads have few zeros among their weights, by the queries in the middle of each."""
         is_dense_head = np.zeros(self.n_heads, bool)
-        if self.only_dense or self.t < 4 * SAMPLE:
+        longest = max(self.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
+        if self.only_dense or longest.bottom - longest.top < 4 * SAMPLE:
             return is_dense_head
-        top = (self.t - SAMPLE) // 2
-        bottom, keys = top + SAMPLE, int(self.visible(top, top + SAMPLE, self.s)[-1])
+        top = (longest.top + longest.bottom - SAMPLE) // 2
+        bottom = top + SAMPLE
+        visible = int(self.visible(self.tile(0, 1, top, bottom, longest)).sum())
 
         def look(start: int) -> None:
-            stop = min(start + count, self.n_heads)
-            tile = Tile(start, stop, top, bottom, keys, (stop - start, SAMPLE, keys))
+            tile = self.tile(start, min(start + count, self.n_heads), top, bottom, longest)
             query, key, _, mapping, _ = self.dense_operands(tile)
-            weights = dense.weights(
-                query, key, mapping, self.attention_mask(tile), self.bias(tile)
-            )[..., :keys]
-            entries = np.count_nonzero(weights, axis=(1, 2))
-            is_dense_head[start:stop] = is_dense(entries, visible)
+            weights = dense.weights(query, key, mapping, self.attention_mask(tile), self.bias(tile))
+            entries = np.count_nonzero(weights[..., : tile.keys], axis=(1, 2))
+            is_dense_head[tile.start : tile.stop] = is_dense(entries, visible)
 
-        visible = int(self.visible(top, bottom, self.s).sum())
-        count = max(1, self._room // max(1, SAMPLE * keys))
+        count = max(1, self._room // max(1, SAMPLE * self.s))
         if visible:
             self.share(range(0, self.n_heads, count), lambda: look)
         return is_dense_head
@@ -233,7 +239,8 @@ class Call(Tiling):
         `each` heads stay together. Those whose weights are not stored are groups of their own,
         unless they stay with others.
         """
-        scores = int(self.visible(0, self.t, self.s).sum())
+        places = ((own.top, own.bottom, own) for own in self.problem.sequences)
+        scores = sum(int(self.visible(self.tile(0, 1, *place)).sum()) for place in places)
         for start, stop, again in runs(self.again, each, self.at_once(each)):
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
             stored = np.count_nonzero(~self.again[start:stop])
@@ -292,7 +299,7 @@ def forward(
             again = call.again[tile.start]
             if kernels is not None and not again:
                 weights = kernels.forward(tile, out)
-                parts[i] = weights.copy() if keep else None
+                parts[i] = weights.copy(tile.sequence.first) if keep else None
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
             options = call.mapping(tile), call.attention_mask(tile), call.bias(tile)
@@ -302,7 +309,8 @@ def forward(
                 if again:
                     parts[i] = AttentionWeights(tile.shape, *call.nothing(tile), sink)
                 else:
-                    parts[i] = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
+                    own = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
+                    parts[i] = own.copy(tile.sequence.first)
 
         return run
 
@@ -335,7 +343,7 @@ class _Kernels:
         call, (heads, queries, keys) = self._call, tile.shape
         size = heads * queries * keys
         scores = self._scores[:size].reshape(tile.shape)
-        columns = self._keys.some(tile.start, tile.stop)[..., :keys]
+        columns = self._keys.some(tile.start, tile.stop)[..., tile.columns]
         product(call.query.queries(tile), columns, out=scores)
         if (bias := call.bias(tile)) is not None:
             scores += bias
@@ -353,7 +361,7 @@ class _Kernels:
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
-            operands = scores, mask, call.visible(*tile[2:5]), alpha, call.sink(tile)
+            operands = scores, mask, call.visible(tile), alpha, call.sink(tile)
             rows.rows_entmax(*operands, out=(values, places, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
@@ -434,13 +442,18 @@ def vjp(
         sums = np.bincount(part.rows, weights=out[0], minlength=out[2].size)
         out[2][...] = -sums.reshape(out[2].shape)
 
-    def sum_columns(first: int, stop: int, top: int, w: Any, x: Heads, out: Any) -> None:
+    def sum_columns(
+        first: int, stop: int, own: Sequence, top: int, w: Any, x: Heads, out: Any
+    ) -> None:
         entries, indptr = call.entries(first * each * t, stop * each * t)
-        shape = stop - first, each * t
-        starts, ends = indptr[:-1].reshape(shape), indptr[1:].reshape(shape)
+        shape, queries = (stop - first, each, t), slice(own.top, own.bottom)
+        starts, ends = (
+            edge.reshape(shape)[..., queries].reshape(stop - first, -1)
+            for edge in (indptr[:-1], indptr[1:])
+        )
         operands = w[entries], weights.indices[entries], starts, ends
-        x = x.some(first * each, stop * each).reshape(*shape, x.own.shape[-1])
-        out = out[first:stop, top : top + KEYS]
+        x = x.some(first * each, stop * each)[:, queries].reshape(*starts.shape, x.own.shape[-1])
+        out = out[first:stop, top : min(top + KEYS, own.stop)]
         rows.columns_product(*operands, x, np.int64(top), out=out)
 
     def dense_tiles(heads: list[tuple[int, int]]) -> None:
@@ -462,8 +475,8 @@ def vjp(
                     part.rows, part.indices
                 ]
             for i in range(tile.start, tile.stop):
-                g_key[i // each, : tile.keys] += gradients[1][i - tile.start]
-                g_value[i // each, : tile.keys] += gradients[2][i - tile.start]
+                g_key[i // each, tile.columns] += gradients[1][i - tile.start]
+                g_value[i // each, tile.columns] += gradients[2][i - tile.start]
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
@@ -479,9 +492,10 @@ def vjp(
         tiles = call.tiles(start, stop, QUERIES)
         by_queries += [partial(sparse_tile, tile) for tile in tiles if tile.keys]
         by_keys += [
-            partial(sum_columns, start // each, stop // each, top, *term)
+            partial(sum_columns, start // each, stop // each, own, top, *term)
             for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value))
-            for top in range(0, s, KEYS)
+            for own in problem.sequences
+            for top in range(own.first, own.stop, KEYS)
         ]
     for pieces in (by_queries, by_keys, by_heads):
         call.share(pieces)

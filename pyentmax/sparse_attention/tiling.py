@@ -1,8 +1,8 @@
 """How the scores of attention are cut into tiles.
 
 A tile is some queries of one head before all keys that they may see, or several whole heads where
-these are small. Where it lies, which keys its queries see and which matrices its heads share do not
-depend on the mapping.
+these are small; of packed sequences, those of one head and sequence. Where it lies, which keys its
+queries see and which matrices its heads share do not depend on the mapping.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from pyentmax.engine.backends import choice
 from pyentmax.engine.calls.devices import array_module, on_device
-from pyentmax.sparse_attention.arguments import Arguments
+from pyentmax.sparse_attention.arguments import Arguments, Sequence
 
 TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
 DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
@@ -26,14 +26,20 @@ KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 
 
 class Tile(NamedTuple):
-    """The queries `top` to `bottom` of the heads `start` to `stop`, and the first `keys` keys."""
+    """Queries `top` to `bottom` of heads `start` to `stop`, and the first `keys` of a sequence."""
 
     start: int
     stop: int
     top: int
     bottom: int
     keys: int
+    sequence: Sequence
     shape: tuple[int, int, int]  # heads, queries and keys
+
+    @property
+    def columns(self) -> slice:
+        """Where its keys are among those of all sequences."""
+        return slice(self.sequence.first, self.sequence.first + self.keys)
 
 
 @dataclass(frozen=True)
@@ -78,13 +84,14 @@ class Heads:
 
     def keys(self, tile: Tile) -> Any:
         """The rows of a tile's keys."""
-        return self.some(tile.start, tile.stop)[:, : tile.keys]
+        return self.some(tile.start, tile.stop)[:, tile.columns]
 
     def scores(self, tile: Tile) -> Any:
         """A tile of a mask or of bounds, whose axes may have length 1."""
         some = self.some(tile.start, tile.stop)
         some = some[:, tile.top : tile.bottom] if some.shape[1] > 1 else some
-        return np.broadcast_to(some[:, :, : tile.keys], tile.shape)
+        some = some[:, :, tile.columns] if some.shape[2] > 1 else some
+        return np.broadcast_to(some, tile.shape)
 
 
 class Tiling:
@@ -139,43 +146,49 @@ class Tiling:
         if queries is None:
             side = SIDE if self.has_kernels else 1
             queries = max(side, self._room // max(1, self.s) // side * side)
-        heads = self.at_once() if queries >= self.t else 1
         places, tiles = self._places(queries), []
+        heads = self.at_once() if len(places) == 1 else 1
         for first in range(start, stop, heads):
             last = min(first + heads, stop)
-            for top, bottom, keys in places:
-                tiles.append(
-                    Tile(first, last, top, bottom, keys, (last - first, bottom - top, keys))
-                )
+            tiles += [self.tile(first, last, *place) for place in places]
         return tiles
 
-    def _places(self, queries: int) -> list[tuple[int, int, int]]:
-        """Top, bottom and keys of a head's tiles, which are higher while causality hides keys."""
-        top, reach, places = 0, self.problem.reach, []
-        while top < self.t:
-            size = queries
-            while reach is not None and 2 * size <= QUERIES:
-                if 2 * size * (top + 2 * size + reach) > self._room:
-                    break
-                size *= 2
-            bottom = min(top + size, self.t)
-            keys = self.s if reach is None else min(max(bottom + reach, 0), self.s)
-            places.append((top, bottom, keys))
-            top = bottom
+    def tile(self, start: int, stop: int, top: int, bottom: int, sequence: Sequence) -> Tile:
+        """Some queries of a sequence before all keys that they may see."""
+        keys = sequence.stop - sequence.first
+        if sequence.reach is not None:
+            keys = min(max(bottom + sequence.reach, 0), keys)
+        shape = stop - start, bottom - top, keys
+        return Tile(start, stop, top, bottom, keys, sequence, shape)
+
+    def _places(self, queries: int) -> list[tuple[int, int, Sequence]]:
+        """Top and bottom of a head's tiles, which are higher while causality hides keys."""
+        places = []
+        for sequence in self.problem.sequences:
+            top, reach = sequence.top, sequence.reach
+            while top < sequence.bottom:
+                size = queries
+                while reach is not None and 2 * size <= QUERIES:
+                    if 2 * size * (top + 2 * size + reach) > self._room:
+                        break
+                    size *= 2
+                bottom = min(top + size, sequence.bottom)
+                places.append((top, bottom, sequence))
+                top = bottom
         return places
 
-    def visible(self, top: int, bottom: int, keys: int) -> Any:
-        """The number of the keys that each of some queries sees if no mask hides any."""
-        if self.problem.reach is None:
-            return np.full(bottom - top, keys)
-        return np.clip(np.arange(top, bottom) + self.problem.reach + 1, 0, keys)
+    def visible(self, tile: Tile) -> Any:
+        """The number of the keys that each query of a tile sees if no mask hides any."""
+        if tile.sequence.reach is None:
+            return np.full(tile.bottom - tile.top, tile.keys)
+        return np.clip(np.arange(tile.top, tile.bottom) + tile.sequence.reach + 1, 0, tile.keys)
 
     def attention_mask(self, tile: Tile) -> Any:
         """Which keys the queries of a tile see; None for all."""
         mask = None if self.mask is None else self.mask.scores(tile)
-        if self.problem.reach is None:
+        if tile.sequence.reach is None:
             return mask
         xp = array_module(self.problem.query)
-        last = xp.arange(tile.top, tile.bottom)[:, None] + self.problem.reach
+        last = xp.arange(tile.top, tile.bottom)[:, None] + tile.sequence.reach
         causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
         return causal if mask is None else mask & causal

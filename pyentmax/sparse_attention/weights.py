@@ -80,9 +80,9 @@ class AttentionWeights:
         )
         return cls(shape, data, indices, indptr_of(counts), sink)
 
-    def copy(self) -> AttentionWeights:
-        """The weights in arrays of their own."""
-        parts = self.data.copy(), self.indices.copy(), self.indptr.copy()
+    def copy(self, first: int = 0) -> AttentionWeights:
+        """The weights in arrays of their own, their columns counted from a column before."""
+        parts = self.data.copy(), self.indices + np.int32(first), self.indptr.copy()
         sink = None if self.sink is None else self.sink.copy()
         return AttentionWeights(self.shape, *parts, sink)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pyentmax.sparse_attention import AttentionWeights, DistanceBias
 from pyentmax.sparse_attention.arguments import batch_shapes
-from pyentmax.sparse_attention.problem import attention_problem
+from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.torch.arrays import on_arrays
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import (
@@ -60,7 +60,7 @@ def _on_problem(run: Any, setting: tuple[Any, ...], *tensors: Any, dtype: Any = 
         alpha = own.pop("alpha", 1.0)
         if bias is not None:
             bias = DistanceBias(slopes=bias) if alibi else DistanceBias(bias)
-        problem = attention_problem(
+        problem = AttentionProblem(
             query, key, value, alpha, mapping=name, mask=mask, causal=causal, scale=scale,
             sink=sink, bias=bias, offset=offset if offsets is None else offsets,
             cu_seqlens=None if cu_query is None else (cu_query, cu_key), **own,

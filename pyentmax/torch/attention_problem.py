@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyentmax.sparse_attention import DistanceBias
-from pyentmax.sparse_attention.problem import check_edges, pair_of
+from pyentmax.sparse_attention.arguments import check_edges, pair_of
 
 
 class Packed(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyentmax.sparse_attention import DistanceBias
-from pyentmax.sparse_attention.problem import attention_problem
+from pyentmax.sparse_attention.problem import AttentionProblem
 
 pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -40,7 +40,7 @@ def operands(key_heads: int, t: int = 200) -> tuple[Any, ...]:
 )
 def test_gradients_are_those_of_stored_weights(options: dict[str, Any], key_heads: int) -> None:
     query, key, value, g = operands(key_heads)
-    problem = attention_problem(query, key, value, scale=SCALES, **options)
+    problem = AttentionProblem(query, key, value, scale=SCALES, **options)
     output, stored = problem.forward(True)
     again, weights = problem.forward(True, whole=False)
     alone, _ = problem.forward()
@@ -63,7 +63,7 @@ def peak(t: int) -> int:
     """Bytes that both passes of one dense head take at most."""
     query, key, value, g = (x[:1].astype(np.float32) for x in operands(4, t))
     tracemalloc.start()
-    problem = attention_problem(query, key, value, scale=0.01)
+    problem = AttentionProblem(query, key, value, scale=0.01)
     _, weights = problem.forward(True, whole=False)
     problem.vjp(weights, g)
     _, most = tracemalloc.get_traced_memory()

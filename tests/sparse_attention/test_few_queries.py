@@ -82,8 +82,8 @@ def test_keys_are_read_where_they_lie() -> None:
     query = normal(rng, (2, 3, 1, 16), np.float32)
     key = np.swapaxes(cache, 1, 2)[:, :, :700]
     problem = AttentionProblem(query, key, key)
-    assert few_queries.serves(problem)
-    call = few_queries.Call(problem)
+    assert few_queries.serves(problem, True)
+    call = few_queries.Call(problem, problem.sequences[0])
     assert np.shares_memory(call.key, cache)
     assert np.shares_memory(call.value, cache)
     expected = attention(query, key.copy(), key.copy())

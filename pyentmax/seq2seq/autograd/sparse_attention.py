@@ -9,7 +9,7 @@ from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.sparse_attention.arguments import has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
-from pyentmax.sparse_attention.problem import attention_problem
+from pyentmax.sparse_attention.problem import AttentionProblem
 
 
 def attention(
@@ -82,7 +82,7 @@ def attention(
     options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
     if isinstance(bias, DistanceBias):
         options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
-    problem = attention_problem(q, k, v, number, **options)
+    problem = AttentionProblem(q, k, v, number, **options)
     learning = any(parent.requires_grad for parent in parents)
     output, weights = problem.forward(return_weights=learning, whole=False)
     if weights is None:
