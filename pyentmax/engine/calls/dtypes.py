@@ -104,8 +104,11 @@ def runs_kernels(array: Any) -> bool:
 
     A subclass whose ``__array_ufunc__`` is its own, as of arrays with units, may not know them.
     """
-    ufunc = getattr(type(array), "__array_ufunc__", None)
-    return ufunc is np.ndarray.__array_ufunc__ and array.dtype in KERNEL_DTYPES
+    if type(array) is not np.ndarray:
+        ufunc = getattr(type(array), "__array_ufunc__", None)
+        if ufunc is not np.ndarray.__array_ufunc__:
+            return False
+    return array.dtype in KERNEL_DTYPES
 
 
 def is_masked(array: Any) -> bool:

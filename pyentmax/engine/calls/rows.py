@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -22,7 +23,8 @@ from pyentmax.engine.calls.dtypes import as_array, as_floating, is_masked
 Axes = tuple[int, ...]
 
 
-class Rows(NamedTuple):
+@dataclass(slots=True)  # neither a named tuple nor a frozen class is made as fast
+class Rows:
     """Scores or probabilities of a call, checked and with their rows along the last axis."""
 
     array: Any
@@ -44,14 +46,18 @@ class Rows(NamedTuple):
 
     def operands(self) -> tuple[Any, ...]:
         """The array and its mask as kernels take them."""
-        mask = all_true(self.array.shape[-1]) if self.mask is None else self.mask
-        return self.array, mask
+        array, mask = self.array, self.mask
+        return array, all_true(array.shape[-1]) if mask is None else mask
 
     def finish(self, result: Any, out: Any = None, dtype: Any = None) -> Any:
         """A result with an entry for each of the array's in the caller's form, or in ``out``."""
         if result.ndim != self.array.ndim:
             result = result.reshape(self.array.shape)
-        result, dtype = from_rows(result, self.shape, self.axes), dtype or self.dtype
+        axes, shape = self.axes, self.shape
+        if axes != (len(shape) - 1,):
+            result = from_rows(result, shape, axes)
+        if dtype is None:
+            dtype = self.dtype
         if result.dtype != dtype:
             with np.errstate(under="ignore"):
                 result = result.astype(dtype)
