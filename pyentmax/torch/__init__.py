@@ -22,7 +22,7 @@ except ImportError as error:
 from pyentmax.sparse_attention import DistanceBias
 
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
-from pyentmax.torch import entmax as _entmax_package
+from pyentmax.torch import entmax as _package
 from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.attention_weights import AttentionWeights
@@ -108,12 +108,10 @@ from pyentmax.torch.sparse_attention import attention
 
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the package's names, too, and
 # what Python asks of a package, for `from entmax.losses import …` once it is sys.modules["entmax"].
-vars(entmax).update(
-    {n: getattr(_entmax_package, n) for n in (*_entmax_package.__all__, "__path__", "__spec__")},
-    activations=_activations,
-    losses=_losses,
-    root_finding=_root_finding,
-)
+_names = {name: getattr(_package, name) for name in (*_package.__all__, "__path__", "__spec__")}
+_names |= {"activations": _activations, "losses": _losses, "root_finding": _root_finding}
+for _name, _value in _names.items():
+    setattr(entmax, _name, _value)
 
 __all__ = [
     "AlphaEntmax",

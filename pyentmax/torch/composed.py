@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyentmax import MAPPINGS
 from pyentmax.reference.composed import losses, mappings
 from pyentmax.reference.composed.mappings import ALPHAS, NAMES
 from pyentmax.torch import namespace as xp
@@ -31,7 +32,7 @@ def check_composed(name: str, value: Any, device: torch.device) -> None:
         return
     if name == "entmax" and not value > 0:
         raise ValueError(f"alpha must be above 0, got {value:g}")
-    if name.startswith("topk") and not (value >= 1 and value == int(value)):
+    if MAPPINGS[name].of_largest and not (value >= 1 and value == int(value)):
         raise ValueError(f"k must be a whole number of at least 1, got {value:g}")
 
 
@@ -120,7 +121,7 @@ def loss_and_gradient(
     else:
         p, (x, _, _) = solve(wide(z), name, value, mask), mappings.shifted(xp, _masked(z, mask))
         each = losses.each(xp, p, q, x, _number_or_column(alpha, x), label=label)
-        if name.startswith("topk"):
+        if MAPPINGS[name].of_largest:
             each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
     each = torch.where(right, each, torch.nan)
     share = shares(counts, weight, reduction, q)

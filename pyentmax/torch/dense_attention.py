@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.functional import scaled_dot_product_attention
 
+from pyentmax import MAPPINGS
 from pyentmax.torch.arguments import autocast_dtype
 from pyentmax.torch.attention_problem import TensorProblem
 from pyentmax.torch.attention_weights import AttentionWeights
@@ -76,9 +77,10 @@ def _weights(
         parameter = parameter.unsqueeze(-1)  # the same for all queries of a head
     if sink is None:
         return apply_to_rows(mapping, scores, parameter, mask)
-    if mapping.startswith("topk"):  # of which a sink takes no place
+    of_largest = MAPPINGS[mapping].of_largest
+    if of_largest is not None:  # a sink takes none of the k places
         mask = apply_to_rows(mapping, scores.detach(), parameter, mask) != 0
-        mapping, parameter = mapping.removeprefix("topk_"), None
+        mapping, parameter = of_largest, None
     last = sink[..., None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
     if mask is not None:
         mask = torch.cat([mask.expand(scores.shape), torch.ones_like(last, dtype=torch.bool)], -1)

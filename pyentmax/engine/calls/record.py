@@ -58,6 +58,8 @@ class Mapping:
     support_alpha : float or None
         the α whose entmax has the same Jacobian at p on the support: 1 for softmax of some entries,
         2 for sparsemax of some. None where there is no such α, or it is a parameter
+    of_largest : str or None
+        the mapping that a row's k largest scores go through, of one that gives the others nothing
     omega_takes_mask : bool
         Ω depends on which entries there are, and omega takes mask= as the mapping does
     one_axis : bool
@@ -81,6 +83,7 @@ class Mapping:
     symmetric: bool = True
     omega_at_vertices: float | None = None
     support_alpha: float | None = None
+    of_largest: str | None = None
     omega_takes_mask: bool = False
     one_axis: bool = False
     vjps: Callable[..., Any] | None = None

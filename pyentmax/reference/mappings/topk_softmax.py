@@ -228,6 +228,7 @@ TOPK_SOFTMAX = Mapping(
     omega=None,
     parameters=(K.name,),
     support_alpha=1.0,
+    of_largest="softmax",
     doubtful=_doubtful,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,

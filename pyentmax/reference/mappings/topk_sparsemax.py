@@ -376,6 +376,7 @@ TOPK_SPARSEMAX = Mapping(
     permutation_equivariant=False,  # ties are broken by position
     omega_at_vertices=0.0,
     support_alpha=2.0,
+    of_largest="sparsemax",
     doubtful=_doubtful,
     loss=topk_sparsemax_loss,
     loss_and_grad=topk_sparsemax_loss_and_grad,

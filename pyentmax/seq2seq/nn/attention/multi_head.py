@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd import concatenate, dropout
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.seq2seq.nn.attention.heads import (
@@ -287,9 +288,10 @@ def _weights_with_sink(
     """The weights of scores (…, heads, T, S) and sinks (heads,), of rows that are one longer."""
     xp = scores.xp
     name = getattr(mapping, "name", "")
-    if name.startswith("topk_"):  # of which a sink takes no place
+    of_largest = MAPPINGS[name].of_largest if name in MAPPINGS else None
+    if of_largest is not None:  # a sink takes none of the k places
         mask = mapping(scores.data, mask=mask).data != 0
-        mapping = choose_mapping(name.removeprefix("topk_"))
+        mapping = choose_mapping(of_largest)
     elif getattr(mapping, "alpha", None) is None:
         raise ValueError(f"sink: expected α-entmax or a top-k mapping, got {name or mapping}")
     zeros = xp.zeros((*scores.shape[:-1], 1), scores.dtype)

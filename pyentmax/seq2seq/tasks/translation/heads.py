@@ -90,10 +90,10 @@ def attention_label(config: TransformerConfig) -> str:
     ['softmax', '1.5-entmax', 'α learned']
     """
     known = {"1": "softmax", "2": "sparsemax", "learned": "α learned"}
-    name = config.attention
-    if name.startswith("topk_softmax:"):
-        return f"top {name.partition(':')[2]}"
-    return known.get(name, f"{name}-entmax")
+    name, _, k = config.attention.partition(":")
+    if name == "topk_softmax":
+        return f"top {k}"
+    return known.get(config.attention, f"{config.attention}-entmax")
 
 
 def rounded(values: Any) -> Any:
