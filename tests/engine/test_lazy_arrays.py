@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
+from examples import EXAMPLES
 from pyentmax.regularized import separable_mapping
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -19,7 +20,7 @@ V = RNG.standard_normal(Z.shape).astype(np.float32)
 MASK = RNG.random(Z.shape[1:]) < 0.7
 LAZY = da.from_array(Z, chunks=(4, 3, 5))  # of whole rows along the last axis
 LAZY_V = da.from_array(V, chunks=(3, 8, 5))
-PARAMETERS = {"alpha": 1.7, "k": 2, "upper": 0.6, "budget": 1.5, "strength": 0.3}
+PARAMETERS = EXAMPLES | {"alpha": 1.7, "upper": 0.6, "budget": 1.5}
 
 
 def assert_lazily_equal(found: Any, expected: Any, rtol: float = 0) -> None:

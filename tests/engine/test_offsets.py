@@ -10,6 +10,7 @@ import pytest
 from exact_rows import error_in_contracts, exact_row
 
 import pyentmax as pe
+from examples import EXAMPLES
 from pyentmax import keep
 from pyentmax.reference.mappings.entmax import entmax_vjps
 
@@ -18,16 +19,14 @@ LENGTHS = [3, 0, 1, 7, 3, 40, 0, 2, 7, 300, 1, 0]
 OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])
 ROWS, LENGTH = len(LENGTHS), int(OFFSETS[-1])
 SHAPES = {0: (LENGTH, 2), -1: (3, LENGTH)}
-PARAMETERS: dict[str, dict[str, Any]] = {
+OWN: dict[str, dict[str, Any]] = {
     "entmax": {"alpha": 1.3},
-    "topk_softmax": {"k": 2},
-    "topk_sparsemax": {"k": 2},
-    "fusedmax": {"strength": 0.3},
     "oscarmax": {"strength": 0.02},
-    "csoftmax": {"upper": 1.0},
-    "csparsemax": {"upper": 1.0},
-    "budget_sparsemax": {"budget": 0.75},
     "normmax": {"alpha": 2.5},
+}
+PARAMETERS: dict[str, dict[str, Any]] = {
+    name: {parameter: EXAMPLES[parameter] for parameter in record.parameters} | OWN.get(name, {})
+    for name, record in pe.MAPPINGS.items()
 }
 MAPPINGS = sorted(pe.MAPPINGS)
 WITH_LOSS = [name for name in MAPPINGS if pe.MAPPINGS[name].omega is not None]
@@ -66,7 +65,7 @@ def each_row(
 @pytest.mark.parametrize("axis", SHAPES)
 @pytest.mark.parametrize("name", MAPPINGS)
 def test_mappings_products_and_supports(name: str, axis: int, kernels: bool) -> None:
-    z, record, parameters = scores(axis), pe.MAPPINGS[name], PARAMETERS.get(name, {})
+    z, record, parameters = scores(axis), pe.MAPPINGS[name], PARAMETERS[name]
     v, mask = scores(axis), RNG.random(z.shape) < 0.8
     if name in ("csoftmax", "csparsemax"):  # a bound of 1 on one entry is feasible
         mask[...] = True
@@ -105,7 +104,7 @@ def test_rows_in_many_digits(alpha: float, dtype: Any) -> None:
 @pytest.mark.parametrize("axis", SHAPES)
 @pytest.mark.parametrize("name", WITH_LOSS)
 def test_losses_and_gradients(name: str, axis: int) -> None:
-    z, parameters = scores(axis), PARAMETERS.get(name, {})
+    z, parameters = scores(axis), PARAMETERS[name]
     mask = RNG.random(z.shape) < 0.9
     batch = np.delete(z.shape, axis).tolist()
     batch.insert(axis % z.ndim, ROWS)

@@ -10,6 +10,7 @@ from on_gpu import MARKS, on_gpu
 from scipy.special import xlogy
 from stages import slow
 
+from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 from pyentmax.regularized import separable_mapping
 
@@ -90,9 +91,6 @@ ENTMAX = [(Case(name, (), form), alpha)
           for name, alpha in (("softmax", 1), ("sparsemax", 2), ("entmax15", 1.5))
           for form in ("", "reference")]  # fmt: skip
 ENTMAX += [(Case("entmax", (a,)), a) for a in (0.1, 0.7, 1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4)]
-
-# A value for each parameter that fits rows of any length.
-EXAMPLES: dict[str, Any] = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
 
 # What the contract is tested with: every mapping, and each kind of α.
 CASES = [Case(name, tuple(EXAMPLES[p] for p in record.parameters), form)

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 
 ROWS = hnp.arrays(
@@ -38,8 +39,9 @@ def records_that(declare: Callable[[Mapping], bool]) -> pytest.MarkDecorator:
 
 def draw_params(record: Mapping, data: st.DataObject, z: np.ndarray) -> tuple[Any, ...]:
     return tuple(
-        data.draw(PARAMETERS[record.name if record.name in PARAMETERS else name](z.shape[-1]))
+        data.draw(PARAMETERS[key](z.shape[-1])) if key in PARAMETERS else EXAMPLES[name]
         for name in record.parameters
+        for key in (record.name if record.name in PARAMETERS else name,)
     )
 
 

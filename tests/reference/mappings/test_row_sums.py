@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,26 @@ from crowded_rows import (
 from stages import slow
 
 import pyentmax
+from examples import EXAMPLES
 from pyentmax import MAPPINGS
 
 PARAMETERS: dict[str, list[float]] = {
-    "entmax": [1.1, 1.3, 1.9, 2.5, 4],
-    "topk_softmax": [100],
-    "topk_sparsemax": [100, 10_000],
+    "alpha": [1.1, 1.3, 1.9, 2.5, 4],
+    "k": [100, 10_000],
     "fusedmax": [0.001, 0.1],
     "oscarmax": [1e-5, 1e-3],
-    "csoftmax": [1, 0.9, 0.3],
-    "csparsemax": [1, 0.9, 0.3],
-    "budget_sparsemax": [1, 1.5, 0.3, 37.5],
+    "upper": [1, 0.9, 0.3],
+    "budget": [1, 1.5, 0.3, 37.5],
     "normmax": [1.1, 1.5, 2, 4],
 }
 every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-CASES = [(name, parameter) for name in MAPPINGS for parameter in PARAMETERS.get(name, [None])]
+CASES = [
+    (name, params)
+    for name, record in MAPPINGS.items()
+    for params in product(
+        *(PARAMETERS.get(name) or PARAMETERS.get(key, [EXAMPLES[key]]) for key in record.parameters)
+    )
+]
 
 
 def assert_sums(p: np.ndarray, total: float = 1, scale: float = 1) -> None:
@@ -41,12 +47,11 @@ def assert_sums(p: np.ndarray, total: float = 1, scale: float = 1) -> None:
 
 @every_dtype
 @pytest.mark.parametrize("form", ["", *slow(".reference")])
-@pytest.mark.parametrize(("name", "parameter"), CASES)
-def test_rows_of_near_ties_sum_exactly(name: str, parameter: Any, form: str, dtype: type) -> None:
+@pytest.mark.parametrize(("name", "params"), CASES)
+def test_rows_of_near_ties_sum_exactly(name: str, params: Any, form: str, dtype: type) -> None:
     function = getattr(pyentmax, name)
     function = function.reference if form else function
-    given = () if parameter is None else (np.asarray(parameter, dtype),)
-    given = (int(parameter),) if name.startswith("topk") else given
+    given = [x if isinstance(x, int) else np.asarray(x, dtype) for x in params]
     total = float(given[0]) if name == "budget_sparsemax" else 1.0
     for d in (300,) if form else (300, 4_000):
         p = function(crowded_rows(d, dtype), *given)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from mapping_cases import EXAMPLES
 
 import pyentmax
+from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 from pyentmax.reference.mappings import entmax
 
-# What each parameter is tried at; bounds are for as many scores as there are below.
+# What a parameter is tried at, instead of its example; bounds are for D scores.
 D = 6
 VALUES: dict[str, list[Any]] = {
     "alpha": [1.1, 1.5, 2.0, 3.0],
@@ -23,9 +24,11 @@ VALUES: dict[str, list[Any]] = {
     "budget": [0.5, 1, 2.5],
 }
 CASES = [
-    pytest.param(record, (value,) if record.parameters else (), id=f"{name}-{number}")
+    pytest.param(record, params, id=f"{name}-{number}")
     for name, record in MAPPINGS.items()
-    for number, value in enumerate(VALUES[record.parameters[0]] if record.parameters else [None])
+    for number, params in enumerate(
+        product(*(VALUES.get(name, [EXAMPLES[name]]) for name in record.parameters))
+    )
 ]
 every_case = pytest.mark.parametrize(("record", "params"), CASES)
 
