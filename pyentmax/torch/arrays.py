@@ -87,7 +87,7 @@ def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
     elif hasattr(result, "__cuda_array_interface__"):
         tensor = torch.from_dlpack(result)
     else:  # a NumPy scalar
-        tensor = torch.as_tensor(result)
+        tensor = torch.as_tensor(result, device="cpu")
     if tensor.dtype != dtype and tensor.is_floating_point():
         tensor = tensor.to(dtype)
     # The operations promise contiguous results; arrays are laid out as the scores were.

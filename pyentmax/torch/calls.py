@@ -31,7 +31,7 @@ from pyentmax.torch.arguments import (
     is_overridden,
     scores_of_loss,
 )
-from pyentmax.torch.offsets import loss_of_rows, map_rows, of_jagged
+from pyentmax.torch.offsets import Cut, loss_of_rows, map_rows, of_jagged
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import in_transform
 
@@ -90,12 +90,7 @@ def apply(
     check_scores(z, "z")
     check_mask(mask, z)
     if offsets is not None:
-        check_dense_for_offsets(z)
-
-        def rows(z: Tensor, value: Any, mask: Tensor) -> Tensor:
-            return apply_to_rows(name, z, value, mask, log)
-
-        return map_rows(rows, offsets, z, value, dim, mask, operations.per_score(name))
+        return _apply_cut("log_mapping" if log else "mapping", name, z, value, dim, mask, offsets)
     value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask, log)
@@ -122,16 +117,39 @@ def apply_support(
     check_scores(z, "z")
     check_mask(mask, z)
     if offsets is not None:
-        check_dense_for_offsets(z)
-
-        def rows(z: Tensor, value: Any, mask: Tensor) -> Tensor:
-            return operations.support(z, name, *split(name, value), mask)
-
-        return map_rows(rows, offsets, z.detach(), value, dim, mask, operations.per_score(name))
+        return _apply_cut("support", name, z.detach(), value, dim, mask, offsets)
     value, mask = _whole(name, z, value, mask, dim)
     z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
     return result.movedim(-1, dim).contiguous()
+
+
+@torch.compiler.disable
+def _apply_cut(
+    operation: str, name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None, offsets: Tensor
+) -> Tensor:
+    """An operation on the rows of scores whose dimension is cut."""
+    check_dense_for_offsets(z)
+    cut = Cut(offsets, z, dim)
+    if not len(cut.starts):
+        return z.clone()
+    parameter, number = split(name, value)
+    per_score = operations.per_score(name)
+    if parameter is not None:
+        shape, what = (cut.shape, "z") if per_score else (cut.batch, "the rows")
+        check_broadcast(parameter, shape, "the parameter", what)
+
+    def call(z: Tensor, own: Any, live: Tensor) -> Tensor:
+        result: Tensor = getattr(operations, operation)(z, name, *split(name, own), live)
+        return result
+
+    def padded(z: Tensor, parameter: Any) -> Tensor:
+        return map_rows(call, cut, z, number if parameter is None else parameter, mask, per_score)
+
+    if not operations.takes_arrays(z, parameter, mask):
+        return padded(z, parameter)
+    setting = name, parameter, number, mask, cut
+    return operations.mapping_of_cut(operation, padded, z, *setting)
 
 
 def apply_to_rows(
@@ -185,6 +203,14 @@ def apply_loss(
     check_mask(mask, z)
     check_options(reduction, weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise TypeError(
+            f"{name}_loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
+            "tensor"
+        )
+    if y.requires_grad and name not in (*composed.NAMES, "one_vs_all"):
+        raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
+    learned = weight is not None and weight.requires_grad
     if offsets is not None:
         if class_weight is not None or name == "one_vs_all":
             raise TypeError("offsets is not for class_weight or one-vs-all losses")
@@ -195,7 +221,16 @@ def apply_loss(
             options = {"weight": weight, "mask": mask, "reduction": "none", **each}
             return apply_loss(name, z, y, value, -1, **options)
 
-        return loss_of_rows(rows, offsets, z, y, value, dim, weight, mask, reduction, ignore_index)
+        def padded(z: Tensor, y: Tensor) -> Tensor:
+            rest = weight, mask, reduction, ignore_index
+            return loss_of_rows(rows, offsets, z, y, value, dim, *rest)
+
+        if learned or not operations.takes_arrays(z, y, value, weight, mask):
+            return padded(z, y)
+        values = {"weight": weight, "mask": mask, "reduction": reduction, **each}
+        if PARAMETERS[name] is not None:
+            values[PARAMETERS[name]] = value
+        return operations.loss_of_cut(padded, z, y, name, values, Cut(offsets, z, dim))
     smoothing = None
     if label_smoothing:
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
@@ -212,18 +247,10 @@ def apply_loss(
         of_rows = composed.class_weights(z, y, class_weight, mask, soft=name != "one_vs_all")
         weight = of_rows if weight is None else weight * of_rows
     parameter, number = split(name, value)
-    if parameter is not None and parameter.requires_grad:
-        raise TypeError(
-            f"{name}_loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
-            "tensor"
-        )
-    if y.requires_grad and name not in (*composed.NAMES, "one_vs_all"):
-        raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
     setting = (z, y, name, parameter, number)
     if name in (*composed.NAMES, "one_vs_all") and in_transform():
         rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
         return composed.loss_and_gradient(z, y, name, value, *rest)[0]
-    learned = weight is not None and weight.requires_grad
     if not learned and (reduction == "none" or not is_distributed(z)):
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
     if is_distributed(z):  # a loss for each row stays where its row is, and PyTorch adds them up

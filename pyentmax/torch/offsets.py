@@ -1,8 +1,9 @@
 """Rows of different lengths in tensors: a dimension that `offsets` cut, and jagged tensors.
 
-Rows that need the same power of two go together, the shorter ones filled up by masked entries, and
-through the function of tensors as ever: so all of its derivatives are there, on any device. Which
-rows these are is read on the host; a graph of `torch.compile` breaks there.
+On the host they go through the functions of arrays, as does the first derivative (`operations`).
+Elsewhere, for second derivatives, in forward mode and under `torch.func`, rows that need the same
+power of two go together, the shorter ones filled up by masked entries, and through the function of
+tensors as ever. Which rows these are is read on the host; a graph of `torch.compile` breaks there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Cut:
             raise TypeError(f"offsets must be int32 or int64, got {offsets.dtype}")
         if not z.ndim:
             raise ValueError("z is 0-dimensional; offsets cut a dimension into rows")
-        self.dim, self.shape, self.device = dim % z.ndim, z.shape, z.device
+        self.offsets, self.device = offsets, z.device
+        self.dim, self.shape = dim % z.ndim, z.shape
         at, length = offsets.to("cpu", torch.int64), z.shape[self.dim]
         if at.ndim != 1 or not len(at):
             raise ValueError(f"offsets must have the shape (rows + 1,), got {tuple(offsets.shape)}")
@@ -73,30 +75,25 @@ class Cut:
         shape = (self.shape[self.dim], *self.shape[: self.dim], *self.shape[self.dim + 1 :])
         if not parts:
             raise ValueError("offsets must cut at least one row")
-        joined = torch.cat([part for part, _ in parts])
-        order = torch.cat([places for _, places in parts]).argsort()
+        joined, order = torch.cat([x for x, _ in parts]), _inverse([places for _, places in parts])
         return joined[order].view(shape).movedim(0, self.dim).contiguous()
 
     def numbers(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Groups of what is per row, with the rows."""
-        order = torch.cat([rows for _, rows in parts]).argsort()
+        order = _inverse([rows for _, rows in parts])
         return torch.cat([part for part, _ in parts])[order].movedim(0, self.dim)
 
 
-@torch.compiler.disable
+def _inverse(places: list[Tensor]) -> Tensor:
+    """Where 0, 1, … stand in a permutation, which comes in parts."""
+    order = torch.cat(places)
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+
+
 def map_rows(
-    call: Callable[..., Tensor],
-    offsets: Tensor,
-    z: Tensor,
-    value: Any,
-    dim: int,
-    mask: Tensor | None,
-    per_score: bool,
+    call: Callable[..., Tensor], cut: Cut, z: Tensor, value: Any, mask: Any, per_score: bool
 ) -> Tensor:
-    """``call(z, value, mask)`` of rows along the last dimension, for those that offsets cut."""
-    cut = Cut(offsets, z, dim)
-    if not len(cut.starts):
-        return z.clone()
+    """``call(z, value, mask)`` of rows along the last dimension, for those that are cut."""
     z = cut.rows_first(z, "z")
     mask = None if mask is None else cut.rows_first(mask, "mask")
     if isinstance(value, Tensor) and value.ndim:

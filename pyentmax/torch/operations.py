@@ -35,10 +35,13 @@ from pyentmax import (
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, on_arrays
 from pyentmax.torch.composed import HALF
+from pyentmax.torch.offsets import Cut
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     PARAMETER,
     Rule,
+    has_tangent,
+    is_plain,
     keep,
     not_differentiable,
     one_by_one,
@@ -81,10 +84,11 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 # --- p = π(z) -------------------------------------------------------------------------------------
 
 
-def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
-    return on_arrays(MAPPINGS[name].forward, z, *_values(name, parameter, number), mask=mask)
+    values = _values(name, parameter, number)
+    return on_arrays(MAPPINGS[name].forward, z, *values, mask=mask, **cut)
 
 
 def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -147,10 +151,10 @@ LOGARITHMS: dict[str, Rule] = {
 }
 
 
-def _log_mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+def _log_mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
     if not has_kernels(z):
         return composed.log_mapping(z, name, _value(parameter, number), mask).contiguous()
-    return on_arrays(LOGARITHMS[name], z, *_values(name, parameter, number), mask=mask)
+    return on_arrays(LOGARITHMS[name], z, *_values(name, parameter, number), mask=mask, **cut)
 
 
 def _keep_log_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -196,10 +200,10 @@ log_mapping: Rule = registered(
 # --- where p is above 0 ---------------------------------------------------------------------------
 
 
-def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
     if has_kernels(z):
         values = _values(name, parameter, number)
-        return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool)
+        return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool, **cut)
     return composed.support(z, name, _value(parameter, number), mask).contiguous()
 
 
@@ -245,12 +249,14 @@ def differentiable(
 # --- J v ------------------------------------------------------------------------------------------
 
 
-def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+def _product(
+    p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any
+) -> Any:
     if not has_kernels(p):
         alpha = composed.support_alpha(name, _value(parameter, number))
         return composed.product(p, v, alpha).contiguous()
     values = (_as_p(p, name, value) for value in _values(name, parameter, number))
-    return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask)
+    return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask, **cut)
 
 
 def _as_p(p: Tensor, name: str, value: Any) -> Any:
@@ -293,14 +299,15 @@ product: Rule = registered(
 
 
 def _parameter_gradient(
-    p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any
+    p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any, **cut: Any
 ) -> Any:
     vjp = MAPPINGS[name].parameter_vjp
     if vjp is None:
         raise NotImplementedError(f"{name} has no derivative in {PARAMETERS[name]}: detach() it")
     value = _as_p(p, name, parameter)
     scores = () if z is None else (z,)
-    return on_arrays(vjp, p, g.to(p.dtype), value, *scores, mask=mask, dtype=parameter.dtype)
+    cut |= {"mask": mask, "dtype": parameter.dtype}
+    return on_arrays(vjp, p, g.to(p.dtype), value, *scores, **cut)
 
 
 parameter_gradient: Rule = registered(
@@ -444,4 +451,94 @@ _loss_operation = registered(
 def loss(*args: Any) -> Tensor:
     """The loss alone."""
     result: Tensor = _loss_operation(*args)[0]
+    return result
+
+
+# --- rows that offsets cut ------------------------------------------------------------------------
+
+
+class _ByArrays(torch.autograd.Function):
+    """A function of two tensors by functions of arrays; `padded`, the same in operations of
+    tensors, has its second derivatives, and first ones that the arrays lack.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, run: Rule, padded: Rule, x: Tensor, other: Any) -> Tensor:
+        output, ctx.first = run(x, other)
+        ctx.padded, ctx.inputs = padded, (x, other)
+        # Not saved: scores may be changed later, where no derivative needs them.
+        ctx.versions = [_version(tensor) for tensor in ctx.inputs]
+        if not output.is_floating_point():
+            ctx.mark_non_differentiable(output)
+        ctx.save_for_backward(output)
+        result: Tensor = output
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        (output,), again, by = ctx.saved_tensors, torch.is_grad_enabled(), ctx.needs_input_grad[2:]
+        found = None if again else ctx.first(output, g, *by)
+        versions = [_version(tensor) for tensor in ctx.inputs]
+        if versions[found is not None :] != ctx.versions[found is not None :]:
+            raise RuntimeError("a tensor that this derivative needs was changed in place")
+        if found is not None:
+            return None, None, *found
+        needed = [x for x, is_needed in zip(ctx.inputs, by, strict=True) if is_needed]
+        with torch.enable_grad():
+            found = torch.autograd.grad(ctx.padded(*ctx.inputs), needed, g, create_graph=again)
+        return None, None, found[0] if by[0] else None, found[-1] if by[1] else None
+
+
+def _version(tensor: Any) -> int | None:
+    return tensor._version if isinstance(tensor, Tensor) else None
+
+
+def takes_arrays(*args: Any) -> bool:
+    """Whether rows of different lengths in these tensors can go through the functions of arrays."""
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    return has_kernels(tensors[0]) and is_plain(tensors) and not has_tangent(tensors)
+
+
+def mapping_of_cut(
+    operation: str, padded: Rule, z: Tensor, name: str, parameter: Any, number: Any, mask: Any,
+    cut: Cut,
+) -> Tensor:  # fmt: skip
+    """A mapping, its logarithm or its support, of rows that offsets cut."""
+    compute = {"mapping": _mapping, "log_mapping": _log_mapping, "support": _support}[operation]
+    options = {"axis": cut.dim, "offsets": cut.offsets}
+
+    def run(z: Tensor, parameter: Any) -> tuple[Tensor, Rule]:
+        def first(p: Tensor, g: Tensor, by_z: bool, by_parameter: bool) -> Any:
+            with_scores = by_parameter and MAPPINGS[name].parameter_vjp_takes_scores
+            if operation == "log_mapping" or with_scores:
+                return None
+            rest = name, parameter, number, mask
+            in_z = _product(p, g, *rest, **options) if by_z else None
+            if not by_parameter:
+                return in_z, None
+            return in_z, _parameter_gradient(p, g, None, name, parameter, mask, **options)
+
+        return compute(z, name, parameter, number, mask, **options), first
+
+    result: Tensor = _ByArrays.apply(run, padded, z, parameter)
+    return result
+
+
+def loss_of_cut(
+    padded: Rule, z: Tensor, y: Tensor, name: str, values: dict[str, Any], cut: Cut
+) -> Tensor:
+    """The loss of rows that offsets cut, with the parameter and the options as `values`."""
+
+    def run(z: Tensor, y: Tensor) -> tuple[Tensor, Rule]:
+        each = values["reduction"] == "none"
+        options = {"axis": cut.dim, "offsets": cut.offsets, **values}
+        loss, gradient = on_arrays(fenchel_young_loss_and_grad, z, y, name, **options)
+
+        def first(loss: Tensor, g: Tensor, by_z: bool, by_y: bool) -> Any:
+            g = g.repeat_interleave(cut.lengths.to(g.device), cut.dim) if each else g
+            return None if by_y else (gradient * g, None)
+
+        return loss, first
+
+    result: Tensor = _ByArrays.apply(run, padded, z, y)
     return result

@@ -97,6 +97,11 @@ def _refuse_devices(schema: str, args: tuple[Any, ...]) -> None:
     raise RuntimeError(f"expected all tensors on one device, got {', '.join(where)}")
 
 
+def has_tangent(tensors: Iterable[Tensor]) -> bool:
+    """Whether one has a derivative in forward mode."""
+    return any(_unpacked(x)[1] is not None for x in tensors)
+
+
 def is_plain(tensors: Iterable[Tensor]) -> bool:
     """Whether none is part of a graph, wrapped by `torch.func`, or of another class."""
     return not torch.compiler.is_compiling() and all(
