@@ -36,9 +36,11 @@ def inverse_square_root(rate: float, warmup: int, update: int) -> float:
 def halve_on_plateau(rate: float, losses: Sequence[float]) -> float:
     """``rate``, halved each time that the validation loss has risen (Peters et al. 2019, §4).
 
+    No more than ten times: beyond that nothing is learned, however long the run is.
+
     Examples
     --------
     >>> halve_on_plateau(0.4, [2.0, 1.0, 1.5])
     0.2
     """
-    return rate / 2 ** sum(after > before for before, after in pairwise(losses))
+    return rate / 2 ** min(sum(after > before for before, after in pairwise(losses)), 10)

@@ -57,7 +57,7 @@ DIAGNOSTICS_EVERY = 20  # updates
 Batch = TypeVar("Batch")
 
 # The numbers of a run that last.npz holds as they are.
-_NUMBERS = ("updates", "done_in_epoch", "loss_sum", "count", "seconds", "validate_every")
+_NUMBERS = ("updates", "done_in_epoch", "loss_sum", "count", "seconds")
 
 
 def train(
@@ -88,7 +88,7 @@ def train(
         What else determines the run (the model's sizes, fingerprints of the data), as JSON can hold
         it. It is written to ``settings.json`` with the configuration; a run is resumed only if
         all of them are equal, except that ``updates`` may grow where the schedule does not depend
-        on it (`TrainingConfig.extendable`). The interval of validation stays what it was.
+        on it (`TrainingConfig.extendable`). If it is not set, the interval of validation follows.
     save_best : callable, optional
         Given a path, writes the model there, with everything needed to use it.
 
@@ -205,7 +205,8 @@ class _Run:
         validated = self.updates in history.update[-1:]
         loss = history.loss[-1] if validated else self._mean_loss()
         accuracy = [f", dev {100 * a:.1f}%" for a in history.dev_accuracy[-1:]]
-        return f"{speed} {self.batches.unit}/s, loss {loss:.4f}{''.join(accuracy)}"
+        rate = f", rate {self._rate():.2g}"
+        return f"{speed} {self.batches.unit}/s, loss {loss:.4f}{rate}{''.join(accuracy)}"
 
     # --- updates ----------------------------------------------------------------------------------
     def update(self) -> None:
@@ -365,7 +366,6 @@ class _Run:
 
         try:
             self.set_parameters(group("param"))
-            meta.setdefault("validate_every", self.validate_every)  # of an early version
             for name in _NUMBERS:
                 setattr(self, name, meta[name])
             self.saved_at = self.seconds

@@ -55,3 +55,4 @@ def test_rate_halves_when_loss_rises():
     losses = (3, 2, 2.5, 2.6, 1, 1, 2)
     rates = [halve_on_plateau(0.8, losses[:n]) for n in range(8)]
     assert rates == [0.8, 0.8, 0.8, 0.4, 0.2, 0.2, 0.2, 0.1]
+    assert halve_on_plateau(1024.0, [1, 2] * 20) == 1
