@@ -121,7 +121,6 @@ def _loss(
                     operands += (parameter.kernel_operand(checked, rows.array),)
                 parts = threads.run(kernel, operands, None, workers)
                 return _reduced(parts, labels, weights, options, rows)
-        parts = None
         if kernel is None and labels is not None:
 
             def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
@@ -131,10 +130,15 @@ def _loss(
 
             of_rows = (rows.mask, rows.array, labels)
             parts = choice.run_apart(in_rows, name, parameter, checked, *of_rows)
+            if parts is not None:
+                each, gradient = parts if isinstance(parts, tuple) else (parts, None)
+                weights = row_weights(rows.array, labels, options)
+                counts = live_entries(rows.array, rows.mask).any(axis=-1) & (weights != 0)
+                weights = shares(np.where(counts, weights, 0), each.dtype, options)
+                return _weighted(each, gradient, counts[..., None], weights, rows, options)
         body_values = () if parameter is None else (value,)
         shifted = parameter is None or parameter.shifted
-        run = body if parts is None else lambda *_: parts
-        return loss_by_body(run, rows, y, body_values, options, shifted=shifted)
+        return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
 
     return accelerated(function, dispatch, arguments, body, parameter, results)
 
