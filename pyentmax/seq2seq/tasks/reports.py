@@ -32,7 +32,10 @@ def describe(model: SequenceModel, title: str, result: Result) -> str:
     lines += ["", f"{count} {model.noun}{'s' * (count != 1)}, total probability {mass:.6f}"]
     if more := len(result.hypotheses) - len(shown):
         lines.append(f"{more} less probable found but not shown")
-    return printable("\n".join([*lines, textwrap.fill(result.reason, 88)]))
+    lines.append(textwrap.fill(result.reason, 88))
+    if not (result.exact or result.proved):
+        lines.append("--search exact (--budget N) proves the best one; a larger --beam loses less.")
+    return printable("\n".join(lines))
 
 
 def draw(

@@ -53,7 +53,8 @@ def add_commands(commands: Commands) -> None:
         run=_train,
         help="a recurrent model of inflection",
         description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file of "
-        "data has one example per line: lemma TAB form TAB tags;joined;by;semicolons. Writes "
+        "data has one example per line: lemma TAB form TAB tags;joined;by;semicolons, or the tags "
+        "before the form. Writes "
         "DIR/best.npz, the model with the best accuracy of greedy decoding on the development "
         "files, and DIR/last.npz, from which --resume continues if all other options are the same.",
     )
@@ -181,6 +182,12 @@ def _train(args: argparse.Namespace) -> None:
     alpha = f", attention α {inflector.model.attention_alpha:.2f}" if learned else ""
     accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% (greedy)"
     command_line.report_training(args, history, accuracy + alpha)
+    if history.best_accuracy < 0.2:
+        print(
+            f"note: few of the development forms are right, after {len(examples)} examples; what "
+            "helps with little data is in the guide on morphology, docs/guide/morphology.md",
+            file=sys.stderr,
+        )
 
 
 def _inflect(args: argparse.Namespace) -> None:

@@ -37,15 +37,25 @@ def run(files, tmp_path_factory):
 def test_train_reports_and_refuses_another_run(files, run, tmp_path, capsys):
     out = tmp_path / "r"
     assert main(train_arguments(files, out, "--updates", "4")) == 0
-    assert re.search(
-        r"4 updates in \d+ s; best dev accuracy .*% \(greedy\)", capsys.readouterr().out
-    )
+    printed = capsys.readouterr()
+    assert re.search(r"4 updates in \d+ s; best dev accuracy .*% \(greedy\)", printed.out)
+    assert "note: few of the development forms are right, after 20 examples" in printed.err
     before = (out / "best.npz").read_bytes()
     assert main(train_arguments(files, out, "--updates", "4", "--seed", "5")) == 2
     assert str(out) in capsys.readouterr().err
     assert (out / "best.npz").read_bytes() == before
     assert main(train_arguments(files, out, "--updates", "4", "--resume")) == 0
     assert main(train_arguments(files, out, "--updates", "4", "--resume", "--hidden", "8")) == 2
+
+
+def test_incomplete_lists_name_the_next_step(run, capsys):
+    assert main(["inflect", str(run), "walk", "V;PST", "--beam", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "Not proved complete: " in printed
+    advice = printed.splitlines()[-1]
+    assert advice.startswith("--search exact (--budget N) proves the best one; a larger --beam")
+    assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--budget", "99"]) == 0
+    assert "--search" not in capsys.readouterr().out
 
 
 def test_inflect_prints_and_draws(run, capsys, monkeypatch, tmp_path):
