@@ -134,6 +134,7 @@
 
   if (!root) return;
   root.hidden = false;
+  document.getElementById("play-alone").remove();
   openLink();
   root.addEventListener("input", event => {
     readControl(event.target);

@@ -158,7 +158,8 @@ def softmax_jvp(
     Parameters
     ----------
     p, v : arrays of one shape
-        p is what `softmax` gave, v a direction
+        p is what `softmax` gave, v a direction. That p are not scores is not checked: reading them
+        would take longer than the product of a short row
     axis, mask, workers, offsets : as in `softmax`
 
     Returns
