@@ -18,8 +18,8 @@ enum { AT_ONCE = 8 }; /* queries that go over the keys together */
 #define FEW_QUERIES_OPERANDS(real) \
     real, real, NPY_BOOL, NPY_DOUBLE, real, real, real, NPY_INT32, NPY_INT64, real
 #define CANDIDATES_OPERANDS(real) \
-    real, real, NPY_INT32, NPY_INT64, NPY_BOOL, NPY_DOUBLE, real, real, real, NPY_INT32, \
-        NPY_INT64, real
+    real, real, NPY_INT32, NPY_INT32, NPY_INT64, NPY_BOOL, NPY_DOUBLE, real, real, real, \
+        NPY_INT32, NPY_INT64, real
 
 #define TEMPLATE "attention/few_queries.h"
 #include "float_and_double.h"
@@ -30,10 +30,10 @@ KERNEL_WITHOUT_RECORD("few_queries", "(m,d),(n,d),(m,n),(m),(m),(m,n)->(c),(c),(
                       "Queries, keys, mask, alpha, sink and bias to the non-zeros of entmax, their "
                       "columns, where each row ends, and the sink's probability.",
                       6, 4, FEW_QUERIES_OPERANDS, few_queries_loop)
-KERNEL_WITHOUT_RECORD("candidates", "(m,d),(n,d),(k),(m),(m,n),(m),(m),(m,n)->(c),(c),(m),(m)",
-                      "Queries, keys, the columns of each row's candidates and where they end, "
-                      "mask, alpha, sink and bias to the same.",
-                      8, 4, CANDIDATES_OPERANDS, candidates_loop)
+KERNEL_WITHOUT_RECORD("candidates", "(m,d),(r,d),(k),(k),(m),(m,n),(m),(m),(m,n)->(c),(c),(m),(m)",
+                      "Queries, keys, the columns of each row's candidates, the places of their "
+                      "keys, where they end, mask, alpha, sink and bias to the same.",
+                      9, 4, CANDIDATES_OPERANDS, candidates_loop)
 
 #elif defined(REAL)
 
@@ -135,13 +135,15 @@ static void TYPED(few_queries_loop)(char **args, const ptrdiff_t *dims, const pt
     leave_no_float_flags();
 }
 
-/* The same of keys that a screen has left, of which all others have a weight of 0. Scores that are
- * not finite make NaN of all keys that the mask lets through. */
+/* The same of keys that a screen has left, of which all others have a weight of 0. The key of a
+ * candidate has a place of its own, as keys of half types are widened for candidates alone. Scores
+ * that are not finite make NaN of all keys that the mask lets through. */
 static void TYPED(candidates_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                    void *data) {
     (void)data;
     Heads all;
-    if (!read_heads(&all, "md nd ki m mn m m mn c ci m m", sizeof(REAL), args, dims, steps)) return;
+    if (!read_heads(&all, "md rd ki ki m mn m m mn c ci m m", sizeof(REAL), args, dims, steps))
+        return;
     const ptrdiff_t m = axis_size(&all, 'm'), n = axis_size(&all, 'n');
     const ptrdiff_t most = axis_size(&all, 'k');
     if (axis_size(&all, 'c') < m * n + 1 + LANES) {
@@ -153,40 +155,43 @@ static void TYPED(candidates_loop)(char **args, const ptrdiff_t *dims, const ptr
     const char everywhere = 1;
     bool fit = true;
     for (ptrdiff_t i = 0; fit && i < all.count; i++) {
-        TYPED(NonZeros) to = {(REAL *)of_head(&all, 8, i), (int32_t *)of_head(&all, 9, i)};
+        TYPED(NonZeros) to = {(REAL *)of_head(&all, 9, i), (int32_t *)of_head(&all, 10, i)};
         const int32_t *columns = (const int32_t *)of_head(&all, 2, i);
+        const int32_t *places = (const int32_t *)of_head(&all, 3, i);
         ptrdiff_t start = 0, end = 0;
         for (ptrdiff_t r = 0; r < m; r++) {
-            const ptrdiff_t stop = *(const int64_t *)(of_head(&all, 3, i) + r * all.row[3]);
+            const ptrdiff_t stop = *(const int64_t *)(of_head(&all, 4, i) + r * all.row[4]);
             const ptrdiff_t count = stop - start;
-            fit = count >= 0 && count <= n && stop <= most && columns_fit(columns, count, 0, n);
+            fit = count >= 0 && count <= n && stop <= most && columns_fit(columns, count, 0, n)
+                  && columns_fit(places, count, 0, axis_size(&all, 'r'));
             if (!fit) {
                 value_error("candidates: a row or a column lies outside of the matrix");
                 break;
             }
-            TYPED(row_dots)((const REAL *)(of_head(&all, 0, i) + r * all.row[0]), columns, count,
-                            of_head(&all, 1, i), all.key[1], axis_size(&all, 'd'), few.rows);
-            const char *bias = of_head(&all, 7, i) + r * all.row[7];
+            TYPED(row_dots)((const REAL *)(of_head(&all, 0, i) + r * all.row[0]), places, count,
+                            of_head(&all, 1, i), all.row[1], axis_size(&all, 'd'), few.rows);
+            const char *bias = of_head(&all, 8, i) + r * all.row[8];
             for (ptrdiff_t j = 0; j < count; j++)
-                few.rows[j] += *(const REAL *)(bias + columns[j] * all.key[7]);
-            REAL last = few.rows[count] = *(const REAL *)(of_head(&all, 6, i) + r * all.row[6]);
-            const double alpha = *(const double *)(of_head(&all, 5, i) + r * all.row[5]);
+                few.rows[j] += *(const REAL *)(bias + columns[j] * all.key[8]);
+            REAL last = few.rows[count] = *(const REAL *)(of_head(&all, 7, i) + r * all.row[7]);
+            const double alpha = *(const double *)(of_head(&all, 6, i) + r * all.row[6]);
             ptrdiff_t kept = TYPED(nonzeros_and_sink)(few.rows, &everywhere, 0, count, alpha, &last,
                                                       &few.kept, &few.of_row, to);
             for (ptrdiff_t j = 0; j < kept; j++) to.columns[j] = columns[to.columns[j]];
-            const char *mask = of_head(&all, 4, i) + r * all.row[4];
+            const char *mask = of_head(&all, 5, i) + r * all.row[5];
             if (kept > 0 && isnan(to.values[0])) {
                 kept = 0;
                 for (ptrdiff_t j = 0; j < n; j++) {
-                    if (!mask[j * all.key[4]]) continue;
+                    if (!mask[j * all.key[5]]) continue;
                     to.values[kept] = (REAL)NAN;
                     to.columns[kept++] = (int32_t)j;
                 }
             }
             to = (TYPED(NonZeros)){to.values + kept, to.columns + kept};
-            *(int64_t *)(of_head(&all, 10, i) + r * all.row[10]) = end += kept;
-            *(REAL *)(of_head(&all, 11, i) + r * all.row[11]) = last;
+            *(int64_t *)(of_head(&all, 11, i) + r * all.row[11]) = end += kept;
+            *(REAL *)(of_head(&all, 12, i) + r * all.row[12]) = last;
             columns += count;
+            places += count;
             start = stop;
         }
     }

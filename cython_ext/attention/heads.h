@@ -15,7 +15,7 @@
 
 #include "gufunc/operands.h"
 
-enum { MOST_OPERANDS = 12, ALPHABET = 26 };
+enum { MOST_OPERANDS = 13, ALPHABET = 26 };
 
 /* The heads of all turns of NumPy's outer loop follow each other. */
 typedef struct {

@@ -7,7 +7,7 @@
 /* A NumPy inner loop; npy_intp is the pointer-sized integer, as ptrdiff_t is. */
 typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data);
 
-enum { MAX_OPERANDS = 12 };
+enum { MAX_OPERANDS = 13 };
 
 /* One generalised ufunc with a float and a double loop, in this order. */
 typedef struct {

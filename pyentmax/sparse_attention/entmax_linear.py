@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.reference.sparse_output import csr, scipy_sparse
 from pyentmax.sparse_attention.compressed_rows import OVERHANG
 from pyentmax.sparse_attention.few_queries import FEW, candidates
-from pyentmax.sparse_attention.screened_rows import ScreenedRows, screen_rows
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at, screen_rows, widened
 from pyentmax.sparse_attention.weights import indptr_of
 
 
@@ -35,7 +36,7 @@ def entmax_linear(
     Parameters
     ----------
     x : array of shape (b, d)
-        converted to the rows' dtype, in which all is computed
+        converted to the rows' dtype, or float32 for rows of a half type, in which all is computed
     rows : ScreenedRows of shape (n, d)
         made once for many calls
     alpha : float or array of shape (b,)
@@ -82,7 +83,7 @@ def entmax_linear(
         raise ValueError(
             f"expected x of shape (b, d) and rows of shape (n, d), got {x.shape} and {rows.shape}"
         )
-    b, n = len(x), rows.shape[0]
+    b, n, dtype = len(x), rows.shape[0], rows.bounds.dtype
     alphas = np.asarray(alpha, np.float64)
     if alphas.shape not in ((), (b,)) or not np.all((alphas > 1) & (alphas <= 2)):
         raise ValueError(
@@ -90,16 +91,16 @@ def entmax_linear(
             f"{alpha}; softmax, of alpha 1, has no zeros to gain from"
         )
     if bias is None:
-        bias = np.zeros((), rows.dtype)
+        bias = np.zeros((), dtype)
     else:
-        bias = as_floating(bias, "bias")[0].astype(rows.dtype, copy=False)
+        bias = as_floating(bias, "bias")[0].astype(dtype, copy=False)
         if bias.shape != (n,):
             raise ValueError(f"bias must have the shape ({n},), one for each row, got {bias.shape}")
-    x = np.ascontiguousarray(x.astype(rows.dtype, copy=False) * rows.dtype.type(scale))
+    x = np.ascontiguousarray(x.astype(dtype, copy=False) * dtype.type(scale))
     alphas = np.broadcast_to(alphas, (b,))
     if not choice.kernels() or not x.size or not n:
         with np.errstate(all="ignore"):  # as the kernels, which raise no warnings
-            scores = x @ rows.rows.T + bias
+            scores = x @ widened(rows.rows).T + bias
         p = csr("entmax", scores, alpha=alphas) if n else sparse.csr_array((b, 0), dtype=x.dtype)
         return (p, np.full(b, n)) if return_counts else p
     parts: list[Any] = [None] * -(-b // FEW)
@@ -116,6 +117,21 @@ def entmax_linear(
     return (p, counts) if return_counts else p
 
 
+def candidate_scores(x: Any, rows: ScreenedRows, alpha: float, bias: Any) -> Any:
+    """x · rowsᵀ + bias of up to `FEW` x, −∞ where α-entmax is proved to be 0; needs kernels."""
+    (b, _), (n, _) = x.shape, rows.shape
+    x, bias = np.ascontiguousarray(x), np.asarray(bias, x.dtype)
+    ones, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)
+    operands = np.broadcast_to(ones, (b, n)), np.full(b, alpha), sink, np.broadcast_to(bias, (b, n))
+    columns, stops = np.empty(b * n + OVERHANG, np.int32), np.empty(b, np.int64)
+    screen_rows(x, rows.copies, rows.bounds, *operands, out=(columns, stops))
+    scores = np.full((b, n), -np.inf, x.dtype)
+    for i, (start, stop) in enumerate(pairwise((0, *stops.tolist()))):
+        own = columns[start:stop]
+        scores[i, own] = rows.rows[own] @ x[i] + bias[own]
+    return scores
+
+
 def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
     """The non-zeros of up to `FEW` rows, their columns, and how many each has, and scored."""
     b, n = len(x), rows.shape[0]
@@ -126,7 +142,9 @@ def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, 
     screen_rows(x, rows.copies, rows.bounds, *operands, out=kept)
     values, columns = np.empty(size, x.dtype), np.empty(size, np.int32)
     ends, sinks = np.empty(b, np.int64), np.empty(b, x.dtype)
-    candidates(x, rows.rows, *kept, *operands, out=(values, columns, ends, sinks))
+    key, places = rows_at(rows.rows, *kept)
+    weights = values, columns, ends, sinks
+    candidates(x, key, kept[0], places, kept[1], *operands, out=weights)
     found = slice(0, int(ends[-1]))
     sizes, counts = (np.diff(stops, prepend=0) for stops in (ends, kept[1]))
     return values[found].copy(), columns[found].copy(), sizes, counts

@@ -21,7 +21,7 @@ from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
 from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.sparse_attention.arguments import Arguments, Sequence
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
-from pyentmax.sparse_attention.screened_rows import screen_rows
+from pyentmax.sparse_attention.screened_rows import rows_at, screen_rows
 from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
 
 FEW = 8  # queries of a head, which the kernel reads keys for at once
@@ -51,19 +51,25 @@ def few_queries(
 
 @writes_out
 def candidates(
-    query: Any, key: Any, columns: Any, stops: Any, mask: Any, alpha: Any, sink: Any, bias: Any,
-    *, out: NonZeros,
+    query: Any, key: Any, columns: Any, places: Any, stops: Any, mask: Any, alpha: Any, sink: Any,
+    bias: Any, *, out: NonZeros,
 ) -> None:  # fmt: skip
     """The same for keys of which each row has some candidates, and all others have no weight.
 
-    Those of a row are `columns` up to its place in `stops`, (…, m).
+    Those of a row are `columns` up to its place in `stops`, (…, m), and their keys are at `places`
+    of keys (…, r, d).
     """
-    kept = np.zeros((*stops.shape, key.shape[-2]), bool)
+    n = max(mask.shape[-1], bias.shape[-1])
+    kept = np.zeros((*stops.shape, n), bool)
+    keys = np.zeros((*stops.shape[:-1], n, key.shape[-1]), key.dtype)
+    key = np.broadcast_to(key, (*stops.shape[:-1], *key.shape[-2:]))
     for place in np.ndindex(stops.shape[:-1]):
         counts = np.diff(stops[place], prepend=0)
         rows = np.repeat(np.arange(len(counts)), counts)
-        kept[place][rows, columns[place][: len(rows)]] = True
-    few_queries.reference(query, key, kept & mask, alpha, sink, bias, out=out)
+        own = columns[place][: len(rows)]
+        kept[place][rows, own] = True
+        keys[place][own] = key[place][places[place][: len(rows)]]
+    few_queries.reference(query, keys, kept & mask, alpha, sink, bias, out=out)
 
 
 def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> None:
@@ -133,8 +139,10 @@ def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, Attention
         else:
             kept = np.empty(found[1].shape, np.int32), np.empty(ends.shape, np.int64)
             screen_rows(query, *map(cut, call.screen), mask, *rows, out=kept)
-            candidates(query, key, *kept, mask, *rows, out=out)
-        rows_product(*found, starts, ends, cut(call.value), out=cut(output))
+            key, places = rows_at(key, *kept)
+            candidates(query, key, kept[0], places, kept[1], mask, *rows, out=out)
+        value, places = rows_at(cut(call.value), found[1], ends)
+        rows_product(found[0], places, starts, ends, value, out=cut(output))
 
     length = batch[call.axis] if batch else 1
     workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // WORK)

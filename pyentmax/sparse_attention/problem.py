@@ -13,7 +13,7 @@ from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.sparse_attention import few_queries, tiles
 from pyentmax.sparse_attention.arguments import Arguments, has_gradient
 from pyentmax.sparse_attention.bias import DistanceBias
-from pyentmax.sparse_attention.screened_rows import ScreenedRows
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, is_half, stand_in, widened
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 # Keys that no query sees may hold infinities and NaN, whose products warn.
@@ -30,9 +30,13 @@ class AttentionProblem(Arguments):
         screened = key if isinstance(key, ScreenedRows) else None
         if screened is not None and options.get("cu_seqlens") is not None:
             raise ValueError("ScreenedRows as key: expected one sequence, got cu_seqlens")
-        super().__init__(query, key if screened is None else screened.rows, value, alpha, **options)
-        if screened is not None:
+        if screened is None:
+            super().__init__(query, key, value, alpha, **options)
+        else:
+            arrays = {"key": screened.rows, "value": value}
+            super().__init__(query, *map(stand_in, arrays.values()), alpha, **options)
             self._set_screen(screened)
+            self._set_halves({"query": query, **arrays})
         self._alpha = alpha
         self._learned: Any = options.get("scale"), options.get("sink"), options.get("bias")
 
@@ -45,6 +49,16 @@ class AttentionProblem(Arguments):
             )
         arrays = screened.copies, screened.bounds
         self.screen = arrays if not self._groups else tuple(map(self._split_heads, arrays))
+
+    def _set_halves(self, arrays: dict[str, Any]) -> None:
+        """Put keys and values of a half type, with a screen, in the places of their stand-ins."""
+        halves = {name: x for name, x in arrays.items() if name != "query" and is_half(x)}
+        if halves:
+            dtypes = (as_floating(x, name)[1] for name, x in arrays.items() if name not in halves)
+            half = (x.dtype for x in halves.values() if x.dtype == np.float16)
+            self.result_dtype = np.result_type(*dtypes, *half)
+        for name, x in halves.items():
+            setattr(self, name, self._split_heads(np.asarray(x)) if self._groups else np.asarray(x))
 
     def _check_derivative(self) -> None:
         if self.screen is not None:
@@ -64,6 +78,10 @@ class AttentionProblem(Arguments):
             if few_queries.serves(self, return_weights):
                 output, weights = few_queries.forward(self, return_weights)
             else:
+                if self.screen is not None:
+                    self.key, self.value = (
+                        widened(x).astype(self.dtype, copy=False) for x in (self.key, self.value)
+                    )
                 output, weights = tiles.forward(self, return_weights, whole)
         return self.output(output), weights
 

@@ -63,9 +63,50 @@ from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
 from pyentmax.reference.mappings.entmax import entmax
 
 STEP = 32  # copies end on a multiple of so many bytes
+BLOCK = 4096  # rows of a matrix that are copied at a time, those of half types through float32
 LEAST_UNIT, MOST_UNIT = 2.0**-40, 2.0**40
 MOST = 127
 SLACK = 64  # × ε
+
+
+class Bfloat16(np.ndarray):
+    """Numbers of a type that NumPy lacks: their bits, as uint16."""
+
+
+def is_half(array: Any) -> bool:
+    """Whether these are numbers of a half type, or their bits."""
+    return type(array) is Bfloat16 or getattr(array, "dtype", None) == np.float16
+
+
+def widened(array: Any) -> Any:
+    """Rows in float32 if they are of a half type; else the same array."""
+    array = np.asarray(array)
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def stand_in(array: Any) -> Any:
+    """What has the shape of rows of a half type, and their type to compute in, in no memory."""
+    return np.broadcast_to(np.float32(0), array.shape) if is_half(array) else array
+
+
+def rows_at(array: Any, columns: Any, stops: Any) -> tuple[Any, Any]:
+    """The rows that are looked at, widened, and where each is.
+
+    Of rows (…, n, d), those of the columns (…, k) in front of the last of `stops`, (…, m), of each
+    matrix: (all, d) for all matrices, and places (…, k). Other types stay where they are.
+    """
+    if array.dtype in KERNEL_DTYPES:
+        return array, columns
+    batch, parts, start = stops.shape[:-1], [], 0
+    array, places = np.broadcast_to(array, (*batch, *array.shape[-2:])), np.empty_like(columns)
+    for matrix in np.ndindex(batch):
+        count = int(stops[matrix][-1])
+        parts.append(array[matrix][columns[matrix][:count]])
+        places[matrix][:count] = np.arange(start, start + count)
+        start += count
+    return widened(np.concatenate(parts)), places
 
 
 class ScreenedRows:
@@ -77,9 +118,10 @@ class ScreenedRows:
 
     Parameters
     ----------
-    rows : array of shape (…, n, d), float32 or float64
+    rows : array of shape (…, n, d), float16, float32 or float64
         kept as it is, not copied, until rows are appended, unless features do not lie side by
-        side: what is changed in it afterwards makes results wrong
+        side: what is changed in it afterwards makes results wrong. Of float16 only the rows that
+        are read in full are converted, to float32
 
     Attributes
     ----------
@@ -91,7 +133,7 @@ class ScreenedRows:
     Raises
     ------
     TypeError
-        if rows are not an array of float32 or float64
+        if rows are not an array of these types
     ValueError
         if they have fewer than two axes
 
@@ -109,34 +151,40 @@ class ScreenedRows:
     """
 
     def __init__(self, rows: Any) -> None:
-        if not isinstance(rows, np.ndarray) or rows.dtype not in KERNEL_DTYPES:
+        if not isinstance(rows, np.ndarray) or (
+            rows.dtype not in KERNEL_DTYPES and not is_half(rows)
+        ):
             what = getattr(rows, "dtype", type(rows).__name__)
             raise TypeError(
-                f"rows: expected a NumPy array of float32 or float64, got {what}; convert it first"
+                "rows: expected a NumPy array of float16, float32 or float64, got "
+                f"{what}; convert it first"
             )
         if rows.ndim < 2:
             raise ValueError(
                 f"rows must have at least two axes, rows and features, got shape {rows.shape}"
             )
-        rows = np.asarray(rows, rows.dtype.newbyteorder("="))
+        rows = np.asarray(rows, rows.dtype.newbyteorder("="))  # bits too, of uint16 from here on
         if rows.shape[-1] > 1 and rows.strides[-1] != rows.itemsize:
             rows = np.ascontiguousarray(rows)
         *batch, n, d = rows.shape
         self._count = n
         self._rows, self._owned = rows, False
         self._copies = np.empty((*batch, n, -(-d // STEP) * STEP), np.int8)
-        self._bounds = np.empty((*batch, 3, n), rows.dtype)
-        self._screen(slice(0, n))
+        self._bounds = np.empty((*batch, 3, n), widened(rows[..., :0, :]).dtype)
+        self._screen(0, n)
 
-    def _screen(self, some: slice) -> None:
-        copies, bounds = self._copies[..., some, :], self._bounds[..., some]
-        if copies.size:
-            quantize_rows(self._rows[..., some, :], out=(copies, bounds))
+    def _screen(self, start: int, stop: int) -> None:
+        for i in range(start, stop, BLOCK):
+            some = slice(i, min(i + BLOCK, stop))
+            out = self._copies[..., some, :], self._bounds[..., some]
+            if out[0].size:
+                quantize_rows(widened(self._rows[..., some, :]), out=out)
 
     @property
     def rows(self) -> Any:
         """The rows, as an array that cannot be written to."""
-        view = self._rows[..., : self._count, :].view()
+        is_bits = self._rows.dtype == np.uint16
+        view = self._rows[..., : self._count, :].view(Bfloat16 if is_bits else np.ndarray)
         view.flags.writeable = False
         return view
 
@@ -200,15 +248,27 @@ class ScreenedRows:
             self._reserve(max(stop, 2 * n))
         self._rows[..., n:stop, :] = more
         self._count = stop
-        self._screen(slice(n, stop))
+        self._screen(n, stop)
 
-    def _reserve(self, size: int) -> None:
-        n, (*batch, _, d) = self._count, self.shape
-        rows = np.empty((*batch, size, d), self.dtype)
-        copies = np.empty((*batch, size, self._copies.shape[-1]), np.int8)
-        bounds = np.empty((*batch, 3, size), self.dtype)
-        rows[..., :n, :], copies[..., :n, :], bounds[..., :n] = self.rows, self.copies, self.bounds
-        self._rows, self._copies, self._bounds, self._owned = rows, copies, bounds, True
+    def _reserve(self, size: int, order: Any = None) -> None:
+        """Move to memory for `size` rows of each matrix, in another order of the first axis."""
+        n = self._count
+
+        def moved(array: Any, axis: int) -> Any:
+            shape = list(array.shape)
+            shape[0] = shape[0] if order is None else len(order)
+            shape[axis] = size
+            new = np.empty(shape, array.dtype)
+            to, old = (np.moveaxis(x, axis, -1)[..., :n] for x in (new, array))
+            if order is None:
+                to[...] = old
+            else:
+                for place, matrix in enumerate(order):
+                    to[place] = old[matrix]
+            return new
+
+        self._rows, self._copies = (moved(x, -2) for x in (self._rows, self._copies))
+        self._bounds, self._owned = moved(self._bounds, -1), True
 
     def crop(self, n: int) -> None:
         """Keep the first n rows; those that are appended later overwrite the others.
@@ -236,9 +296,8 @@ class ScreenedRows:
                 f"{self.shape} and shape {np.shape(order)}"
             )
         result = object.__new__(ScreenedRows)
-        result._count, result._owned = self._count, True
-        arrays = self._rows, self._copies, self._bounds
-        result._rows, result._copies, result._bounds = (np.take(x, order, axis=0) for x in arrays)
+        vars(result).update(vars(self))
+        result._reserve(self._rows.shape[-2], np.asarray(order))
         return result
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import pyentmax
 from pyentmax.sparse_attention import DistanceBias
+from pyentmax.sparse_attention.screened_rows import Bfloat16
 from pyentmax.torch.arrays import on_arrays
 
-DTYPES = torch.float32, torch.float64
+DTYPES = torch.float16, torch.bfloat16, torch.float32, torch.float64
 
 
 class ScreenedRows:
@@ -24,8 +26,9 @@ class ScreenedRows:
 
     Parameters
     ----------
-    rows : Tensor of shape (…, n, d), float32 or float64, on the CPU
-        kept as it is until rows are appended; do not change it
+    rows : Tensor of shape (…, n, d) of a floating type, on the CPU
+        kept as it is until rows are appended; do not change it. Of float16 and bfloat16 only the
+        rows that are read in full are converted, to float32
 
     Raises
     ------
@@ -50,15 +53,18 @@ class ScreenedRows:
         if not isinstance(rows, Tensor) or rows.dtype not in DTYPES or not rows.is_cpu:
             what = f"{rows.dtype} on {rows.device}" if isinstance(rows, Tensor) else type(rows)
             raise TypeError(
-                f"rows: expected a tensor of float32 or float64 on the CPU, got {what}; convert "
-                "it first"
+                f"rows: expected a tensor of a floating type on the CPU, got {what}; convert it "
+                "first"
             )
-        self.screened = pyentmax.ScreenedRows(rows.detach().numpy())
+        self.screened = pyentmax.ScreenedRows(_array(rows))
 
     @property
     def rows(self) -> Tensor:
         """The rows, in memory that later rows may share: do not change them."""
-        return torch.from_numpy(self.screened._rows)[..., : self.shape[-2], :]
+        array = self.screened._rows[..., : self.shape[-2], :]
+        if array.dtype == np.uint16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
 
     @property
     def shape(self) -> torch.Size:
@@ -68,7 +74,7 @@ class ScreenedRows:
     @property
     def dtype(self) -> torch.dtype:
         """The rows' dtype."""
-        return DTYPES[self.screened.dtype.itemsize // 8]
+        return self.rows.dtype
 
     @property
     def nbytes(self) -> int:
@@ -76,11 +82,12 @@ class ScreenedRows:
         return self.screened.nbytes
 
     def __repr__(self) -> str:
-        return repr(self.screened).replace("float", "torch.float")
+        *shape, _ = repr(self.screened).rpartition(", ")
+        return "".join(shape) + f"{self.dtype})"
 
     def append(self, more: Tensor) -> None:
         """Add rows behind the others, (…, k, d); errors as of `pyentmax.ScreenedRows`."""
-        self.screened.append(more.detach().numpy())
+        self.screened.append(_array(more.to(self.dtype)))
 
     def crop(self, n: int) -> None:
         """Keep the first n rows."""
@@ -91,6 +98,14 @@ class ScreenedRows:
         result = object.__new__(ScreenedRows)
         result.screened = self.screened.take(order.numpy())
         return result
+
+
+def _array(tensor: Tensor) -> Any:
+    """The memory of a tensor, as bits if it is of a type that NumPy lacks."""
+    tensor = tensor.detach()
+    if tensor.dtype != torch.bfloat16:
+        return tensor.numpy()
+    return tensor.view(torch.int16).numpy().view(np.uint16).view(Bfloat16)
 
 
 def entmax_linear(
@@ -143,7 +158,8 @@ def entmax_linear(
         )
         return p.data, p.indices.astype("int64"), p.indptr.astype("int64"), counts
 
-    values, columns, edges, counts = on_arrays(run, x, alpha, bias, dtype=rows.dtype)
+    wide = torch.promote_types(rows.dtype, torch.float32)
+    values, columns, edges, counts = on_arrays(run, x, alpha, bias, dtype=wide)
     shape = len(x), rows.shape[0]
     with warnings.catch_warnings():  # PyTorch's, once, that such tensors are in a beta state
         warnings.simplefilter("ignore", UserWarning)
@@ -165,12 +181,12 @@ def screened_attention(
     alpha = 1.5 if alpha is None else alpha
     check_no_gradient("attention with ScreenedRows", query, value, alpha, array, *tensors.values())
 
-    def run(query: Any, value: Any, alpha: Any, array: Any, **arrays: Any) -> Any:
+    def run(query: Any, alpha: Any, array: Any, **arrays: Any) -> Any:
         own = bias.with_array(array) if isinstance(bias, DistanceBias) else array
-        keys = key.screened
-        return pyentmax.attention(query, keys, value, alpha, bias=own, **arrays, **options)
+        keys, values = key.screened, _array(value)
+        return pyentmax.attention(query, keys, values, alpha, bias=own, **arrays, **options)
 
-    output: Tensor = on_arrays(run, query, value, alpha, array, **tensors)
+    output: Tensor = on_arrays(run, query, alpha, array, **tensors)
     return output
 
 

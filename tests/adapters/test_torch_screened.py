@@ -75,6 +75,26 @@ def test_screened_keys_match_float_keys() -> None:
         torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types_as_float_keys(dtype: Any) -> None:
+    query, key, value = (
+        x.to(dtype) for x in tensors((2, 6, 1, 16), (2, 2, 1500, 16), (2, 2, 1500, 8))
+    )
+    rows = pt.ScreenedRows(key[:, :, :1400])
+    rows.append(key[:, :, 1400:])
+    assert torch.equal(rows.rows, key)
+    assert repr(rows) == f"ScreenedRows(1500 rows of 16, (2, 2) matrices, {dtype})"
+    output = pt.attention(query, rows, value, 1.3, sink=0.5)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output, pt.attention(query, key, value, 1.3, sink=0.5))
+    one = pt.ScreenedRows(key[0, 0])
+    p = pt.entmax_linear(query[0, 0].float(), one)
+    expected = pt.entmax15(query[0, 0].float() @ key[0, 0].float().T)
+    torch.testing.assert_close(p.to_dense(), expected, rtol=0, atol=1e-5)
+    beams = rows.take(torch.tensor([1, 1]))
+    assert torch.equal(beams.rows, key[[1, 1]])
+
+
 def test_screened_rows_follow_a_cache() -> None:
     (rows,) = tensors((3, 2, 80, 16))
     screened = pt.ScreenedRows(rows[:, :, :50])
@@ -106,8 +126,8 @@ def test_linear_is_that_of_arrays() -> None:
 def test_wrong_arguments_say_what_to_do() -> None:
     query, key = tensors((1, 4), (30, 4))
     rows = pt.ScreenedRows(key)
-    for wrong in (key.bfloat16(), key.long(), [[1.0]]):
-        with pytest.raises(TypeError, match="expected a tensor of float32 or float64 on the CPU"):
+    for wrong in (key.long(), [[1.0]]):
+        with pytest.raises(TypeError, match="expected a tensor of a floating type on the CPU"):
             pt.ScreenedRows(wrong)
     options: list[dict[str, Any]] = [
         {"dropout": 0.1},

@@ -312,7 +312,7 @@ def test_screened_cache_keeps_gradients(screens: list[int]) -> None:
     assert screens == [5, 5, 8, 8]  # of both layers, in the calls that do not learn
 
 
-def test_screened_cache_takes_no_half_types_or_other_mappings(screens: list[int]) -> None:
+def test_screened_cache_takes_no_other_mappings(screens: list[int]) -> None:
     made, words = model("Llama"), LEFT_PADDED
     options = {"max_new_tokens": 4, "attention_mask": (words != 0).long()}
     for mapping, alpha in (("softmax", None), ("entmax", 1.0), ("entmax", 2.5)):

@@ -85,14 +85,21 @@ def test_candidates_give_the_weights_of_all_keys(build: str, dtype: Any) -> None
     kept, found, expected = (room(dtype) for _ in range(3))
     kernels = _cpu.BUILDS[build]
     kernels["screen_rows"](query, *copies_of(key), *rest, out=kept[1:3])
-    kernels["candidates"](query, key, *kept[1:3], *rest, out=found)
+    columns, stops = kept[1:3]
+    kernels["candidates"](query, key, columns, columns, stops, *rest, out=found)
     kernels["few_queries"](query, key, *rest, out=expected)
     atol = 16 * np.finfo(dtype).eps
     np.testing.assert_allclose(dense(*found[:3]), dense(*expected[:3]), rtol=0, atol=atol)
     np.testing.assert_allclose(found[3], expected[3], rtol=0, atol=atol)
     twin = room(dtype)
-    few_queries.candidates.reference(query, key, *kept[1:3], *rest, out=twin)
+    few_queries.candidates.reference(query, key, columns, columns, stops, *rest, out=twin)
     np.testing.assert_allclose(dense(*twin[:3]), dense(*found[:3]), rtol=0, atol=20 * atol)
+    order = np.random.default_rng(2).permutation(N)  # keys that lie elsewhere
+    moved, places = key[:, order], np.argsort(order).astype(np.int32)[columns]
+    for run in (kernels["candidates"], few_queries.candidates.reference):
+        elsewhere = room(dtype)
+        run(query, moved, columns, places, stops, *rest, out=elsewhere)
+        np.testing.assert_allclose(dense(*elsewhere[:3]), dense(*found[:3]), rtol=0, atol=20 * atol)
 
 
 @DTYPES
@@ -123,7 +130,7 @@ def test_wrong_operands_are_an_error(build: str) -> None:
     query, key, *rest = operands(np.float32)
     kernels, out = _cpu.BUILDS[build], room(np.float32)
     small = tuple(x[..., :100] if i < 2 else x for i, x in enumerate(out))
-    for name, keys in (("few_queries", (key,)), ("candidates", (key, *out[1:3]))):
+    for name, keys in (("few_queries", (key,)), ("candidates", (key, out[1], *out[1:3]))):
         with pytest.raises(ValueError, match="room for all entries"):
             kernels[name](query, *keys, *rest, out=small)
     copies, bounds = copies_of(key)
@@ -131,6 +138,7 @@ def test_wrong_operands_are_an_error(build: str) -> None:
         with pytest.raises(ValueError, match="wrong shape"):
             kernels["screen_rows"](query, wrong, bounds, *rest, out=out[1:3])
     for columns, stops in ((N, 5), (-1, 5), (0, -3), (0, 10**9), (0, 4000)):
-        wild = np.full(out[1].shape, columns, np.int32), np.full((BATCH, M), stops)
-        with pytest.raises(ValueError, match="outside of the matrix"):
-            kernels["candidates"](query, key, *wild, *rest, out=out)
+        wild, ends = np.full(out[1].shape, columns, np.int32), np.full((BATCH, M), stops)
+        for pair in ((wild, np.zeros_like(wild)), (np.zeros_like(wild), wild)):
+            with pytest.raises(ValueError, match="outside of the matrix"):
+                kernels["candidates"](query, key, *pair, ends, *rest, out=out)

@@ -14,6 +14,7 @@ from screened_cases import KINDS, screened_case
 import pyentmax as pe
 from pyentmax import ScreenedRows, attention, attention_jvp, attention_vjp, entmax_linear
 from pyentmax.engine.backends import choice
+from pyentmax.sparse_attention import screened_rows
 from pyentmax.sparse_attention.screened_rows import most_of_query, score_bounds
 
 has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
@@ -193,9 +194,40 @@ def test_options_match_float_keys() -> None:
         np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6, err_msg=str(each))
 
 
-def test_many_queries_of_screened_rows() -> None:
+@has_kernels
+def test_half_types_are_converted_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(18)
+    query = rng.standard_normal((2, 6, 3, 16)).astype(np.float32)
+    key, value = rng.standard_normal((2, 2, 2, 700, 16)).astype(np.float16)
+    screened, counts = ScreenedRows(key[:, :, :600]), []
+    widened = screened_rows.widened
+    monkeypatch.setattr(screened_rows, "widened", lambda x: counts.append(x.size) or widened(x))
+    screened.append(key[:, :, 600:].astype(np.float64))
+    np.testing.assert_array_equal(screened.rows, key)
+    assert (screened.dtype, screened.bounds.dtype) == (np.float16, np.float32)
+    assert counts.pop() == 2 * 2 * 100 * 16
+    wide = key.astype(np.float32), value.astype(np.float32)
+    options: dict[str, Any] = {"sink": 0.5, "mask": rng.random((2, 1, 1, 700)) < 0.5}
+    expected, weights = attention(query, *wide, return_weights=True, **options)
+    for values in (value, wide[1]):
+        output, own = attention(query, screened, values, return_weights=True, **options)
+        assert output.dtype == np.float32
+        np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6)
+        np.testing.assert_array_equal(own.indices, weights.indices)
+    assert 0 < max(counts) < key.size / 3
+    half = attention(query.astype(np.float16), screened, value, **options)
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, expected, rtol=0, atol=2e-3)
+    p = entmax_linear(query[0, 0], ScreenedRows(key[0, 0]))
+    expected = pe.entmax15(query[0, 0] @ wide[0][0, 0].T)
+    np.testing.assert_allclose(p.toarray(), expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_many_queries_of_screened_rows(half: bool) -> None:
     rng = np.random.default_rng(11)
     query, key, value = rng.standard_normal((3, 50, 8))
+    key = key.astype(np.float16 if half else np.float64)
     expected = attention(query, key, value, causal=True)
     np.testing.assert_array_equal(attention(query, ScreenedRows(key), value, causal=True), expected)
 
@@ -269,8 +301,8 @@ def test_most_of_the_query_fits_32_bits() -> None:
 
 def test_wrong_arguments_say_what_to_do() -> None:
     rows = ScreenedRows(np.ones((5, 4), np.float32))
-    for wrong in (np.ones((5, 4), int), [[1.0]], np.ones((5, 4), np.float16)):
-        with pytest.raises(TypeError, match="expected a NumPy array of float32 or float64"):
+    for wrong in (np.ones((5, 4), int), [[1.0]], np.ones((5, 4), np.uint16)):
+        with pytest.raises(TypeError, match="expected a NumPy array of float16, float32 or float6"):
             ScreenedRows(wrong)
     with pytest.raises(ValueError, match="at least two axes"):
         ScreenedRows(np.ones(3))
