@@ -30,12 +30,12 @@ from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, exp
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
+from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
 from pyentmax.seq2seq.models.transformer_layers import (
     LayeredModel,
     LayerPass,
     LayersConfig,
-    Past,
     init_alpha,
     init_attention,
     init_network,
@@ -44,6 +44,7 @@ from pyentmax.seq2seq.models.transformer_layers import (
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
+from pyentmax.seq2seq.nn.output_layer import NextScores
 from pyentmax.seq2seq.nn.relative_positions import init_relative_positions, relative_scores, shift
 
 POSITIONS = ("sinusoidal", "relative")
@@ -112,6 +113,7 @@ class LanguageModelState(NamedTuple):
     past: Past  # of the tokens read so far
     unread: IntArray  # (rows,): the last token of the source until it is read, then −1
     source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
+    output: NextScores
 
 
 class LanguageModel(LayeredModel):
@@ -320,7 +322,7 @@ class LanguageModel(LayeredModel):
             self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
             arrays = [self.xp.stack([x.data for x in pair], axis=1) for pair in cache]
         unread = source[np.arange(rows), lengths - 1]
-        return LanguageModelState(Past(arrays, lengths - 1, read), unread, mask)
+        return LanguageModelState(Past.of(arrays, lengths - 1), unread, mask, self._next_scores())
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -333,10 +335,12 @@ class LanguageModel(LayeredModel):
         xp, config, past = self.xp, self.config, state.past.longer()
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
         weights: dict[str, list[Array]] = {KIND: []}
-        run = LayerPass(config, self.params, None, weights)
+        run = LayerPass(config, self.params, None, weights, last_only=True)
 
         def own(k: int, name: str, inside: Tensor) -> Any:
-            return past.with_last(k, run.keys_and_values(name, inside))
+            screens = config.positions != "relative"  # which are added to the scores
+            heads = run.screened_heads(KIND, k, inside, past) if screens else None
+            return past.with_last(k, run.keys_and_values(name, inside), heads)
 
         def relative(name: str, q: Tensor) -> Tensor:
             distances = np.maximum(past.lengths[:, None] - 1 - np.arange(past.longest), 0)
@@ -345,18 +349,20 @@ class LanguageModel(LayeredModel):
         positions = self._added(past.lengths[:, None] - 1)
         x = self._embed(run, self.table, xp.asarray(tokens)[:, None], positions)
         hidden = self._layers(run, x, own, relative, past.lengths[:, None], past.own)
-        scores = self._output(self.params, hidden[:, 0])
+        scores = state.output(hidden[:, 0])
         mask = state.source_mask
         attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]
         read = np.full_like(state.unread, -1)
-        return scores.data, attention * mask, LanguageModelState(past, read, mask)
+        return scores, attention * mask, state._replace(past=past, unread=read)
 
     def select(self, state: LanguageModelState, rows: IntArray) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""
-        past, unread, mask = state
-        return LanguageModelState(past.select(rows), unread[rows], mask[rows])
+        past, unread, mask, output = state
+        return LanguageModelState(past.select(rows), unread[rows], mask[rows], output)
 
     def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
         """The rows of several states of one encoding, one state after the other."""
-        pasts, unread, masks = zip(*states, strict=True)
-        return LanguageModelState(Past.join(pasts), np.concatenate(unread), np.concatenate(masks))
+        pasts, unread, masks, (output, *_) = zip(*states, strict=True)
+        return LanguageModelState(
+            Past.join(pasts), np.concatenate(unread), np.concatenate(masks), output
+        )

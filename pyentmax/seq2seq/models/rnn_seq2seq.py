@@ -42,7 +42,7 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_unifo
 from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.nn.output_layer import output_loss
+from pyentmax.seq2seq.nn.output_layer import NextScores, output_loss
 from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix, shared
 
 
@@ -125,6 +125,7 @@ class DecoderState(NamedTuple):
     readers: Readers  # of the sources' keys, values and mask
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
     token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
+    output: NextScores
 
 
 class RNNSeq2Seq(EncoderDecoder):
@@ -320,7 +321,9 @@ class RNNSeq2Seq(EncoderDecoder):
         hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
         cells = tuple(layer.data[1] for layer in layers)
         coverage = self._no_coverage(memory)
-        return DecoderState(hidden, (), cells, coverage, readers, weights, token_gates)
+        layer = partial(linear, self.params, "output")
+        output = NextScores(self.output, self.params, layer)
+        return DecoderState(hidden, (), cells, coverage, readers, weights, token_gates, output)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
@@ -353,7 +356,7 @@ class RNNSeq2Seq(EncoderDecoder):
             cells=tuple(layer[1] for layer in layers),
             coverage=coverage,
         )
-        return linear(params, "output", feed).data, to_host(attention.data), after
+        return state.output(feed), to_host(attention.data), after
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""

@@ -27,13 +27,13 @@ from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, take_rows
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
+from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import IntArray
 from pyentmax.seq2seq.models.readers import Readers
 from pyentmax.seq2seq.models.transformer_layers import (
     LayeredModel,
     LayerPass,
     LayersConfig,
-    Past,
     init_alpha,
     init_attention,
     init_network,
@@ -42,6 +42,7 @@ from pyentmax.seq2seq.models.transformer_layers import (
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
+from pyentmax.seq2seq.nn.output_layer import NextScores
 
 KINDS = ("encoder", "context", "decoder")
 """The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to
@@ -126,6 +127,7 @@ class TransformerState(NamedTuple):
 
     past: Past  # of the tokens read so far
     readers: Readers  # of the sources' mask and, per layer, keys and values
+    output: NextScores
 
 
 class Transformer(LayeredModel):
@@ -308,22 +310,23 @@ class Transformer(LayeredModel):
         names = [f"decoder.{k}.context" for k in range(config.layers)]
         memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
         empty = xp.zeros((rows, 2, 0, config.width), hidden.dtype)
-        past = Past([empty] * config.layers, np.zeros(rows, dtype=np.int64), 0)
+        past = Past.of([empty] * config.layers, np.zeros(rows, dtype=np.int64))
         readers = Readers(np.arange(rows), [mask, *memory])
-        return TransformerState(past, readers)
+        return TransformerState(past, readers, self._next_scores())
 
     def advance(
         self, state: TransformerState, tokens: Array
     ) -> tuple[Array, Array, TransformerState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
         past, readers = state.past.longer(), state.readers
-        weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
-        run = LayerPass(self.config, self.params, None, weights)
+        weights: dict[str, list[Array]] = {"context": []}
+        run = LayerPass(self.config, self.params, None, weights, last_only=True)
         x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], past.positions)
         mask, *memory = readers.memory
 
         def own(k: int, x: Tensor) -> Any:
-            return past.with_last(k, run.keys_and_values(f"decoder.{k}.self", x))
+            heads = run.screened_heads("decoder", k, x, past)
+            return past.with_last(k, run.keys_and_values(f"decoder.{k}.self", x), heads)
 
         def context(k: int, x: Tensor) -> Tensor:
             queries, pair = readers.by_source(x[:, 0]), memory[2 * k : 2 * k + 2]
@@ -332,15 +335,15 @@ class Transformer(LayeredModel):
             return readers.by_row(y)[:, None]
 
         hidden = self._decode(run, x, own, context, past.own)
-        scores = self._output(self.params, hidden[:, 0])
+        scores = state.output(hidden[:, 0])
         attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
-        return scores.data, to_host(attention), TransformerState(past, readers)
+        return scores, to_host(attention), state._replace(past=past)
 
     def select(self, state: TransformerState, rows: IntArray) -> TransformerState:
         """The state of the given rows; a row may be repeated."""
-        return TransformerState(state.past.select(rows), state.readers.select(rows))
+        return state._replace(past=state.past.select(rows), readers=state.readers.select(rows))
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
         """The rows of several states of one encoding, one state after the other."""
-        pasts, readers = zip(*states, strict=True)
-        return TransformerState(Past.join(pasts), Readers.join(readers))
+        pasts, readers, (output, *_) = zip(*states, strict=True)
+        return TransformerState(Past.join(pasts), Readers.join(readers), output)

@@ -1,26 +1,25 @@
 """What the Transformers of `transformer` and `language_model` share: their layers and settings.
 
 A layer is a sub-layer of attention and one of a position-wise network, each with a sum and a layer
-norm, x ← norm(x + f(x)) or x ← x + f(norm(x)). `LayerPass` applies them; `Past` keeps the keys and
-values of what a decoder has read.
+norm, x ← norm(x + f(x)) or x ← x + f(norm(x)). `LayerPass` applies them.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from types import ModuleType
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module, to_host
+from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.config import is_positive, require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config
+from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import IntArray
 from pyentmax.seq2seq.nn.attention import (
     HEAD_SCORES,
@@ -32,12 +31,13 @@ from pyentmax.seq2seq.nn.attention import (
     learned_alpha,
     learned_entmax,
 )
+from pyentmax.seq2seq.nn.attention.sparse import can_screen
 from pyentmax.seq2seq.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm, norm
 from pyentmax.seq2seq.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.nn.output_layer import output_loss
+from pyentmax.seq2seq.nn.output_layer import NextScores, output_loss
 from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 ALPHA_PER = ("head", "layer", "kind", "model")
@@ -155,6 +155,10 @@ class LayeredModel(EncoderDecoder):
         smoothing = self.config.label_smoothing
         return output_loss(self.output, hidden, rows, bias, labels, label_smoothing=smoothing)
 
+    def _next_scores(self) -> NextScores:
+        """The output layer as decoding calls it."""
+        return NextScores(self.output, self.params, partial(self._output, self.params), self.table)
+
     def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
         """The scores of the next token."""
         if "output.weight" in params:
@@ -207,7 +211,9 @@ class LayerPass:
     rng : generator, optional
         Switches on dropout and the attention of training.
     weights : dict of lists, optional
-        Where the weights of each attention are appended, as arrays.
+        Where the weights of each attention of these kinds are appended, as arrays.
+    last_only : bool
+        Whether only those of the last layer are.
     """
 
     def __init__(
@@ -216,11 +222,14 @@ class LayerPass:
         params: Parameters,
         rng: Generator | None,
         weights: dict[str, list[Array]] | None = None,
+        *,
+        last_only: bool = False,
     ) -> None:
         self.config = config
         self.params = params
         self.rng = rng
-        self.weights = weights
+        self.weights = weights or {}
+        self.first_with_weights: int = config.layers - 1 if last_only else 0
         self.pre: bool = config.norm == "pre"
         used = config.attention if rng is not None else config.inference_attention
         choice = used or config.attention
@@ -244,8 +253,7 @@ class LayerPass:
         ``memory`` is a pair of keys and values, or gives it from x as it enters the projections;
         ``scale`` and ``added`` are as for `attend_heads`.
         """
-        config = self.config
-        mapping = self.mapping or learned_entmax(self.params, alpha_name(config, kind, layer))
+        config, mapping = self.config, self._mapping(kind, layer)
         query = self.inside(name, x)
         keys, values = memory(query) if callable(memory) else memory
         y, weights = attend_heads(
@@ -261,13 +269,27 @@ class LayerPass:
             score=config.score,
             rate=config.attention_dropout,
             rng=self.rng,
-            need_weights=self.weights is not None,
+            need_weights=self._needs_weights(kind, layer),
             scale=scale,
             added=added,
         )
-        if self.weights is not None and weights is not None:
+        if weights is not None:
             self.weights[kind].append(weights.data)
         return self._added(x, y, name)
+
+    def _mapping(self, kind: str, layer: int) -> Any:
+        return self.mapping or learned_entmax(self.params, alpha_name(self.config, kind, layer))
+
+    def _needs_weights(self, kind: str, layer: int) -> bool:
+        return kind in self.weights and layer >= self.first_with_weights
+
+    def screened_heads(self, kind: str, layer: int, x: Tensor, past: Past) -> int | None:
+        """The number of heads if, for queries x, keys of the past may be `ScreenedRows`."""
+        if self._needs_weights(kind, layer) or self.config.score == "additive":
+            return None
+        heads = self.config.heads
+        served = can_screen(self._mapping(kind, layer), heads, x.data, past.longest)
+        return heads if served else None
 
     def keys_and_values(self, name: str, x: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of an attention to x."""
@@ -294,76 +316,3 @@ def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:
     if config.alpha_per == "model":
         return "attention"
     return f"attention.{kind}" if config.alpha_per == "kind" else f"attention.{kind}.{layer}"
-
-
-class Past:
-    """The keys and values of the tokens that a decoder has read.
-
-    Parameters
-    ----------
-    arrays : list of (rows, 2, T, n) arrays
-        Those of each layer.
-    lengths : (rows,) int array
-        How many of the T are a row's own, on the host; zeros follow.
-    longest : int
-        T.
-    """
-
-    def __init__(self, arrays: list[Array], lengths: IntArray, longest: int) -> None:
-        self.arrays = arrays
-        self.lengths = lengths
-        self.longest = longest
-        self.xp: ModuleType = array_module(arrays[0])
-
-    def longer(self) -> Past:
-        """The same for one more token, the last of each row, once `with_last` has put it there."""
-        return Past(list(self.arrays), self.lengths + 1, self.longest + 1)
-
-    @cached_property
-    def own(self) -> Array | None:
-        """Which keys are a row's own, (rows, 1, 1, T); None if all are."""
-        if (self.lengths == self.longest).all():
-            return None
-        return self.xp.asarray(np.arange(self.longest) < self.lengths[:, None])[:, None, None, :]
-
-    @cached_property
-    def _last(self) -> Any:
-        """The index of each row's last token in a layer's keys or values."""
-        if self.own is None:
-            return np.s_[:, -1]
-        return self.xp.arange(len(self.lengths)), self.xp.asarray(self.lengths - 1)
-
-    @property
-    def positions(self) -> IntArray:
-        """The position of each row's last token, (rows, 1), or (1,) if all are the same."""
-        return np.array([self.longest - 1]) if self.own is None else self.lengths[:, None] - 1
-
-    def with_last(self, layer: int, pair: tuple[Tensor, Tensor]) -> Array:
-        """A layer's keys and values with those of each row's last token."""
-        longer = self.arrays[layer] = _lengthened(self.arrays[layer], self.longest)
-        for k, new in enumerate(pair):
-            longer[:, k][self._last] = new.data[:, 0]
-        return longer.swapaxes(0, 1)
-
-    def select(self, rows: IntArray) -> Past:
-        """Those of the given rows."""
-        index = self.xp.asarray(rows)
-        return Past([x[index] for x in self.arrays], self.lengths[rows], self.longest)
-
-    @staticmethod
-    def join(pasts: Sequence[Past]) -> Past:
-        """Those of the rows of several decoders, one after the other."""
-        longest = max(past.longest for past in pasts)
-        arrays = [
-            pasts[0].xp.concatenate([_lengthened(x, longest) for x in layer])
-            for layer in zip(*(past.arrays for past in pasts), strict=True)
-        ]
-        return Past(arrays, np.concatenate([past.lengths for past in pasts]), longest)
-
-
-def _lengthened(x: Array, length: int) -> Array:
-    """(…, T, n) with zeros behind, up to a length."""
-    longer = array_module(x).empty((*x.shape[:-2], length, x.shape[-1]), x.dtype)
-    longer[..., : x.shape[-2], :] = x
-    longer[..., x.shape[-2] :, :] = 0
-    return longer

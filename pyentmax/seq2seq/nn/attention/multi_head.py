@@ -29,8 +29,10 @@ from pyentmax.seq2seq.autograd import concatenate, dropout
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.seq2seq.nn.attention.heads import (
     additive_head_scores,
+    by_head,
     head_averages,
     head_scores,
+    merge,
     scaled_heads,
 )
 from pyentmax.seq2seq.nn.attention.single_query import AttentionMapping
@@ -38,6 +40,7 @@ from pyentmax.seq2seq.nn.attention.sparse import sparse_arguments, sparse_head_a
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.seq2seq.nn.linear import init_linear, linear
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
+from pyentmax.sparse_attention import ScreenedRows, attention
 
 
 def scaled_dot_product_attention(
@@ -247,10 +250,14 @@ def attend_heads(
 ) -> tuple[Tensor, Tensor | None]:
     """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
 
+    In decoding, keys may be `ScreenedRows` (…, heads, S, d), without weights that are needed.
     ``mask`` is broadcastable to the scores, (…, heads, T, S). ``added`` maps the projected queries
     times ``scale``, (…, T, n), to what is added to the scores, (…, heads, T, S): positions, say.
     """
     q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
+    if isinstance(keys, ScreenedRows):
+        averages = _screened_averages(q, keys, values, mapping, mask, score, scale)
+        return linear(params, f"{name}.output", averages), None
     keys = as_tensor(keys)
     factor = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
     dropping = rate > 0 and rng is not None
@@ -280,6 +287,19 @@ def attend_heads(
     )
     averages = head_averages(dropout(weights, rate, rng), values)
     return linear(params, f"{name}.output", averages), weights if need_weights else None
+
+
+def _screened_averages(
+    q: Tensor, keys: ScreenedRows, values: Any, mapping: Any, mask: Array | None, score: str,
+    scale: Any,
+) -> Tensor:  # fmt: skip
+    """Σ_s p_s v_s in every head for queries (…, T, n), off the tape."""
+    heads, factor = keys.shape[-3], keys.shape[-1] ** -0.5 if score == "scaled" else 1.0
+    factor = factor if scale is None else as_tensor(scale).data * factor
+    query, value = (by_head(as_tensor(x).data, heads) for x in (q, values))
+    arguments = sparse_arguments(mapping, heads, q.data, keys.rows) or {}
+    alpha = as_tensor(arguments["alpha"]).data
+    return as_tensor(merge(attention(query, keys, value, alpha, mask=mask, scale=factor)))
 
 
 def _weights_with_sink(

@@ -2,7 +2,8 @@
 
 `pyentmax.seq2seq.autograd.attention` stores only the weights that are not zero, never an array of
 all of them. That pays from about 128 queries and keys on: half the time of training with 256
-(1.5-entmax, 5% of the weights not zero) and a fifth with 1,024. These calls use the products of
+(1.5-entmax, 5% of the weights not zero) and a fifth with 1,024. In decoding, with a query at a
+time, it pays from 1,024 keys on. These calls use the products of
 whole matrices in `heads`, which take fewer steps:
 
 - shorter inputs, such as sentences,
@@ -31,7 +32,8 @@ from pyentmax.seq2seq.nn.attention.heads import merge_heads, split_heads
 from pyentmax.seq2seq.nn.attention.single_query import AttentionMapping
 from pyentmax.seq2seq.nn.bisection import BISECTION
 from pyentmax.seq2seq.nn.mapping_choice import ChosenMapping
-from pyentmax.sparse_attention.route import is_short
+from pyentmax.sparse_attention.few_queries import FEW
+from pyentmax.sparse_attention.route import MANY_KEYS, is_short
 
 
 def sparse_arguments(
@@ -49,7 +51,8 @@ def sparse_arguments(
     >>> sparse_arguments(choose_mapping(1.5), 2, short, short)
     """
     shape = query.shape[-2], keys.shape[-2]
-    if type(query) is not np.ndarray or is_short(shape, caller="tape") or not choice.kernels():
+    short = is_short(shape, caller="tape") and not (shape[0] <= FEW and shape[1] >= MANY_KEYS)
+    if type(query) is not np.ndarray or short or not choice.kernels():
         return None
     if isinstance(mapping, LearnedEntmax):
         alpha = mapping.alpha()
@@ -62,6 +65,15 @@ def sparse_arguments(
         (k,) = mapping.params
         return {"mapping": mapping.name, "k": k} if 4 * k <= keys.shape[-2] else None
     return None if mapping.alpha is None or mapping.alpha <= 1 else {"alpha": mapping.alpha}
+
+
+def can_screen(mapping: AttentionMapping, heads: int, query: Array, keys: int) -> bool:
+    """Whether attention of queries (…, T, n) to so many keys takes these as `ScreenedRows`."""
+    arguments = sparse_arguments(mapping, heads, query, np.empty((keys, 0)))
+    if arguments is None or query.shape[-2] > FEW or "alpha" not in arguments:
+        return False
+    alpha = as_tensor(arguments["alpha"]).data
+    return bool(((alpha > 1) & (alpha <= 2)).all())
 
 
 def sparse_head_averages(
