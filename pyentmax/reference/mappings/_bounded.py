@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.offsets import call_by_offsets
 from pyentmax.engine.calls.parameters import digits
 from pyentmax.engine.calls.rows import Rows, broadcasts, to_rows
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # How often scores are shifted again: each time removes the full entries of one more scale. A scale
 # is as wide as a significand, so that float64 has 2 · 2098/53 of them at most, and float32 fewer.
@@ -69,37 +67,29 @@ def gradient_in_bounds(p: Any, g: Any, s: Any, active: Any) -> Any:
     return np.where(np.isnan(p), p, np.where(active, g - mean, 0))
 
 
-def with_bounds(within: Callable[..., Any]) -> Callable[[F], F]:
-    """Let a declared function's `dispatch` take the keywords lower and upper.
+def call_within(
+    bounds: tuple[Any, Any], within: Callable[..., Any], function: Any, *values: Any
+) -> Any:
+    """What a declared function gives within bounds (lower, upper).
 
-    With other bounds than 0 and 1, ``within(function, arguments by name, lower, upper)`` is called.
+    `values` are those of its `dispatch`, which computes with the bounds 0 and 1. With others
+    `within` is called, with the function and then all by their names.
     """
+    if all(type(x) is int for x in bounds) and bounds == (0, 1):
+        return function.dispatch(*values)
+    if is_dask(values[0]):
+        raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
+    given = dict(zip(function.arguments, values, strict=False))
+    offsets = given.pop("offsets", None)
+    given["lower"], given["upper"] = bounds
+    if offsets is None:
+        return within(function, **given)
 
-    def decorate(function: Any) -> Any:
-        plain, names = function.dispatch, function.arguments
+    def call(*values: Any) -> Any:
+        return within(function, **dict(zip(given, values, strict=True)))
 
-        def dispatch(*values: Any, lower: Any, upper: Any) -> Any:
-            if type(lower) is type(upper) is int and (lower, upper) == (0, 1):
-                return plain(*values)
-            if is_dask(values[0]):
-                raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
-            given = dict(zip(names, values, strict=False))
-            offsets = given.pop("offsets", None)
-            if offsets is None:
-                return within(function, given, lower, upper)
-
-            def call(*arguments: Any) -> Any:
-                *others, lower, upper = arguments
-                return within(function, dict(zip(given, others, strict=True)), lower, upper)
-
-            roles, values = (*given, "lower", "upper"), (*given.values(), lower, upper)
-            how = function.parameter, function.results, offsets
-            return call_by_offsets(call, roles, *how, *values)
-
-        function.dispatch = dispatch
-        return function
-
-    return decorate
+    how = function.parameter, function.results, offsets
+    return call_by_offsets(call, tuple(given), *how, *given.values())
 
 
 def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:

@@ -33,9 +33,9 @@ from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import (
     bounds_in_rows,
+    call_within,
     gradient_in_bounds,
     solve_shifted,
-    with_bounds,
 )
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
@@ -85,13 +85,16 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 BUDGET = Budget("budget", least=0, in_product=False)
 
 
-def _solve_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+def _solve_within(
+    function: Any, *, z: Any, budget: Any, axis: Any, mask: Any, lower: Any, upper: Any,
+    out: Any = None, workers: Any = None,
+) -> Any:  # fmt: skip
     """p = clip(z − τ, l, u) that sums to the budget."""
-    rows = arrange_scores(kwargs["z"], kwargs["axis"], kwargs["mask"], kwargs["out"])
+    rows = arrange_scores(z, axis, mask, out)
     live = live_entries(rows.array, rows.mask)
     sound = live & np.isfinite(rows.array)
     low, high = (np.where(live, a, 0) for a in bounds_in_rows(rows, lower, upper))
-    budget = BUDGET.checked(kwargs["budget"], rows.array).astype(rows.array.dtype)
+    budget = BUDGET.checked(budget, rows.array).astype(rows.array.dtype)
     budget = budget[..., None] if budget.ndim else budget
     high = np.minimum(high, np.maximum(low, budget))  # which may have been infinite
     least, most = (np.sum(a, axis=-1, keepdims=True) for a in (low, high))
@@ -109,19 +112,19 @@ def _solve_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> 
     q = solve_shifted(z, room, lambda y: project_capped_simplex(y, room, total).p)
     p = np.where(q >= room, high, low + q)
     broken = np.any(live & ~np.isfinite(rows.array), axis=-1, keepdims=True) | ~fits
-    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), kwargs["out"])
+    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), out)
 
 
-def _support_within(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
-    return _solve_within(call, {**kwargs, "out": None}, lower, upper) > 0
+def _support_within(function: Any, **arguments: Any) -> Any:
+    return _solve_within(function, **arguments) > 0
 
 
-def _at_bounds(call: Any, kwargs: dict[str, Any], lower: Any, upper: Any) -> Any:
+def _at_bounds(derivative: Any, *, p: Any, axis: Any, lower: Any, upper: Any, **others: Any) -> Any:
     """A derivative, which asks of p only where it is free: as for the bounds 0 and 1."""
-    rows, _ = arrange_probabilities(kwargs["p"], None, kwargs["axis"])
+    rows, _ = arrange_probabilities(p, None, axis)
     p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
     states = np.where(p <= low, 0, np.where(p >= high, 1, np.where(np.isnan(p), p, 0.5)))
-    return call(**{**kwargs, "p": rows.finish(states)})
+    return derivative(p=rows.finish(states), axis=axis, **others)
 
 
 def _forward(y: Any, budget: Any) -> Any:
@@ -129,7 +132,6 @@ def _forward(y: Any, budget: Any) -> Any:
     return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, budget).p)
 
 
-@with_bounds(_solve_within)
 @declare.mapping(_forward, BUDGET)
 def budget_sparsemax(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
@@ -171,9 +173,10 @@ def budget_sparsemax(
     >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
     [1.   0.75 0.25 0.  ]
     """
-    return budget_sparsemax.dispatch(
-        z, budget, axis, mask, out, workers, offsets, lower=lower, upper=upper
-    )
+    return call_within(
+        (lower, upper), _solve_within, budget_sparsemax,
+        z, budget, axis, mask, out, workers, offsets,
+    )  # fmt: skip
 
 
 def _support(y: Any, budget: Any) -> Any:
@@ -184,7 +187,6 @@ def _support(y: Any, budget: Any) -> Any:
     return (p > 0) & (budget > 0)
 
 
-@with_bounds(_support_within)
 @declare.support(_support, BUDGET)
 def budget_sparsemax_support(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
@@ -205,8 +207,8 @@ def budget_sparsemax_support(
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    return budget_sparsemax_support.dispatch(
-        z, budget, axis, mask, offsets, lower=lower, upper=upper
+    return call_within(
+        (lower, upper), _support_within, budget_sparsemax_support, z, budget, axis, mask, offsets
     )
 
 
@@ -214,7 +216,6 @@ def _product(p: Any, v: Any, budget: Any) -> Any:
     return _simplex.product(_free(p), v)
 
 
-@with_bounds(_at_bounds)
 @declare.product(_product, BUDGET)
 def budget_sparsemax_jvp(
     p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
@@ -246,8 +247,8 @@ def budget_sparsemax_jvp(
     >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
     [ 0.  -0.5  0.5  0. ]
     """
-    return budget_sparsemax_jvp.dispatch(
-        p, v, budget, axis, mask, workers, offsets, lower=lower, upper=upper
+    return call_within(
+        (lower, upper), _at_bounds, budget_sparsemax_jvp, p, v, budget, axis, mask, workers, offsets
     )
 
 
@@ -262,7 +263,6 @@ def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
     return total / np.where(count == 0, 1, count)
 
 
-@with_bounds(_at_bounds)
 @declare.parameter_vjp(_vjp_budget, BUDGET)
 def budget_sparsemax_vjp_budget(
     p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
@@ -296,9 +296,10 @@ def budget_sparsemax_vjp_budget(
     >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
     0.5
     """
-    return budget_sparsemax_vjp_budget.dispatch(
-        p, g, budget, axis, mask, workers, offsets, lower=lower, upper=upper
-    )
+    return call_within(
+        (lower, upper), _at_bounds, budget_sparsemax_vjp_budget,
+        p, g, budget, axis, mask, workers, offsets,
+    )  # fmt: skip
 
 
 def budget_sparsemax_vjp_bounds(
@@ -359,7 +360,6 @@ def _jacobian(p: Any, budget: Any) -> Any:
     return _simplex.dense(_free(p))
 
 
-@with_bounds(_at_bounds)
 @declare.jacobian(_jacobian, BUDGET)
 def budget_sparsemax_jacobian(
     p: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0, upper: ArrayLike = 1
@@ -390,7 +390,7 @@ def budget_sparsemax_jacobian(
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return budget_sparsemax_jacobian.dispatch(p, budget, axis, lower=lower, upper=upper)
+    return call_within((lower, upper), _at_bounds, budget_sparsemax_jacobian, p, budget, axis)
 
 
 def _free(p: Any) -> Any:
