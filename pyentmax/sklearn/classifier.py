@@ -33,7 +33,7 @@ from sklearn.utils.validation import (
 )
 
 import pyentmax as pe
-from pyentmax.sklearn.conformal import calibration_scores, distinct, quantile, support_sets
+from pyentmax.sklearn.conformal import PredictsSets, distinct
 
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 ONE_VS_ALL = "one-vs-all"
@@ -41,7 +41,7 @@ ONE_VS_ALL = "one-vs-all"
 Floats = NDArray[np.float64]
 
 
-class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
+class FenchelYoungClassifier(PredictsSets, ClassifierMixin, BaseEstimator):
     """A linear classifier with a sparse loss, and so with probabilities that are exactly zero.
 
     With the loss "one-vs-all" it is a multi-label classifier too: fitted to (n, K) targets, such as
@@ -142,9 +142,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         weight = self._weights(X, y, classes, sample_weight)
         start = self._start(classes, X.shape[1])
         coef, intercept, n_iter = self._minimized(X, targets, weight, start)
-        # A calibration holds only for the coefficients that it was made with.
-        for name in ("calibration_scores_", "calibration_alpha_"):
-            self.__dict__.pop(name, None)
+        self._forget_calibration()
         self.classes_, self.coef_, self.intercept_, self.n_iter_ = classes, coef, intercept, n_iter
         self.multilabel_ = self.loss == ONE_VS_ALL and y.ndim == 2
         return self
@@ -276,58 +274,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             return (scores > 0).astype(int)
         return self.classes_[scores.argmax(axis=1)]
 
-    def calibrate(self, X: Any, y: ArrayLike) -> FenchelYoungClassifier:
-        """Learn from labelled samples that were not trained on how large sets have to be.
-
-        Parameters
-        ----------
-        X : (n, n_features) array or SciPy sparse matrix
-        y : (n,) labels
-        """
-        scores = self._scores(X)
-        alpha = self._sparse_alpha()
-        self.calibration_scores_ = calibration_scores(scores, y, self.classes_, alpha)
-        self.calibration_alpha_ = alpha
-        return self
-
-    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """A set of labels for each sample that holds the right one with a given probability.
-
-        The sets are supports: of entmax(z/q), where the temperature q is such that the supports of
-        the samples given to `calibrate` held the right labels often enough. Whatever the model and
-        the distribution, a new sample from the same one has its label in its set with at least that
-        probability (split conformal prediction).
-
-        Parameters
-        ----------
-        X : as for `fit`
-        coverage : float
-            Between 0 and 1.
-
-        Returns
-        -------
-        (n, K) bool array
-            True for the labels of the set, in the order of ``classes_``.
-
-        Raises
-        ------
-        ValueError
-            If `calibrate` was not called since the last `fit` or change of the loss,
-            the loss has no supports, or the coverage is out of range.
-        """
-        scores = self._scores(X)
-        alpha = self._sparse_alpha()
-        if not hasattr(self, "calibration_scores_"):
-            raise ValueError("predict_set: expected calibrate(X, y) before it")
-        if (known := getattr(self, "calibration_alpha_", None)) != alpha:
-            raise ValueError(
-                "predict_set: expected calibrate(X, y) before it, since the loss changed after the "
-                f"last one: that was for α = {known}, loss is now {self.loss!r}"
-            )
-        largest = quantile(self.calibration_scores_, coverage)
-        return support_sets(scores, alpha, largest)
-
-    def _sparse_alpha(self) -> float:
+    def _set_alpha(self) -> float:
         if self.loss == ONE_VS_ALL or alpha_of(self.loss) <= 1:
             raise ValueError(
                 "loss: prediction sets are supports, expected an α-entmax with α > 1, got "

@@ -12,7 +12,8 @@ scores of right labels are split conformal prediction, and supports at once.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,7 +118,68 @@ def _has(method: str) -> Any:
     return available_if(lambda self: hasattr(self._model(), method))
 
 
-class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class PredictsSets:
+    """What a classifier with ``_scores(X)``, (n, K), and ``_set_alpha()`` does about sets."""
+
+    classes_: Any
+    _scores: Callable[[Any], Floats]
+    _set_alpha: Callable[[], float]
+
+    def calibrate(self, X: Any, y: ArrayLike) -> Self:
+        """Learn from labelled samples that were not trained on how large sets have to be.
+
+        Parameters
+        ----------
+        X : (n, n_features) array, or what the classifier takes
+        y : (n,) labels
+        """
+        scores, alpha = self._scores(X), self._set_alpha()
+        self.calibration_scores_ = calibration_scores(scores, y, self.classes_, alpha)
+        self.calibration_alpha_ = alpha
+        return self
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """A set of labels for each sample that holds the right one with a given probability.
+
+        The sets are supports: of entmax(z/q), where the temperature q is such that the supports of
+        the samples given to `calibrate` held the right labels often enough. Whatever the model and
+        the distribution, a new sample from the same one has its label in its set with at least that
+        probability, on average over calibrations (split conformal prediction).
+
+        Parameters
+        ----------
+        X : as for `calibrate`
+        coverage : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        (n, K) bool array
+            True for the labels of the set, in the order of ``classes_``. No set is empty.
+
+        Raises
+        ------
+        ValueError
+            If `calibrate` was not called since the last `fit` or change of α, the classifier's loss
+            has no supports, or the coverage is out of range.
+        """
+        scores, alpha = self._scores(X), self._set_alpha()
+        if not hasattr(self, "calibration_scores_"):
+            raise ValueError("predict_set: expected calibrate(X, y) before it")
+        if self.calibration_alpha_ != alpha:
+            raise ValueError(
+                "predict_set: expected calibrate(X, y) before it, since α has changed after the "
+                f"last one, from {self.calibration_alpha_} to {alpha}"
+            )
+        return support_sets(scores, alpha, quantile(self.calibration_scores_, coverage))
+
+    def _forget_calibration(self) -> None:
+        """A calibration holds only for the coefficients that it was made with."""
+        for name in ("calibration_scores_", "calibration_alpha_"):
+            self.__dict__.pop(name, None)
+
+
+class ConformalClassifier(PredictsSets, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Prediction sets with a guaranteed coverage around any classifier or pipeline.
 
     The sets are supports of α-entmax(scores / q), for scores from the classifier's
@@ -166,7 +228,7 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if get_config()["enable_metadata_routing"]:
             options = process_routing(self, "fit", **options).estimator.fit
         self.estimator_ = clone(self.estimator).fit(X, y, **options)
-        self.__dict__.pop("calibration_scores_", None)
+        self._forget_calibration()
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -174,46 +236,6 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         fit = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=fit)
-
-    def calibrate(self, X: Any, y: ArrayLike) -> ConformalClassifier:
-        """Learn from labelled samples that were not trained on how large sets have to be.
-
-        Parameters
-        ----------
-        X : (n, n_features) array, or what the classifier takes
-        y : (n,) labels
-        """
-        if not (self.alpha > 1 and math.isfinite(self.alpha)):
-            raise ValueError(f"alpha: expected a finite number above 1, got {self.alpha!r}")
-        self.calibration_scores_ = calibration_scores(self._scores(X), y, self.classes_, self.alpha)
-        self.calibration_alpha_ = self.alpha
-        return self
-
-    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """A set of labels for each sample that holds the right one with a given probability.
-
-        Parameters
-        ----------
-        X : as for `calibrate`
-        coverage : float
-            Between 0 and 1: for a sample from the distribution of those that `calibrate` got, on
-            average over calibrations.
-
-        Returns
-        -------
-        (n, K) bool array
-            True for the labels of the set, in the order of ``classes_``. No set is empty.
-
-        Raises
-        ------
-        ValueError
-            If `calibrate` was not called since the last `fit`, or the coverage is out of range.
-        """
-        scores = self._scores(X)
-        if not hasattr(self, "calibration_scores_"):
-            raise ValueError("predict_set: expected calibrate(X, y) before it")
-        largest = quantile(self.calibration_scores_, coverage)
-        return support_sets(scores, self.calibration_alpha_, largest)
 
     def predict(self, X: Any) -> Any:
         """The classifier's labels."""
@@ -243,6 +265,11 @@ class ConformalClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def feature_names_in_(self) -> Any:
         """Their names, if the classifier has seen any."""
         return self._model().feature_names_in_
+
+    def _set_alpha(self) -> float:
+        if not (self.alpha > 1 and math.isfinite(self.alpha)):
+            raise ValueError(f"alpha: expected a finite number above 1, got {self.alpha!r}")
+        return self.alpha
 
     def _model(self) -> Any:
         return getattr(self, "estimator_", self.estimator)

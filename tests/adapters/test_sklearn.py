@@ -328,7 +328,7 @@ def test_calibration_ends_with_its_model():
     sets = fitted.predict_set(X)
     for loss in ("sparsemax", 1.25):
         fitted.set_params(loss=loss)
-        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since the loss"):
+        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since α"):
             fitted.predict_set(X)
     fitted.set_params(loss="softmax")
     with pytest.raises(ValueError, match="α > 1"):
