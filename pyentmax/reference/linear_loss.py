@@ -382,7 +382,7 @@ def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> 
         scores = room[: stop - start]
         layer.matmul(x[start:stop], rows.T, out=scores)
         pieces = [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
-        threads.each(pieces, begin, layer.workers)
+        threads.run_pieces(pieces, begin, layer.workers)
         if found is not None:
             found.end_chunk(scores, start, stop)
     return (each,) if found is None else (each, *found.finish(uniform))
@@ -574,7 +574,7 @@ class _Gradients:
 
             return work
 
-        threads.each(self._blocks, begin, self._layer.workers)
+        threads.run_pieces(self._blocks, begin, self._layer.workers)
         self._in_bias += np.bincount(columns, values, len(self._in_bias))
 
     def finish(self, uniform: _Uniform | None) -> tuple[Any, ...]:

@@ -109,7 +109,7 @@ def entmax_linear(
         parts[i] = _some(x[i * FEW : (i + 1) * FEW], rows, alphas[i * FEW : (i + 1) * FEW], bias)
 
     count = threads.get_workers() if workers is None else threads.counted(workers)
-    threads.each(
+    threads.run_pieces(
         range(len(parts)), lambda: run, min(count, x.size * n // threads.ENTRIES_PER_WORKER)
     )
     data, indices, sizes, counts = map(np.concatenate, zip(*parts, strict=True))

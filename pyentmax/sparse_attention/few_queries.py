@@ -148,7 +148,7 @@ def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, Attention
     workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // WORK)
     pieces = min(length, 2 * workers) if workers > 1 else 1
     cuts = pairwise(length * i // pieces for i in range(pieces + 1))
-    threads.each([slice(*ends) for ends in cuts], lambda: run, workers)
+    threads.run_pieces([slice(*ends) for ends in cuts], lambda: run, workers)
     output = output.reshape((*problem.batch, -1, output.shape[-1]))
     if not keep:
         return output, None

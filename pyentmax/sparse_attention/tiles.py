@@ -260,7 +260,7 @@ class Call(Tiling):
         self, pieces: Iterable[Any], start: Callable[[], Callable[[Any], None]] = lambda: run_it
     ) -> None:
         """Work on pieces, by default by calling them, on several threads where that pays."""
-        threads.each(pieces, start, self._workers if self.has_kernels else 1)
+        threads.run_pieces(pieces, start, self._workers if self.has_kernels else 1)
 
 
 def runs(again: Any, each: int = 1, most: int | None = None) -> Iterator[tuple[int, int, bool]]:

@@ -196,7 +196,7 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
 
 
 def refused(message: str) -> Rule:
-    """A rule for a derivative that there is not; PyTorch would go on with zeros in silence."""
+    """A rule for a derivative that is not implemented: PyTorch would silently use zeros."""
 
     def refuse(*args: Any) -> Any:
         raise NotImplementedError(message)

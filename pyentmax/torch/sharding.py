@@ -19,7 +19,7 @@ Strategy = tuple[Sequence[Any], Sequence[Any]]
 
 
 def _strategies(results: int, *arguments: Any) -> list[Strategy]:
-    """Replicated, or sharded along each dimension of the batch, of which all arguments have all."""
+    """Replicated, or sharded along each dimension of the batch, which all arguments share."""
     z = arguments[0]
     strategies: list[Strategy] = []
     for place in (Replicate(), *map(Shard, range(z.ndim - 1))):

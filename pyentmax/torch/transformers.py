@@ -181,7 +181,7 @@ def _mask(name: str, *args: Any, config: Any = None, **options: Any) -> Tensor |
 
     if not torch.compiler.is_compiling():
         # Such a model would add the mask to its scores, as 0 and 1, and call softmax.
-        # These names are private: where a version lacks them, the error is missing, nothing else.
+        # These names are private: where a version lacks them, only this check is skipped.
         model = getattr(AutoModel, "_model_mapping", {}).get(type(config), None)
         can_set = getattr(model, "_can_set_attn_implementation", None)
         if model is not None and can_set is not None and not can_set():

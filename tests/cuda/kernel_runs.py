@@ -19,7 +19,7 @@ LANES_THREADS = 128  # of a block of the kernels …_lanes
 
 
 @dataclass(frozen=True)
-class Form:
+class RowLayout:
     """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or in memory.
 
     Attributes
@@ -52,17 +52,17 @@ class Form:
         return -(-rows // self.abreast(itemsize))
 
 
-LANES = Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128))
-WARP = Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512))
-COLUMNS = Form("columns", (32, 16), LANES_THREADS, (3, 32, 257, 512))
-BLOCK = Form("block", (4, 16), 128, (1, 513, 2047, 2048))
-HELD = Form("held", (2,), 64, (1, 33, 515, 4096))
-STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
+LANES = RowLayout("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128))
+WARP = RowLayout("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512))
+COLUMNS = RowLayout("columns", (32, 16), LANES_THREADS, (3, 32, 257, 512))
+BLOCK = RowLayout("block", (4, 16), 128, (1, 513, 2047, 2048))
+HELD = RowLayout("held", (2,), 64, (1, 33, 515, 4096))
+STREAM = RowLayout("stream", (2,), 64, (1, 33, 515, 4096))
 LOSS_FORMS = [LANES, WARP, BLOCK, HELD, STREAM]
 FORMS = [*LOSS_FORMS, COLUMNS]
-BOUNDED_LANES = Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
-BOUNDED_WARP = Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
-BOUNDED_BLOCK = Form("block", (4,), 128, (1, 513, 1000, 2048))
+BOUNDED_LANES = RowLayout("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
+BOUNDED_WARP = RowLayout("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
+BOUNDED_BLOCK = RowLayout("block", (4,), 128, (1, 513, 1000, 2048))
 BOUNDED_FORMS = [BOUNDED_LANES, BOUNDED_WARP, BOUNDED_BLOCK]
 
 # float32 in all forms, the others where packs of another length meet another form; the rest is for
@@ -104,7 +104,7 @@ class Kernel:
         return self.rule
 
     @property
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[RowLayout]:
         """The ways it has to hold a row."""
         return {
             "forward": FORMS,
@@ -113,7 +113,7 @@ class Kernel:
             "bounded": BOUNDED_FORMS,
         }[self.family]
 
-    def run(self, form: Form, number: NumberType, operands: Sequence[np.ndarray | None], *,
+    def run(self, form: RowLayout, number: NumberType, operands: Sequence[np.ndarray | None], *,
             parameter: Any = 0.0, weight: Any = None, room: int = 64, words: int = 1 << 10,
             schedule: int = IN_ORDER, checked: bool = False,
             sources: Path = SOURCES) -> None:  # fmt: skip
@@ -169,7 +169,7 @@ class Kernel:
             if ((form, number) in in_short) == short
         ]
 
-    def _instance(self, form: Form, number: NumberType) -> str:
+    def _instance(self, form: RowLayout, number: NumberType) -> str:
         sizes = ", ".join(map(str, form.sizes))
         return f"{self.family}_{form.name}<{self.rule}, {number.cuda}, {sizes}>"
 

@@ -10,7 +10,7 @@ import emulated_cupy  # noqa: F401  # which finds fake_cupy
 import numpy as np
 from fake_cupy import moved
 from kernel_calls import call_kernel
-from kernel_runs import KERNELS, Form
+from kernel_runs import KERNELS, RowLayout
 from number_types import FLOAT16, FLOAT32, FLOAT64, NumberType
 
 sys.path.append(str(Path(__file__).parents[1] / "cpu"))
@@ -21,14 +21,16 @@ Arrays = tuple[Any, ...]
 BOUNDED = ("csoftmax", "csparsemax", "budget_sparsemax")
 
 
-def check_rows(name: str, form: Form | None, number: NumberType, z: np.ndarray, seed: int = 0,
+def check_rows(name: str, form: RowLayout | None, number: NumberType, z: np.ndarray, seed: int = 0,
                **how: Any) -> None:  # fmt: skip
     """Rows of scores, with what else the CPU's tests draw for them."""
     given = operands(name, number.nearest(z), np.random.default_rng((seed, z.shape[-1])))
     check(name, form, number, given, **how)
 
 
-def check(name: str, form: Form | None, number: NumberType, given: Arrays, **how: Any) -> Arrays:
+def check(
+    name: str, form: RowLayout | None, number: NumberType, given: Arrays, **how: Any
+) -> Arrays:
     """The kernel keeps its twin's contract for the twin's operands; returns its results.
 
     `how` is what `Kernel.run` takes, and `in_place` to have the last operand written over.
@@ -42,8 +44,9 @@ def check(name: str, form: Form | None, number: NumberType, given: Arrays, **how
     return found
 
 
-def run(name: str, form: Form | None, number: NumberType, given: Arrays, *, in_place: bool = False,
-        mask: Any = None, alone: bool = False, **how: Any) -> Arrays:  # fmt: skip
+def run(name: str, form: RowLayout | None, number: NumberType, given: Arrays, *,
+        in_place: bool = False, mask: Any = None, alone: bool = False,
+        **how: Any) -> Arrays:  # fmt: skip
     """The kernel's results, as the type stores them; `mask` is that of a product's operands."""
     if form is None:
         return (run_row_by_row(name, number, given),)

@@ -12,9 +12,9 @@ from nvrtc import Used, compiled, ptx, unavailable
 from pyentmax.engine.backends.cuda import functions
 from pyentmax.engine.backends.cuda.launch import (
     STATIC_SHARED,
-    Form,
     Kernel,
     Limits,
+    RowLayout,
     shared_form,
     source,
 )
@@ -48,7 +48,7 @@ REGISTERS = {
 }
 
 
-def forms(kernel: Kernel, itemsize: int, arch: str) -> list[Form]:
+def forms(kernel: Kernel, itemsize: int, arch: str) -> list[RowLayout]:
     """All that rows of some length need."""
     lengths = (2**power * part // 8 for power in range(3, 22) for part in range(8, 16))
     limits = ARCHITECTURES[arch]
@@ -58,7 +58,7 @@ def forms(kernel: Kernel, itemsize: int, arch: str) -> list[Form]:
     return found
 
 
-def check(kernel: Kernel, form: Form, dtype: np.dtype[Any], used: Used) -> None:
+def check(kernel: Kernel, form: RowLayout, dtype: np.dtype[Any], used: Used) -> None:
     assert used.spilled == 0, used
     assert used.stack == 0, used
     assert used.shared <= STATIC_SHARED - 1024, used  # the driver takes 1 KB for itself
@@ -66,7 +66,7 @@ def check(kernel: Kernel, form: Form, dtype: np.dtype[Any], used: Used) -> None:
     assert used.registers <= min(budget, 65536 // form.threads), used
 
 
-def check_all(kernel: Kernel, some: list[Form], dtype: np.dtype[Any], arch: str) -> None:
+def check_all(kernel: Kernel, some: list[RowLayout], dtype: np.dtype[Any], arch: str) -> None:
     names = {kernel.name(form, dtype): form for form in some}
     found = compiled(source(kernel.file), list(names), arch, kernel.file)
     assert set(found) == set(names)
@@ -90,7 +90,7 @@ def representative() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kernel", "form", "dtype", "arch"), [*representative()])
 def test_kernels_compile_within_their_budgets(
-    kernel: Kernel, form: Form, dtype: np.dtype[Any], arch: str
+    kernel: Kernel, form: RowLayout, dtype: np.dtype[Any], arch: str
 ) -> None:
     check_all(kernel, [form], dtype, arch)
 

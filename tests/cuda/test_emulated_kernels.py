@@ -20,7 +20,7 @@ from kernel_runs import (
     SHORT,
     SHORT_CHECKED,
     STREAM,
-    Form,
+    RowLayout,
 )
 from kernel_twins import check, check_rows, operands, run
 from number_types import FLOAT32, TYPES, NumberType
@@ -57,7 +57,7 @@ every_form = pytest.mark.parametrize("form", FORMS, ids=str)
 
 
 @every_kernel()
-def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
+def test_every_kind_of_row(name: str, form: RowLayout, number: NumberType) -> None:
     for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
         for seed in range(2 if n < 600 else 1):
             check_rows(name, form, number, score_rows(n, seed), seed, schedule=schedule)
@@ -65,7 +65,7 @@ def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 @every_form
-def test_masked_entries_do_not_move(name: str, form: Form) -> None:
+def test_masked_entries_do_not_move(name: str, form: RowLayout) -> None:
     rng = np.random.default_rng(0)
     p, v, *further = operands(name, score_rows(form.lengths[-2])[:12].astype(np.float32), rng)
     mask = rng.random(p.shape) < 0.6
@@ -76,7 +76,7 @@ def test_masked_entries_do_not_move(name: str, form: Form) -> None:
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if "_loss" in name])
 @pytest.mark.parametrize("form", LOSS_FORMS, ids=str)
-def test_a_loss_alone_is_that_beside_its_gradient(name: str, form: Form) -> None:
+def test_a_loss_alone_is_that_beside_its_gradient(name: str, form: RowLayout) -> None:
     z = score_rows(form.lengths[-2]).astype(np.float32)
     given = operands(name, z, np.random.default_rng(0))
     both = run(name, form, FLOAT32, given)
@@ -169,7 +169,9 @@ HARD = [
 ]  # fmt: skip
 
 
-def check_hard(name: str, form: Form, number: NumberType, rows: tuple[Any, ...], **how: Any) -> Any:
+def check_hard(
+    name: str, form: RowLayout, number: NumberType, rows: tuple[Any, ...], **how: Any
+) -> Any:
     z, *further = rows[0].astype(number.computed), *rows[1:]
     further = [np.broadcast_to(x, len(z)) if np.ndim(x) < 2 else x for x in further]
     return check(name, form, number, (z, np.ones(z.shape, bool), *further), **how)
@@ -180,12 +182,12 @@ def check_hard(name: str, form: Form, number: NumberType, rows: tuple[Any, ...],
     HARD,
     ids=[f"{i}-{name}-{form}" for i, (name, form, _) in enumerate(HARD)],
 )
-def test_hard_rows(name: str, form: Form, rows: tuple[Any, ...]) -> None:
+def test_hard_rows(name: str, form: RowLayout, rows: tuple[Any, ...]) -> None:
     check_hard(name, form, FLOAT32, rows)
 
 
 @every_kernel(["topk_sparsemax"])
-def test_ties_for_the_kth_place(name: str, form: Form, number: NumberType) -> None:
+def test_ties_for_the_kth_place(name: str, form: RowLayout, number: NumberType) -> None:
     """Whatever the number of those that tie, the first are chosen, in place too."""
     for n, schedule in zip(form.lengths[1:], [REVERSED, 1, IN_ORDER, 2, 3], strict=False):
         how = {"schedule": schedule, "room": 24}
@@ -209,7 +211,7 @@ INVALID = {
 
 @pytest.mark.parametrize("name", INVALID)
 @every_form
-def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
+def test_an_invalid_parameter_makes_its_row_nan(name: str, form: RowLayout) -> None:
     wrong, n = INVALID[name], form.lengths[1]
     rows = np.full((2 * len(wrong), n), 1 / n, np.float32)
     parameter = np.full(len(rows), 2.0)
@@ -222,7 +224,7 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", BOUNDED_FORMS, ids=str)
-def test_what_no_row_can_satisfy_is_nan(form: Form) -> None:
+def test_what_no_row_can_satisfy_is_nan(form: RowLayout) -> None:
     n = form.lengths[1]
     z, mask = np.zeros((5, n), np.float32), np.ones((5, n), bool)
     z[3] = -np.inf
@@ -239,7 +241,7 @@ def test_what_no_row_can_satisfy_is_nan(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", LOSS_FORMS, ids=str)
-def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
+def test_a_label_out_of_range_is_nan_where_it_counts(form: RowLayout) -> None:
     n = form.lengths[1]
     z, mask = np.zeros((12, n), np.float32), np.ones((12, n), bool)
     label, weight = np.resize([-1, n, 0, n + 2**32], 12), np.resize([1, 1, 1, 1, 0, 0], 12)
@@ -251,7 +253,7 @@ def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
 
 @pytest.mark.parametrize("name", ["entmax_jvp", "normmax_jvp", "entmax_grad_alpha"])
 @every_form
-def test_what_is_beyond_floats_is_infinite_as_in_the_body(name: str, form: Form) -> None:
+def test_what_is_beyond_floats_is_infinite_as_in_the_body(name: str, form: RowLayout) -> None:
     p, v = np.zeros((2, 6, 5, form.lengths[1] + 2), np.float32)
     p[..., -3:] = np.array([[0.9, 0.05, 0.05], [0.5, 0.5, 0], [1, 0, 0], [0.5, 0.3, 0.2],
                             [0.45, 0.45, 0.1], [0.6, 0.39, 0.01]])[:, None]  # fmt: skip
@@ -271,7 +273,7 @@ def test_what_is_beyond_floats_is_infinite_as_in_the_body(name: str, form: Form)
 
 
 @every_kernel(["sparsemax"])
-def test_rows_lie_anywhere(name: str, form: Form, number: NumberType) -> None:
+def test_rows_lie_anywhere(name: str, form: RowLayout, number: NumberType) -> None:
     """Along any axis, backwards, with gaps, unaligned, broadcast, in place; gaps are left alone."""
 
     def launch(z: np.ndarray, p: np.ndarray, schedule: int = IN_ORDER) -> None:
@@ -312,7 +314,7 @@ def test_long_rows_with_any_storage(name: str, room: int, words: int) -> None:
 
 @pytest.mark.parametrize("name", FORWARD)
 @every_form
-def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
+def test_the_order_of_threads_does_not_matter(name: str, form: RowLayout) -> None:
     z = score_rows(form.lengths[2]).astype(np.float32)
     given = operands(name, z, np.random.default_rng(0))
     results = [run(name, form, FLOAT32, given, schedule=s) for s in (IN_ORDER, REVERSED, 1, 2, 3)]
@@ -321,7 +323,7 @@ def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
 
 
 @every_kernel(checked=True)
-def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
+def test_no_race_and_no_overrun(name: str, form: RowLayout, number: NumberType) -> None:
     """In place, too."""
     z = score_rows(form.lengths[-2])[:11]
     how = {"checked": True, "room": 24, "words": 9}
@@ -332,7 +334,7 @@ def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> No
 
 @pytest.mark.deep
 @every_kernel(checked=True)
-def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberType) -> None:
+def test_no_race_and_no_overrun_at_length(name: str, form: RowLayout, number: NumberType) -> None:
     for n in form.lengths:
         for schedule in (IN_ORDER, REVERSED, 1, 2, 3):
             for room, words in [(0, 0), (24, 5), (600, 1 << 10)][: 3 if form is STREAM else 1]:

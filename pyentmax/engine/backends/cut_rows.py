@@ -111,7 +111,7 @@ def run(kernel: Any, operands: Sequence[Any], cut: CutAxis, workers: Any = None)
     count = max(1, min(count, first.size // threads.ENTRIES_PER_WORKER))
     places = np.linspace(0, offsets[-1], 4 * count + 1 if count > 1 else 2)
     edges = [0, *np.searchsorted(offsets, places[1:-1]).tolist(), lengths[0]]
-    threads.each(pairwise(edges), lambda: some, count)
+    threads.run_pieces(pairwise(edges), lambda: some, count)
     shapes = [x.shape for x in results]
     return [x.reshape(shape) for x, shape in zip(flat[n:], shapes, strict=True)]
 

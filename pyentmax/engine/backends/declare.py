@@ -119,12 +119,14 @@ def product(
 
     `kernel` names another function's kernel that does the same.
     """
-    return decorator(_of_probabilities, body, parameter, _Form(("entries",), "v", kernel=kernel))
+    return decorator(
+        _of_probabilities, body, parameter, _DerivativeSpec(("entries",), "v", kernel=kernel)
+    )
 
 
 def elementwise_gradient(body: Body, parameter: Parameter) -> Declare:
     """A derivative of each entry, called as a product is, with None in the place of v and mask."""
-    return decorator(_of_probabilities, body, parameter, _Form(("entries",)))
+    return decorator(_of_probabilities, body, parameter, _DerivativeSpec(("entries",)))
 
 
 def parameter_vjp(
@@ -136,7 +138,7 @@ def parameter_vjp(
     in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword;
     with `with_scores` the scores z, which `dispatch` takes last.
     """
-    form = _Form(("gradient",), "g", with_mask=with_mask, with_scores=with_scores)
+    form = _DerivativeSpec(("gradient",), "g", with_mask=with_mask, with_scores=with_scores)
     return decorator(_of_probabilities, body, parameter, form)
 
 
@@ -145,19 +147,23 @@ def vjps(body: Body, parameter: Parameter) -> Declare:
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
     """
-    return decorator(_of_probabilities, body, parameter, _Form(("entries", "gradient"), "g"))
+    return decorator(
+        _of_probabilities, body, parameter, _DerivativeSpec(("entries", "gradient"), "g")
+    )
 
 
 def jacobian(body: Body, parameter: Parameter | None = None) -> Declare:
     """The Jacobian: ``dispatch(p, parameter, axis)``, of which the body returns (n, d, d)."""
-    return decorator(_of_whole_rows, body, parameter, _Form(("matrix",)))
+    return decorator(_of_whole_rows, body, parameter, _DerivativeSpec(("matrix",)))
 
 
 def regularizer(
     body: Body, parameter: Parameter | None = None, *, with_mask: bool = False
 ) -> Declare:
     """Ω(p) of each row: ``dispatch(p, parameter, axis, mask)``."""
-    return decorator(_of_whole_rows, body, parameter, _Form(("number",), with_mask=with_mask))
+    return decorator(
+        _of_whole_rows, body, parameter, _DerivativeSpec(("number",), with_mask=with_mask)
+    )
 
 
 def decorator(function: Callable[..., Any], *declared: Any) -> Any:
@@ -261,7 +267,9 @@ def _of_scores(
             if p is not None:
                 return rows.finish(p, out)
         if kernel is None:
-            return rows.finish(apply_to_scores(body, rows, parameter, value, dead=empty), out)
+            return rows.finish(
+                apply_to_scores(body, rows, parameter, value, empty_value=empty), out
+            )
         operands = rows.operands()
         if parameter is not None:
             operands += (parameter.kernel_operand(value, rows.array),)
@@ -290,13 +298,13 @@ def _set_of_scores(
         if parameter is not None:
             value = parameter.for_scores(value, rows)
         # In a row with nothing left a keep-set is True, and masks nothing.
-        chosen = apply_to_scores(on_rows, rows, parameter, value, dead=is_keep_set)
+        chosen = apply_to_scores(on_rows, rows, parameter, value, empty_value=is_keep_set)
         return rows.finish(chosen, dtype=chosen.dtype)
 
     return accelerated(function, dispatch, arguments, body, parameter, kernels=False)
 
 
-class _Form(NamedTuple):
+class _DerivativeSpec(NamedTuple):
     """What a function of probabilities p takes and gives."""
 
     results: Sequence[str]
@@ -312,7 +320,7 @@ class _Form(NamedTuple):
 
 
 def _of_probabilities(
-    body: Body, parameter: Parameter | None, form: _Form, function: Any
+    body: Body, parameter: Parameter | None, form: _DerivativeSpec, function: Any
 ) -> Accelerated[..., Any]:
     """A function of probabilities p, perhaps of a direction, a parameter, and the scores z."""
     name, named = form.kernel or function.__name__, "" if parameter is None else parameter.name
@@ -378,7 +386,7 @@ def _of_probabilities(
 
 
 def _of_whole_rows(
-    body: Body, parameter: Parameter | None, form: _Form, function: Any
+    body: Body, parameter: Parameter | None, form: _DerivativeSpec, function: Any
 ) -> Accelerated[..., Any]:
     """A function of probabilities p that has a matrix or a number for each row, and no kernel."""
     arguments = ("p", "" if parameter is None else parameter.name, "axis", "mask")
@@ -404,7 +412,7 @@ def _scores_like(rows: Rows, z: Any, axis: Any) -> Any:
 
 def _run_body(
     body: Body,
-    form: _Form,
+    form: _DerivativeSpec,
     rows: Rows,
     operands: tuple[Any, ...],
     parameter: Parameter | None,

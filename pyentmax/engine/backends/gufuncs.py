@@ -12,7 +12,7 @@ import numpy as np
 BLOCK, SHORT = 32, 256
 """How many rows kernels do side by side, and up to which length: as in cython_ext/rows/sizes.h."""
 WORTH_A_COPY = 3
-"""So many blocks fewer take less time than copying an operand does."""
+"""An operand is copied if that saves this many blocks: fewer take less time than a copy."""
 
 
 @functools.cache

@@ -145,7 +145,7 @@ def run(
     return kernel(*operands) if out is None else kernel(*operands, out=out)
 
 
-def each(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers: int) -> None:
+def run_pieces(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers: int) -> None:
     """Work on every piece, on so many threads, which take one after the other, in order.
 
     Each thread calls `start` once, for a function with buffers of its own, and that with pieces.
@@ -192,7 +192,7 @@ class _Batch:
         pieces = min(length, count * _PIECES) if count > 1 else 1
         edges = [start + length * i // pieces for i in range(pieces + 1)]
         slices = [slice(*ends) for ends in pairwise(edges)]
-        each(slices, lambda: lambda rows: self._run(rows, results), count)
+        run_pieces(slices, lambda: lambda rows: self._run(rows, results), count)
         return results[0] if len(results) == 1 else results
 
     def _run(self, rows: slice, results: tuple[Any, ...]) -> Any:
@@ -212,7 +212,7 @@ class _Batch:
         return array[(slice(None),) * place + (rows,)]
 
     def _empty_results(self) -> tuple[Any, ...]:
-        # The kernel itself says of which dtypes and row shapes, asked about no rows at all.
+        # A call with zero rows tells the dtypes and row shapes of the results.
         nothing = self._run(slice(0, 0), ())
         samples = nothing if isinstance(nothing, tuple) else (nothing,)
         return tuple(np.empty(self._shape + x.shape[len(self._shape) :], x.dtype) for x in samples)

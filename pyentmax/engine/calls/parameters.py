@@ -198,7 +198,7 @@ class Budget(PerRow):
         budget = self.checked(value, z)
         entries = live_entries(z, rows.mask).sum(axis=-1)
         fits = (budget <= entries) | (entries == 0)
-        if not isinstance(z, np.ndarray):  # where nobody could look, its row becomes NaN
+        if not isinstance(z, np.ndarray):  # values are not read on a GPU: its row becomes NaN
             return np.where(fits, budget, np.nan).astype(z.dtype)
         if not fits.all():
             wrong = ~np.broadcast_to(fits, z.shape[:-1])
@@ -281,7 +281,7 @@ class UpperBounds:
         return np.isnan(value[..., 0])
 
     def gradient(self, each: Any, shape: tuple[int, ...], rows: Rows) -> Any:
-        """What each entry gives, summed as often as a bound was used: its derivative."""
+        """What each entry gives, summed over the axes that the bounds broadcast along."""
         # In the dtype computed in, for sums that the caller's would not hold.
         each = rows.finish(each, dtype=each.dtype)
         return reduce_to(each, shape).astype(rows.dtype, copy=False)

@@ -117,7 +117,7 @@ def apply_to_scores(
     parameter: Any = None,
     value: Any = None,
     *,
-    dead: float = 0,
+    empty_value: float = 0,
 ) -> Any:
     """The result of a body for arranged scores.
 
@@ -127,7 +127,7 @@ def apply_to_scores(
         of scores of shape (n, d), −∞ where masked, and the parameter as a column
     rows : Rows
     parameter, value : Parameter, optional, and what its `for_scores` returned
-    dead : float
+    empty_value : float
         the result in a row with nothing left; of a keep-set True, in a row with a NaN or +∞
 
     On a device, where an invalid value is not an error, its row becomes NaN.
@@ -138,11 +138,11 @@ def apply_to_scores(
     columns = () if parameter is None else (parameter.body_operand(value, rows.batch),)
     p = body(scores.reshape(-1, scores.shape[-1]), *columns).reshape(z.shape)
     if p.dtype == np.bool_:  # a support, or a keep-set
-        if not dead:
+        if not empty_value:
             return p & np.isfinite(top)
         return (p | ~np.isfinite(top)) & live_entries(z, rows.mask)
     if not all_finite(top):
-        instead = np.where(top == -np.inf, dead, np.nan).astype(p.dtype)
+        instead = np.where(top == -np.inf, empty_value, np.nan).astype(p.dtype)
         p = np.where(np.isfinite(top), p, instead)
     if parameter is not None and not isinstance(z, np.ndarray):
         p = np.where(parameter.invalid_rows(value)[..., None], np.nan, p).astype(

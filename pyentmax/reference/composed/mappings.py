@@ -167,7 +167,7 @@ _SOLVERS = {1.0: lambda xp, x: xp.softmax(x), 1.5: entmax15, 2.0: sparsemax}
 
 
 def support(xp: Any, z: Any, p: Any, name: str, value: Any = None) -> Any:
-    """Where a mapping gives probability at its output p, of which much underflows near α = 1.
+    """Where a mapping gives probability, by the scores, since p underflows near α = 1.
 
     With x the scores less their largest, β x_i + (max p)^β is above 0 on the support.
     """

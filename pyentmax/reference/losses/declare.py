@@ -208,7 +208,7 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
             weight = (weight > 0) / max(labels.size, 1)
         return _constant(float(weight), z.dtype)
     rounded = shares(weight, z.dtype, options)
-    # What is lost compared with another counts if that one has no score left; the body looks first.
+    # A weight that underflows beside a larger one matters if the larger row is fully masked.
     if options.weight is not None and np.count_nonzero(rounded) < np.count_nonzero(weight):
         return None
     if options.reduction == "mean":

@@ -158,7 +158,7 @@ def _log_mean_exp(log_probs: FloatArray) -> FloatArray:
 def _hidden(
     log_prob: FloatArray, log_probs: FloatArray, hides: BoolArray, bounds: Sequence[FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """The mean without the tokens of which it is not known, and what theirs is at most, by row.
+    """The mean of known tokens, and an upper bound on that of the others, by row.
 
     A member that hides a token gives it anything from 0 to its bound. Where the mean is the same
     number with the one as with the other, it is known; elsewhere the token is hidden in the mean.

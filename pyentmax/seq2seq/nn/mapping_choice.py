@@ -70,7 +70,7 @@ class ChosenMapping(NamedTuple):
         return np.where(p == 0, -np.inf, np.log(np.where(p == 0, 1, p))), support
 
     def certified(self, z: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """log p on the host, where p may be above 0, and what it is at most where log p hides it.
+        """log p on the host, where p may be above 0, and an upper bound where p underflows.
 
         What the mapping's own support leaves out may be there because of rounding. Here an entry is
         ruled out only if that is proved, or never where it cannot be (see `proves_zeros`). The last

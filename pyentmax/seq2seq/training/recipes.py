@@ -57,7 +57,7 @@ class AttentionStart:
                 )
 
     def attention_after(self, updates: int, attention: str) -> str:
-        """The attention of the update that follows after so many, in a model with `attention`.
+        """The attention mapping of update number `updates`, from 0, in a model with `attention`.
 
         Examples
         --------

@@ -235,9 +235,7 @@ def _loss(
     weights = _weights(arranged, y, options)
     share: Any = 1.0
     if options.reduction == "mean":
-        if (
-            options.weight is not None
-        ):  # compared with that of a row without any score, all others are 0
+        if options.weight is not None:  # rows that are fully masked must not set the scale
             weights = np.where(_any_score(rows, masks) | np.isnan(weights), weights, 0)
         weights = parts_of_largest(weights)
         total = np.sum(weights)

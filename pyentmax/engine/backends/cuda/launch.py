@@ -48,8 +48,8 @@ class Kernel(NamedTuple):
     file: str
     gathers: bool = False
 
-    def form(self, n: int, itemsize: int, limits: Limits) -> Form:
-        """How to hold rows of n entries of so many bytes."""
+    def form(self, n: int, itemsize: int, limits: Limits) -> RowLayout:
+        """How to hold rows of n entries of `itemsize` bytes."""
         if self.family == "bounded":
             return cached_form(n, itemsize)
         # Threads that hold two numbers of each entry take twice the registers.
@@ -65,13 +65,13 @@ class Kernel(NamedTuple):
         """Rows that a kernel holds in shared memory together: p and v for a derivative."""
         return 2 if self.family == "derivative" else 1
 
-    def name(self, form: Form, dtype: np.dtype[Any]) -> str:
+    def name(self, form: RowLayout, dtype: np.dtype[Any]) -> str:
         """The name expression of the instance."""
         arguments = [self.member, TYPES[dtype.name], *map(str, form.sizes)]
         return f"{self.family}_{form.kind}<{', '.join(arguments)}>"
 
 
-class Form(NamedTuple):
+class RowLayout(NamedTuple):
     """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or streaming it.
 
     "columns" are rows for lanes whose neighbours lie side by side.
@@ -97,7 +97,7 @@ class Form(NamedTuple):
         return -(-rows // self.rows(itemsize))
 
 
-def register_form(n: int, itemsize: int, most_warps: int = 16, most_numbers: int = 32) -> Form:
+def register_form(n: int, itemsize: int, most_warps: int = 16, most_numbers: int = 32) -> RowLayout:
     """The form for rows of n entries of so many bytes: the smallest that holds them.
 
     A row of up to 1024 entries stays in a warp or part of one, which needs no barriers, if a lane
@@ -108,24 +108,24 @@ def register_form(n: int, itemsize: int, most_warps: int = 16, most_numbers: int
     Examples
     --------
     >>> register_form(50, 4)
-    Form(kind='lanes', sizes=(8, 8))
+    RowLayout(kind='lanes', sizes=(8, 8))
     >>> register_form(32000, 4)
-    Form(kind='stream', sizes=(16,))
+    RowLayout(kind='stream', sizes=(16,))
     """
     pack = PACK // itemsize
     for lanes, packs in ((8, 1), (8, 2), (16, 2), (32, 2), (32, 4), (32, 8)):
         if n <= lanes * packs * pack and packs * pack <= most_numbers:
-            return Form("lanes", (lanes, packs * pack))
+            return RowLayout("lanes", (lanes, packs * pack))
     numbers = 8 if itemsize == 8 else 16
     for warps in (4, 8, 16):
         if n <= 32 * numbers * warps and warps <= most_warps:
-            return Form("block", (warps, numbers))
-    return Form("stream", (TWO_BLOCKS_WARPS[itemsize],))
+            return RowLayout("block", (warps, numbers))
+    return RowLayout("stream", (TWO_BLOCKS_WARPS[itemsize],))
 
 
 def shared_form(
     n: int, itemsize: int, limits: Limits, arrays: int = 1, gathers: bool = False
-) -> Form | None:
+) -> RowLayout | None:
     """The form for rows too long for registers, if shared memory holds them, of so many arrays.
 
     Two blocks share a multiprocessor if they can; for a kernel that gathers, with room for a
@@ -136,15 +136,15 @@ def shared_form(
     >>> hopper = Limits(232448, 233472)
     >>> for n in (20000, 57000, 58000):
     ...     print(shared_form(n, 4, hopper))
-    Form(kind='held', sizes=(16,))
-    Form(kind='held', sizes=(32,))
+    RowLayout(kind='held', sizes=(16,))
+    RowLayout(kind='held', sizes=(32,))
     None
     """
     row, warps = arrays * row_bytes(n, itemsize), TWO_BLOCKS_WARPS[itemsize]
     if row + gathers * (n // 4 * max(itemsize, 4)) > block_bytes(itemsize, warps, limits):
         warps *= 2
     most = min(block_bytes(itemsize, warps, limits), arrays * 32 * warps * MOST_PACKS * PACK)
-    return Form("held", (warps,)) if row <= most else None
+    return RowLayout("held", (warps,)) if row <= most else None
 
 
 def block_bytes(itemsize: int, warps: int, limits: Limits) -> int:
@@ -159,18 +159,18 @@ def row_bytes(n: int, itemsize: int) -> int:
     return -(-n * itemsize // PACK) * PACK
 
 
-def cached_form(n: int, itemsize: int) -> Form:
+def cached_form(n: int, itemsize: int) -> RowLayout:
     """The form for rows that stay in memory and its caches: a thread reads few packs of them.
 
     Examples
     --------
     >>> cached_form(50, 4), cached_form(5000, 4)
-    (Form(kind='lanes', sizes=(8,)), Form(kind='block', sizes=(4,)))
+    (RowLayout(kind='lanes', sizes=(8,)), RowLayout(kind='block', sizes=(4,)))
     """
     for lanes, most in ((8, 64), (16, 256), (32, 1024)):
         if n <= most:
-            return Form("lanes", (lanes,))
-    return Form("block", (4,) if n <= 8192 else (8,) if itemsize == 8 else (16,))
+            return RowLayout("lanes", (lanes,))
+    return RowLayout("block", (4,) if n <= 8192 else (8,) if itemsize == 8 else (16,))
 
 
 def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int]:
@@ -206,7 +206,7 @@ def _share(n: int, itemsize: int, warps: int) -> int:
 
 
 def shared_memory(
-    kernel: Kernel, form: Form, n: int, itemsize: int, limits: Limits
+    kernel: Kernel, form: RowLayout, n: int, itemsize: int, limits: Limits
 ) -> tuple[int, tuple[np.ndarray, ...]]:
     """Bytes of dynamic shared memory, and the arguments that tell the kernel about them."""
     warps, gap = form.sizes[0], max(itemsize, 4)
@@ -265,7 +265,9 @@ def prepared(kernel: Kernel, n: int, dtype: np.dtype[Any], device: int) -> Any:
     return _instance(kernel, form, dtype, shared, device)
 
 
-def _instance(kernel: Kernel, form: Form, dtype: np.dtype[Any], shared: int, device: int) -> Any:
+def _instance(
+    kernel: Kernel, form: RowLayout, dtype: np.dtype[Any], shared: int, device: int
+) -> Any:
     return _compiled(kernel.file, kernel.name(form, dtype), shared > UNASKED_SHARED, device)
 
 

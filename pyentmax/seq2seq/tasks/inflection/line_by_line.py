@@ -14,7 +14,7 @@ from pyentmax.seq2seq.tasks.lines import Line, Notes, Results, blocks_from, resu
 
 
 def record_from(inflector: Inflector, search: SearchResult, best: int | None) -> dict[str, Any]:
-    """The results of a search for `Results`, all or so many."""
+    """The results of a search for `Results`, all or the first n."""
     finished = [hypothesis for hypothesis in search.hypotheses if hypothesis.finished]
     forms = [result(inflector.form(h.tokens), h.log_prob) for h in finished[:best]]
     return {"results": forms, "complete": search.exact and len(forms) == len(finished)}
