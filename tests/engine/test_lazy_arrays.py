@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from parameter_values import EXAMPLES
 
 import pyentmax as pe
-from examples import EXAMPLES
 from pyentmax.regularized import separable_mapping
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")

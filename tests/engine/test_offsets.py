@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from exact_rows import error_in_contracts, exact_row
+from parameter_values import EXAMPLES
 
 import pyentmax as pe
-from examples import EXAMPLES
 from pyentmax import keep
 from pyentmax.reference.mappings.entmax import entmax_vjps
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from on_gpu import MARKS, on_gpu
+from parameter_values import EXAMPLES
 from scipy.special import xlogy
 from stages import slow
 
-from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 from pyentmax.regularized import separable_mapping
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled_functions import as_tuple
+from parameter_values import EXAMPLES
 
 import pyentmax
-from examples import EXAMPLES
 from pyentmax.engine.backends import choice
 
 # Gaps from nothing to what underflows in every dtype, a tie, and probabilities as small.

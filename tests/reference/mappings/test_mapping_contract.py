@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mapping_cases import CASES, GPU_CASES, Case, every_case, parametrized
+from parameter_values import EXAMPLES
 
 import pyentmax
-from examples import EXAMPLES
 from pyentmax import MAPPINGS
 
 on_any_array = parametrized([*CASES, *GPU_CASES])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from parameter_values import EXAMPLES
 
-from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 
 ROWS = hnp.arrays(

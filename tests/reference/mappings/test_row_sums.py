@@ -14,10 +14,10 @@ from crowded_rows import (
     crowds_at_the_threshold,
     entmax_in_long_doubles,
 )
+from parameter_values import EXAMPLES
 from stages import slow
 
 import pyentmax
-from examples import EXAMPLES
 from pyentmax import MAPPINGS
 
 PARAMETERS: dict[str, list[float]] = {

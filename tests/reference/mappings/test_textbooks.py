@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from parameter_values import EXAMPLES
 
 import pyentmax
-from examples import EXAMPLES
 from pyentmax import MAPPINGS, Mapping
 from pyentmax.reference.mappings import entmax
 
