@@ -14,6 +14,7 @@
 #include "attention/entmax_rows.h"
 
 enum { AT_ONCE = 8 }; /* queries that go over the keys together */
+enum { AHEAD = 16 };  /* keys that are on their way while one is multiplied */
 
 #define FEW_QUERIES_OPERANDS(real) \
     real, real, NPY_BOOL, NPY_DOUBLE, real, real, real, NPY_INT32, NPY_INT64, real
@@ -85,7 +86,12 @@ static void TYPED(scores_of_few)(const char *query, ptrdiff_t query_step, int qu
     ptrdiff_t i = 0;
     for (; i + 4 <= n; i += 4) {
         const REAL *rows[4];
-        for (int k = 0; k < 4; k++) rows[k] = (const REAL *)(key + (i + k) * key_step);
+        for (int k = 0; k < 4; k++) {
+            rows[k] = (const REAL *)(key + (i + k) * key_step);
+            /* Rows side by side are too many streams for a processor to see by itself. */
+            for (ptrdiff_t line = 0; line < d * (ptrdiff_t)sizeof(REAL); line += 64)
+                __builtin_prefetch((const char *)rows[k] + AHEAD * key_step + line);
+        }
         for (int r = 0; r < queries; r++)
             TYPED(dots)((const REAL *)(query + r * query_step), rows, 4, d, z + r * apart + i);
     }

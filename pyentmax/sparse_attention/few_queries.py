@@ -91,17 +91,19 @@ def serves(problem: Arguments, keep: bool) -> bool:
     Of packed sequences no weights are kept, which would lie sequence by sequence.
     """
     arrays = problem.query, problem.key, problem.value
-    alpha: Any = problem.support_alpha
-    return (
+    served = (
         max(own.bottom - own.top for own in problem.sequences) <= FEW
         and not (keep and len(problem.sequences) > 1)
         and problem.is_entmax
         and all(type(x) is np.ndarray and x.size for x in arrays)
         and problem.dtype in KERNEL_DTYPES
         and bool(choice.kernels())
-        and bool(np.all(alpha >= 1))
-        and not np.all(alpha == 1)
     )
+    if not served:
+        return False
+    alpha: Any = np.asarray(problem.support_alpha)
+    least, most = (alpha.item(),) * 2 if alpha.size == 1 else (alpha.min(), alpha.max())
+    return bool(least >= 1 and most > 1)
 
 
 def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
@@ -125,7 +127,7 @@ def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, Attention
     def run(some: slice) -> None:
         def cut(array: Any, core: int = 2) -> Any:
             place = array.ndim - core + call.axis
-            if place < 0 or array.shape[place] == 1:
+            if pieces == 1 or place < 0 or array.shape[place] == 1:
                 return array
             return array[(slice(None),) * place + (some,)]
 
@@ -195,11 +197,10 @@ class Call:
         m = self._t * (self._batch[-1] if self._shares else 1)
         self.shape: tuple[int, ...] = (*batch, m, visible)
         self.axis: int = batch.index(max(batch)) - len(batch) if batch else -1
-        alpha = np.asarray(problem.support_alpha, np.float64)[..., None]
-        sink = problem.dtype.type(-np.inf) if problem.sink is None else problem.sink
-        self.alpha, self.sink = (
-            self._each(np.asarray(x)[..., None], 1)[..., 0] for x in (alpha, sink)
-        )
+        alpha = np.asarray(problem.support_alpha, np.float64)[..., None, None]
+        sink = problem.sink
+        sink = np.full((1, 1), -np.inf, problem.dtype) if sink is None else sink[..., None]
+        self.alpha, self.sink = (self._each(x, 1)[..., 0] for x in (alpha, sink))
         self.mask = self._each(self._mask(keys), visible)
         self.bias = self._each(self._bias(visible), visible)
 
@@ -228,6 +229,9 @@ class Call:
 
     def _each(self, array: Any, features: int) -> Any:
         """An array of shape (…, 1 or T, 1 or features) with all queries and features."""
+        if array.size == 1:  # as most often, at a tenth of what broadcasting takes
+            shape = self.shape[-2], features
+            return np.ndarray(shape, array.dtype, np.ascontiguousarray(array), strides=(0, 0))
         folded = self._folded(array)
         return np.broadcast_to(folded, (*folded.shape[:-2], self.shape[-2], features))
 
