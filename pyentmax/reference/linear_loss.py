@@ -198,6 +198,7 @@ class _Layer(NamedTuple):
     """The mapping's parameters, each a number or one for each row of x."""
     smoothing: float
     matmul: Callable[..., Any]
+    add_product: Callable[..., Any] | None
     workers: int
 
     def losses(self, function: Callable[..., Any], scores: Any, some: slice, smoothing: Any) -> Any:
@@ -223,6 +224,7 @@ def passes(
     upstream: Any = None,
     supports: tuple[Any, ...] | bool = False,
     matmul: Callable[..., Any] = np.matmul,
+    add_product: Callable[..., Any] | None = None,
 ) -> tuple[Any, ...]:
     """The loss, reduced, and the gradients in x, the rows, and the bias if there is one.
 
@@ -242,6 +244,8 @@ def passes(
         gradients of it, and no loss
     matmul : callable
         ``matmul(a, b, out=out)`` for two matrices
+    add_product : callable, optional
+        ``add_product(a, b, out)``, which adds their product to what is there
     """
     record, named = record_and_parameters(mapping, parameters)
     given = {"x": x, "rows": rows} | ({} if bias is None else {"bias": bias})
@@ -274,7 +278,7 @@ def passes(
     flat, rows = np.ascontiguousarray(x.reshape(-1, x.shape[-1])[keep]), np.ascontiguousarray(rows)
     layer = _Layer(
         flat, rows, bias, y, share.astype(dtype), record, values, options.label_smoothing, matmul,
-        workers,
+        add_product, workers,
     )  # fmt: skip
     layer.losses(fenchel_young_loss, np.empty_like(x, shape=(0, len(rows))), slice(0), 0.0)
     if isinstance(supports, tuple):
@@ -546,11 +550,14 @@ class _Gradients:
         self._add_held(start)
         layer, self._chunk_is_dense, self._added = self._layer, False, stop
         layer.matmul(scaled, layer.rows, out=self._in_x[start:stop])
-        product = np.empty_like(layer.rows[self._blocks[0]])
-        for block in self._blocks:
-            part = product[: block.stop - block.start]
-            layer.matmul(scaled[:, block].T, layer.x[start:stop], out=part)
-            self._in_rows[block] += part
+        if layer.add_product is not None:
+            layer.add_product(scaled.T, layer.x[start:stop], self._in_rows)
+        else:
+            product = np.empty_like(layer.rows[self._blocks[0]])
+            for block in self._blocks:
+                part = product[: block.stop - block.start]
+                layer.matmul(scaled[:, block].T, layer.x[start:stop], out=part)
+                self._in_rows[block] += part
         self._in_bias += np.sum(scaled, axis=0)
 
     def _add_held(self, stop: int) -> None:

@@ -242,11 +242,16 @@ def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest:
     return passes(
         x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk, None,
         gradients=gradients, upstream=upstream, supports=supports, matmul=_multiply,
+        add_product=_add_product,
     )  # fmt: skip
 
 
 def _multiply(a: Any, b: Any, out: Any) -> None:
     torch.mm(_as_tensor(a), _as_tensor(b), out=torch.from_numpy(out))
+
+
+def _add_product(a: Any, b: Any, out: Any) -> None:
+    torch.from_numpy(out).addmm_(_as_tensor(a), _as_tensor(b))
 
 
 class _Alias:
