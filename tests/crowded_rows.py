@@ -36,24 +36,6 @@ def crowds_at_the_threshold(d: int, alpha: float, dtype: type) -> np.ndarray:
     return np.stack(rows)
 
 
-def entmax_in_long_doubles(z: np.ndarray, alpha: float) -> np.ndarray:
-    """p of rows in extended precision where the machine has it, by bisection; 0 < α ≤ 2."""
-    z, beta = z.astype(np.longdouble), np.longdouble(alpha) - 1
-    y = z - z.max(axis=-1, keepdims=True)
-    if beta == 0:
-        p = np.exp(y)
-    else:
-        # Σ p ≥ 1 for β c = 0, and ≤ 1 where every p is at most 1/d, or the largest is 0.
-        x, end = 1 + beta * y, 1 if beta > 0 else 1 - np.longdouble(z.shape[-1]) ** -beta
-        low, high = (np.full((len(z), 1), c, np.longdouble) for c in (0, end))
-        for _ in range(np.finfo(np.longdouble).nmant + 30):
-            c = (low + high) / 2
-            much = (np.maximum(x - c, 0) ** (1 / beta)).sum(axis=-1, keepdims=True) >= 1
-            low, high = np.where(much, c, low), np.where(much, high, c)
-        p = np.maximum(x - low, 0) ** (1 / beta)
-    return p / p.sum(axis=-1, keepdims=True)
-
-
 def assert_as_exact(p: np.ndarray, exact: np.ndarray, z: np.ndarray, alpha: float) -> None:
     """|p − p*| ≤ 4ε p* + 16ε s* max |z − max z|, or a threshold that is off by so much."""
     eps, beta = float(np.finfo(p.dtype).eps), alpha - 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from exact_rows import exact_entmax
 from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
 import pyentmax as pe
@@ -38,41 +39,6 @@ def alphas(name: str, given: Operands) -> Any:
 
 
 # --- the truth ------------------------------------------------------------------------------------
-
-
-def exact_entmax(scores: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """α-entmax of rows, 1 ≤ α ≤ 2: c of Σ [1 + β(z − c)]₊^{1/β} = 1 by bisection, then Newton.
-
-    Σ is convex in c, so Newton's steps come from below and pass over nothing. All in the type of
-    the scores, and the bisection in doubles.
-    """
-    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
-    spoilt, nothing = ~(top < np.inf), top == -np.inf
-    y = np.where(spoilt | nothing, 0, scores - np.where(nothing, 0, top))
-    beta = alpha.astype(y.dtype) - 1
-
-    def powers(c: np.ndarray, y: Any, beta: Any) -> tuple[np.ndarray, np.ndarray]:
-        x = np.maximum(beta * (y - c), -1)
-        p = np.exp(np.where(beta == 0, y - c, np.log1p(x) / np.where(beta == 0, 1, beta)))
-        return p, np.where(x > -1, p / np.where(x > -1, 1 + x, 1), 0)
-
-    low, high = np.zeros(top.shape), np.full(top.shape, np.log(scores.shape[-1]) + 1)
-    for _ in range(16):
-        middle = (low + high) / 2
-        rough = powers(middle, y.astype(float), beta.astype(float))[0]
-        much = rough.sum(axis=-1, keepdims=True) >= 1
-        low, high = np.where(much, middle, low), np.where(much, high, middle)
-    c = low.astype(y.dtype)
-    for _ in range(60):
-        p, s = powers(c, y, beta)
-        total = p.sum(axis=-1, keepdims=True)
-        step = (total - 1) / s.sum(axis=-1, keepdims=True)
-        if (np.abs(step) <= 8 * np.finfo(y.dtype).eps * (1 + c)).all():
-            break
-        c = c + step
-    else:
-        raise AssertionError("the definition has not been solved")
-    return np.where(spoilt, np.nan, np.where(nothing, 0, p / total))
 
 
 def exact_product(p: np.ndarray, v: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

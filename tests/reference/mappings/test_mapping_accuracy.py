@@ -7,8 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from crowded_rows import entmax_in_long_doubles
-from exact_rows import error_in_contracts, exact_row
+from exact_rows import error_in_contracts, exact_entmax, exact_row
 from mapping_cases import ENTMAX, Case
 from scipy.optimize import minimize
 from stages import slow
@@ -101,7 +100,7 @@ def assert_contract_in_long_doubles(p: np.ndarray, z: np.ndarray, alpha: float) 
     epsilon = np.finfo(p.dtype).eps
     assert abs(p.sum(dtype=np.float64) - 1) <= 4 * epsilon * np.sqrt(p.size)
     y = z.astype(np.float64) - z.astype(np.float64).max()
-    best = entmax_in_long_doubles(y[None], alpha)[0].astype(np.float64)
+    best = exact_entmax(y[None].astype(np.longdouble), alpha)[0].astype(np.float64)
     on = best > 0
     reach = max(1.0, -y[on].min())
     allowed = 4 * epsilon * best[on] + 16 * epsilon * best[on] ** (2 - alpha) * reach

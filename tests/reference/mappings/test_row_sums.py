@@ -12,8 +12,8 @@ from crowded_rows import (
     assert_as_exact,
     crowded_rows,
     crowds_at_the_threshold,
-    entmax_in_long_doubles,
 )
+from exact_rows import exact_entmax
 from parameter_values import EXAMPLES
 from stages import slow
 
@@ -84,7 +84,7 @@ def test_entries_around_threshold_get_their_share(alpha: float, form: str, dtype
     names = ["entmax", "sparsemax", "topk_sparsemax"] if alpha == 2 else ["entmax"]
     for d in (194,) if form else (60, 194, 600):
         z = crowds_at_the_threshold(d, alpha, dtype)
-        exact = entmax_in_long_doubles(z, alpha)
+        exact = exact_entmax(z.astype(np.longdouble), alpha)
         for name in names:
             function = getattr(pyentmax, name)
             function = function.reference if form else function
@@ -127,7 +127,7 @@ def test_ties_of_short_row_do_not_oscillate(dtype: type) -> None:
         z = np.broadcast_to(ulps - 1, (11, d)).astype(dtype)
         z[:, 0] = 0
         p = pyentmax.sparsemax(z)
-        assert_as_exact(p, entmax_in_long_doubles(z, 2), z, 2)
+        assert_as_exact(p, exact_entmax(z.astype(np.longdouble), 2), z, 2)
         assert_sums(p)
 
 
