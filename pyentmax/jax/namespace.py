@@ -32,7 +32,7 @@ def falling(x: jax.Array) -> jax.Array:
 
 
 def take_along_axis(x: jax.Array, index: jax.Array, axis: int = -1) -> jax.Array:
-    """x at places, of which those beyond the last are the last."""
+    """x at these positions, the last one for any beyond it."""
     return jnp.take_along_axis(x, index, axis=axis, mode="clip")
 
 

@@ -55,7 +55,7 @@ def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
 
 
 def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax.Array:
-    """Where `entmax` gives probability, of which much underflows near α = 1.
+    """Where `entmax` gives probability, also where it underflows near α = 1.
 
     Examples
     --------

@@ -56,10 +56,10 @@ def kernel_for(array: Any, name: str, parameter: Any, value: Any) -> np.ufunc | 
 def run_apart(
     call: Callable[..., Any], name: str, parameter: Any, value: Any, mask: Any, *arrays: Any
 ) -> Any:
-    """What a call gives of which a kernel takes some rows only, such as all α but one below 1.
+    """The result of a call where a kernel supports only some rows, such as those with α ≥ 1.
 
-    These rows alone go to the body; for them the kernel gets the smallest value that it takes, and
-    what it gives is replaced. None where it takes all rows, or none.
+    The other rows go to the body: the kernel gets the smallest value that it supports for them, and
+    its result is replaced. None where the kernel supports all rows, or none.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ def vjps(body: Body, parameter: Parameter) -> Declare:
 
 
 def jacobian(body: Body, parameter: Parameter | None = None) -> Declare:
-    """The Jacobian: ``dispatch(p, parameter, axis)``, of which the body returns (n, d, d)."""
+    """The Jacobian: ``dispatch(p, parameter, axis)``, where the body returns (n, d, d)."""
     return decorator(_of_whole_rows, body, parameter, _DerivativeSpec(("matrix",)))
 
 

@@ -41,7 +41,7 @@ SECONDS_PER_WORKER = 7.5e-4
 ENTRIES_PER_WORKER = 1 << 19
 
 _TRIAL_FRACTION = 8  # an eighth of a call is timed, to estimate the rest
-_SKIP_TRIAL_FACTOR = 16  # × ENTRIES_PER_WORKER: so many entries take long enough untimed
+_SKIP_TRIAL_FACTOR = 16  # × ENTRIES_PER_WORKER: from here on a call takes long enough untimed
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
 
@@ -54,7 +54,7 @@ _blocks: contextvars.ContextVar[tuple[list[int], ...]] = contextvars.ContextVar(
 
 @contextmanager
 def set_workers(workers: int) -> Iterator[None]:
-    """Let calls inside the `with` block, in this thread and asyncio task, use so many threads.
+    """Let calls inside the `with` block, in this thread and asyncio task, use several threads.
 
     It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`. Either is
     the most that is used: inputs too small to gain from it stay on one thread. Without them, a call
@@ -146,7 +146,7 @@ def run(
 
 
 def run_pieces(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers: int) -> None:
-    """Work on every piece, on so many threads, which take one after the other, in order.
+    """Work on every piece, in order, on at most `workers` threads.
 
     Each thread calls `start` once, for a function with buffers of its own, and that with pieces.
     """
@@ -179,7 +179,7 @@ class _Batch:
         self._axis = self._shape.index(self.length) - len(self._shape) if self._shape else -1
 
     def map(self, count: int, out: Any) -> Any:
-        """The results of all pieces, shared by so many threads or fewer."""
+        """The results of all pieces, on at most `count` threads."""
         results = self._empty_results() if out is None else (out,)
         start = 0
         if SECONDS_PER_WORKER and self._operands[0].size < _SKIP_TRIAL_FACTOR * ENTRIES_PER_WORKER:

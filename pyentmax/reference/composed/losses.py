@@ -38,7 +38,7 @@ def omega(xp: Any, p: Any, alpha: Any) -> Any:
 def _entropy(xp: Any, p: Any, alpha: Any, more: Any) -> Any:
     """Tsallis's entropy of each row plus the sum of more: all sums in one pass.
 
-    What a large p lacks to 1, and its logarithm, come from the others of its row: p may round to 1.
+    For a large p, 1 − p and its logarithm come from the other entries: p may round to 1.
     """
     large = p > LARGE
     on = (p > 0) & ~large
@@ -133,7 +133,7 @@ def targets(
 
 
 def smoothed(xp: Any, q: Any, x: Any, share: Any, *, one_vs_all: bool) -> Any:
-    """Targets of which a share is spread over all unmasked scores, or over 0 and 1."""
+    """Targets with a share of their mass spread over all unmasked scores, or over 0 and 1."""
     allowed = xp.indicator(x > -xp.inf, x)
     uniform = 0.5 if one_vs_all else allowed / xp.sum(allowed, axis=-1, keepdims=True)
     return (1 - share) * q + share * uniform

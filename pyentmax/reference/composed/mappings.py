@@ -154,7 +154,7 @@ def entmax(xp: Any, x: Any, alpha: Any) -> Any:
         return by_c * xp.exp(xp.where(beta < -1e-6, -beta * level, 0))
 
     p = p_at(xp.level_of_sum_1(p_at, descent, xp.zeros_like(high), high))
-    # What the sum lacks goes to the entries as Newton's next step would send it.
+    # The missing mass is distributed as Newton's next step would.
     s = power(xp, p, 1 - beta)
     lacking = 1 - xp.sum(p, axis=-1, keepdims=True)
     share = s / xp.sum(s, axis=-1, keepdims=True)

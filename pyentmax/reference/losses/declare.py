@@ -57,7 +57,7 @@ def loss(body: Body, parameter: Parameter | None = None) -> Declare:
 
 
 def loss_and_grad(body: Body, parameter: Parameter | None = None) -> Declare:
-    """A loss with its gradient, of which the body gives both, called as the loss is."""
+    """A loss with its gradient, both from the body; called as the loss is."""
     return decorator(_loss, body, parameter, ("number", "entries"))
 
 

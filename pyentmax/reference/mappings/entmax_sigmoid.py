@@ -131,7 +131,7 @@ def entmax_sigmoid_jvp(
 
     From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z, dp/dz is
     1/(p^{α−2} + (1 − p)^{α−2}): p (1 − p) at α = 1, ½ inside (0, 1) at α = 2, and 0 where p is 0
-    or 1. Near p = 1 a float rounds 1 − p, of which this depends: the derivatives at −z, whose p is
+    or 1. Near p = 1 a float rounds 1 − p, on which this depends: the derivatives at −z, whose p is
     small, are the same and keep all digits.
 
     Parameters

@@ -262,7 +262,7 @@ def _loss(
 
 
 def _number(parameters: tuple[Any, ...], numbers: list[Any], rows: Rows) -> Any:
-    """The parameter of a kernel, of which there is one at most."""
+    """The only parameter of a kernel, or None."""
     if not parameters:
         return 0.0
     return parameters[0].on_device(numbers[0], rows.array, rows.batch)

@@ -93,12 +93,12 @@ class RowLayout(NamedTuple):
         return {"lanes": teams, "columns": max(teams, SECTOR // itemsize)}.get(self.kind, 1)
 
     def grid(self, rows: int, itemsize: int) -> int:
-        """Blocks for so many rows."""
+        """The number of blocks for this number of rows."""
         return -(-rows // self.rows(itemsize))
 
 
 def register_form(n: int, itemsize: int, most_warps: int = 16, most_numbers: int = 32) -> RowLayout:
-    """The form for rows of n entries of so many bytes: the smallest that holds them.
+    """The smallest layout that holds rows of n entries of `itemsize` bytes in registers.
 
     A row of up to 1024 entries stays in a warp or part of one, which needs no barriers, if a lane
     may hold 32 numbers. Longer ones get a block, of at most `most_warps` warps so that a
