@@ -1,11 +1,12 @@
 """One query to many keys, and one row of an output layer, compared with PyTorch's softmax.
 
-    python benchmarks/decoding.py [--rounds 15] [--keys 1024 8192 131072]
+    python benchmarks/decoding.py [--rounds 15] [--keys 1024 8192 131072] [--half bfloat16]
 
 Prints Markdown. A number is a median over interleaved rounds, on one thread, divided by that of
 `scaled_dot_product_attention` in the same rounds (or of product and `torch.softmax`). 8 heads of 64
 features in float32; keys and values are normal, and the scale of the queries is the standard
 deviation of the scores. "Bytes" are those of keys, values and copies that a query has to read.
+With --half, tensors of that type, of which a screen converts what is read alone.
 """
 
 from __future__ import annotations
@@ -31,10 +32,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15, help="interleaved runs (default: 15)")
     parser.add_argument("--keys", type=int, nargs="+", default=[1024, 8192, 131072])
+    parser.add_argument("--half", choices=["bfloat16", "float16"], help="a table of tensors only")
     args = parser.parse_args()
     torch.set_num_threads(1)
     print(f"pyentmax {pe.__version__}, PyTorch {torch.__version__}, {datetime.date.today()}\n")
     with pe.set_workers(1), torch.no_grad():
+        if args.half:
+            print(f"| {args.half}: keys, std of scores | SDPA | tensors | `ScreenedRows` |\n"
+                  "| --- | --- | --- | --- |")  # fmt: skip
+            for keys in args.keys:
+                for std in (1.0, 3.0):
+                    half_row(keys, std, args.rounds, getattr(torch, args.half))
+            return
         print("| keys, std of scores | SDPA | arrays | tensors | `ScreenedRows`, arrays | tensors |"
               " kept for scoring | bytes | made in |\n|" + " --- |" * 9)  # fmt: skip
         for keys in args.keys:
@@ -92,6 +101,26 @@ def attention_row(keys: int, std: float, rounds: int) -> None:
         f"{keys:,} | {read / (key.nbytes + value.nbytes):.3f} | {made / unit:.1f} queries |",
         flush=True,
     )
+
+
+def half_row(keys: int, std: float, rounds: int, dtype: torch.dtype) -> None:
+    """One query for each head, of a half type."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (
+        torch.randn(1, HEADS, n, D, generator=generator).to(dtype) for n in (1, keys, keys)
+    )
+    query, rows = std * query, pt.ScreenedRows(key)
+    taken = medians(
+        {
+            "sdpa": lambda: scaled_dot_product_attention(query, key, value),
+            "tensors": lambda: pt.attention(query, key, value),
+            "screened": lambda: pt.attention(query, rows, value),
+        },
+        rounds,
+    )
+    unit = taken.pop("sdpa")
+    ratios = " | ".join(f"{each / unit:.2f}" for each in taken.values())
+    print(f"| {keys:,}, {std:g} | {1e3 * unit:.2f} ms | {ratios} |", flush=True)
 
 
 def linear_row(count: int, std: float, rounds: int) -> None:

@@ -76,6 +76,7 @@ __all__ = [
     "heads_on_sentences",
     "hold_blas",
     "inflection_model",
+    "intervals_of_scores",
     "jacobian_tables",
     "draw_water",
     "keys_and_queries",
@@ -1511,6 +1512,40 @@ def scores_in_reach(lengths: Any, near: Any, support: Any) -> Any:
     ax.annotate("all", (lengths[-2], lengths[-2]), color=GREY, **place)
     ax.set(xlabel="length $d$ of the row", ylabel="scores")
     ax.legend(fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.2))
+    return figure
+
+
+def intervals_of_scores(
+    x: Any, low: Any, high: Any, level: float, threshold: float, left: Any, count: int = 60
+) -> Any:
+    """The intervals of the scores that reach highest, and who is `left` above the level."""
+    figure, ax = plt.subplots(figsize=(9, 4.2))
+    best = np.argsort(-high)[:count]
+    remains = np.isin(best, left)
+    kinds = {
+        f"gets a weight: {np.sum(x > threshold)}": (x[best] > threshold, BLUE, 2.4),
+        f"read in full, weight 0: {len(left) - np.sum(x > threshold)}": (
+            remains & (x[best] <= threshold), ORANGE, 2.4,
+        ),
+        f"proved to be 0: {len(x) - len(left):,}": (~remains, GREY, 1.4),
+    }  # fmt: skip
+    for name, (chosen, colour, width) in kinds.items():
+        places, own = np.flatnonzero(chosen), best[chosen]
+        ax.vlines(places, low[own], high[own], color=colour, lw=width, label=name)
+        ax.plot(places, x[own], ".", color=colour, ms=7)
+    for value, name, va in (
+        (threshold, "threshold τ", "bottom"),
+        (level, "τ of the lower bounds", "top"),
+    ):
+        ax.axhline(value, color=INK, lw=1, ls="-" if va == "bottom" else "--")
+        style = {"ha": "right", "va": va, "fontsize": 9, "textcoords": "offset points"}
+        box = {"fc": "white", "ec": "none", "pad": 0.5, "alpha": 0.8}
+        ax.annotate(
+            name, (count, value), xytext=(-2, 2 if va == "bottom" else -2), bbox=box, **style
+        )
+    ax.set(xlim=(-1, count), xlabel="keys, by upper bound", ylabel="$x = z/2$")
+    ax.grid(visible=False)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
