@@ -1516,7 +1516,7 @@ def scores_in_reach(lengths: Any, near: Any, support: Any) -> Any:
 
 
 def intervals_of_scores(
-    x: Any, low: Any, high: Any, level: float, threshold: float, left: Any, count: int = 60
+    x: Any, low: Any, high: Any, level: float, threshold: float, left: Any, count: int = 80
 ) -> Any:
     """The intervals of the scores that reach highest, and who is `left` above the level."""
     figure, ax = plt.subplots(figsize=(9, 4.2))
@@ -1538,11 +1538,8 @@ def intervals_of_scores(
         (level, "τ of the lower bounds", "top"),
     ):
         ax.axhline(value, color=INK, lw=1, ls="-" if va == "bottom" else "--")
-        style = {"ha": "right", "va": va, "fontsize": 9, "textcoords": "offset points"}
-        box = {"fc": "white", "ec": "none", "pad": 0.5, "alpha": 0.8}
-        ax.annotate(
-            name, (count, value), xytext=(-2, 2 if va == "bottom" else -2), bbox=box, **style
-        )
+        offset = (4, 2 if va == "bottom" else -2)
+        ax.annotate(name, (-1, value), xytext=offset, textcoords="offset points", va=va, fontsize=9)
     ax.set(xlim=(-1, count), xlabel="keys, by upper bound", ylabel="$x = z/2$")
     ax.grid(visible=False)
     figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=3)
