@@ -26,8 +26,12 @@ it while all classes are in the support (1.5-entmax, width 128 and 256, AVX2); o
 SCREENED_VOCABULARY = 4096
 """Classes from which on decoding with α-entmax does not compute all scores."""
 FEW_STATES = 8
-"""Hidden states up to which that is faster than a product of matrices."""
-PAID = 8
+"""Hidden states up to which that is faster than a product of matrices.
+
+With 32,000 classes and width 512 a step takes 0.52 of the time for one state, 0.66 for five, 0.92
+for eight, and 1.18 for sixteen (1.5-entmax, AVX2).
+"""
+PAID = 16
 """Steps of few states that take as long as the copies of 8 bits, which are made after as many."""
 
 
