@@ -227,7 +227,8 @@ def _reduced(
 ) -> Any:
     """The reduced loss and, if the kernel gave one, the gradient in the caller's form."""
     each, counts, *gradient = parts
-    total = np.add.reduce(each, axis=None)
+    # A sum of one takes longer than all else here.
+    total = each.reshape(-1)[0] if each.size == 1 else np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
         checked_labels(labels, counts, rows.array.shape[-1])
     all_count = counts.item() if counts.size == 1 else np.logical_and.reduce(counts, axis=None)
