@@ -324,7 +324,8 @@ def _of_probabilities(
 ) -> Accelerated[..., Any]:
     """A function of probabilities p, perhaps of a direction, a parameter, and the scores z."""
     name, named = form.kernel or function.__name__, "" if parameter is None else parameter.name
-    arguments = ("p", form.direction, named, "axis", "mask", "workers", "offsets", "z")
+    results, direction, with_scores = form.results, form.direction, form.with_scores
+    arguments = ("p", direction, named, "axis", "mask", "workers", "offsets", "z")
 
     def dispatch(
         p: Any, v: Any, value: Any, axis: Any, mask: Any, workers: Any, offsets: Any = None,
@@ -336,27 +337,27 @@ def _of_probabilities(
             if use_kernels:
                 named_values = dict(zip(arguments, values, strict=True))
                 result = cut_rows.run_on_probabilities(
-                    name, parameter, form.results, form.direction, offsets, named_values
+                    name, parameter, results, direction, offsets, named_values
                 )
                 if result is not NotImplemented:
                     return result
-            return call_by_offsets(dispatch, arguments, parameter, form.results, offsets, *values)
+            return call_by_offsets(dispatch, arguments, parameter, results, offsets, *values)
         if type(p) is not np.ndarray:
             if is_dask(p):
                 this = function if use_kernels else function.reference
-                arrays = {"p": p, form.direction: v, named: value, "z": z, "axis": axis}
-                return plan_rows(this, parameter, {**arrays, "mask": mask}, form.results)
+                arrays = {"p": p, direction: v, named: value, "z": z, "axis": axis}
+                return plan_rows(this, parameter, {**arrays, "mask": mask}, results)
             if use_kernels:
-                given: tuple[Any, ...] = (p, v) if form.direction else (p,)
+                given: tuple[Any, ...] = (p, v) if direction else (p,)
                 given += () if parameter is None else (value,)
-                given += (axis, mask) if form.direction else (axis,)
+                given += (axis, mask) if direction else (axis,)
                 result = choice.run_on_gpu(name, parameter, value, given)
                 if result is not NotImplemented:
                     return result
-        rows, v = arrange_probabilities(p, v, axis, mask, form.direction)
-        operands = (rows.array, v) if form.direction else (rows.array,)
+        rows, v = arrange_probabilities(p, v, axis, mask, direction)
+        operands = (rows.array, v) if direction else (rows.array,)
         checked = None if parameter is None else parameter.for_probabilities(value, rows, p)
-        scores = _scores_like(rows, z, axis) if form.with_scores else None
+        scores = _scores_like(rows, z, axis) if with_scores else None
         kernel = None
         if use_kernels:
             if workers is not None:
@@ -366,8 +367,8 @@ def _of_probabilities(
         if kernel is None and use_kernels:
 
             def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
-                first, direction = (*arrays, None)[:2]
-                return dispatch(first, direction, value, -1, mask, workers)
+                first, v = (*arrays, None)[:2]
+                return dispatch(first, v, value, -1, mask, workers)
 
             each = choice.run_apart(in_rows, name, parameter, checked, rows.mask, *operands)
         if kernel is None and each is None:
@@ -377,12 +378,12 @@ def _of_probabilities(
                 operands += (parameter.kernel_operand(checked, rows.array),)
             operands += () if scores is None else (scores,)
             each = threads.run(kernel, operands, None, workers)
-        finish = partial(_in_callers_form, rows, parameter, value)
-        if len(form.results) > 1:
-            return tuple(map(finish, form.results, each))
-        return finish(form.results[0], each)
+        if len(results) > 1:
+            finish = partial(_in_callers_form, rows, parameter, value)
+            return tuple(map(finish, results, each))
+        return _in_callers_form(rows, parameter, value, results[0], each)
 
-    return accelerated(function, dispatch, arguments, body, parameter, form.results)
+    return accelerated(function, dispatch, arguments, body, parameter, results)
 
 
 def _of_whole_rows(
