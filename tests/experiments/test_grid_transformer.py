@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from finite_differences import assert_parameter_gradients
 
-from experiments.own.captioning.grid_transformer import GridTransformer, GridTransformerConfig
+from experiments.own.captioning.grid_transformer import (
+    GridTransformer,
+    GridTransformerConfig,
+    grid_positions,
+)
 from pyentmax.seq2seq.data import Batch
+from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 TARGET_IN = np.array([[1, 3, 4], [1, 5, 0]])
 TARGET_OUT = np.array([[3, 4, 2], [5, 2, 0]])
@@ -79,3 +84,13 @@ def test_bad_configurations_are_refused(changes, message):
 def test_sources_must_be_grids():
     with pytest.raises(ValueError, match=r"\(batch, 6, 3\), got shape \(2, 5, 3\)"):
         small().encode(CELLS[:, :5], MASK[:, :5])
+
+
+def test_grid_cells_are_encoded_by_row_and_column():
+    found = grid_positions(3, 5, 8, np.float64).reshape(3, 5, 8)
+    line = sinusoidal_positions(np.arange(5), 4, np.float64)
+    for row, column in np.ndindex(3, 5):
+        np.testing.assert_array_equal(found[row, column, :4], line[row])
+        np.testing.assert_array_equal(found[row, column, 4:], line[column])
+    with pytest.raises(ValueError, match="width: expected a multiple of 4 for a grid, got 6"):
+        grid_positions(2, 2, 6)

@@ -13,13 +13,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pyentmax.engine.system.config import is_count, require
 from pyentmax.seq2seq.autograd import Tensor, dropout
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.linear import init_linear, linear
-from pyentmax.seq2seq.nn.positions import grid_positions
+from pyentmax.seq2seq.nn.positions import sinusoidal_positions
+
+
+def grid_positions(rows: int, columns: int, width: int, dtype: Any = np.float32) -> Array:
+    """Encodings (rows · columns, width) of a grid's cells, row by row: half the features of each
+    encode the cell's row, the other half its column.
+
+    Examples
+    --------
+    >>> grid_positions(2, 2, 4, np.float64).round(2)
+    array([[0.  , 1.  , 0.  , 1.  ],
+           [0.  , 1.  , 0.84, 0.54],
+           [0.84, 0.54, 0.  , 1.  ],
+           [0.84, 0.54, 0.84, 0.54]])
+    """
+    if width % 4:
+        raise ValueError(f"width: expected a multiple of 4 for a grid, got {width}")
+    row, column = np.divmod(np.arange(rows * columns), columns)
+    halves = [sinusoidal_positions(place, width // 2, dtype) for place in (row, column)]
+    return np.concatenate(halves, axis=-1)
 
 
 @dataclass(frozen=True)

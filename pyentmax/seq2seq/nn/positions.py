@@ -31,22 +31,3 @@ def sinusoidal_positions(positions: Array, width: int, dtype: Any = np.float32) 
     rates = LONGEST ** (-np.arange(0, width, 2) / width)
     angles = np.asarray(positions)[..., None] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1).astype(dtype)
-
-
-def grid_positions(rows: int, columns: int, width: int, dtype: Any = np.float32) -> Array:
-    """Encodings (rows · columns, width) of a grid's cells, row by row: half the features of each
-    encode the cell's row, the other half its column.
-
-    Examples
-    --------
-    >>> grid_positions(2, 2, 4, np.float64).round(2)
-    array([[0.  , 1.  , 0.  , 1.  ],
-           [0.  , 1.  , 0.84, 0.54],
-           [0.84, 0.54, 0.  , 1.  ],
-           [0.84, 0.54, 0.84, 0.54]])
-    """
-    if width % 4:
-        raise ValueError(f"width: expected a multiple of 4 for a grid, got {width}")
-    row, column = np.divmod(np.arange(rows * columns), columns)
-    halves = [sinusoidal_positions(place, width // 2, dtype) for place in (row, column)]
-    return np.concatenate(halves, axis=-1)

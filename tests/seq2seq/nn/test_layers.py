@@ -7,7 +7,7 @@ from finite_differences import assert_gradients
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.seq2seq.nn.layer_norm import EPS, init_norm, layer_norm, norm
-from pyentmax.seq2seq.nn.positions import grid_positions, sinusoidal_positions
+from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 RNG = np.random.default_rng(0)
 
@@ -82,13 +82,3 @@ def test_positions_are_the_papers_reordered():
     )
     with pytest.raises(ValueError, match="width: expected an even number from 2 up, got 5"):
         sinusoidal_positions(np.arange(3), 5)
-
-
-def test_grid_cells_are_encoded_by_row_and_column():
-    found = grid_positions(3, 5, 8, np.float64).reshape(3, 5, 8)
-    line = sinusoidal_positions(np.arange(5), 4, np.float64)
-    for row, column in np.ndindex(3, 5):
-        np.testing.assert_array_equal(found[row, column, :4], line[row])
-        np.testing.assert_array_equal(found[row, column, 4:], line[column])
-    with pytest.raises(ValueError, match="width: expected a multiple of 4 for a grid, got 6"):
-        grid_positions(2, 2, 6)
