@@ -53,7 +53,9 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
 def _host(value: Tensor) -> Any:
     if value.dtype in HALF:  # NumPy has no bfloat16
         value = value.float()
-    return np.from_dlpack(_Lent(value.detach().resolve_neg()))
+    if value.requires_grad:
+        value = value.detach()
+    return np.from_dlpack(_Lent(value.resolve_neg() if value.is_neg() else value))
 
 
 class _Lent(NamedTuple):

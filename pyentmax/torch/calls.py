@@ -33,7 +33,7 @@ from pyentmax.torch.arguments import (
 )
 from pyentmax.torch.offsets import Cut, loss_of_rows, map_rows, of_jagged
 from pyentmax.torch.operations import PARAMETERS
-from pyentmax.torch.registry import in_transform
+from pyentmax.torch.registry import in_transform, is_unwatched
 
 MISSING = inspect.Parameter.empty
 DEFAULTS = {
@@ -78,6 +78,14 @@ def apply(
 
     With `log`, the logarithm of that. `offsets` cut the dimension into rows.
     """
+    if offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
+        z = z if dtype is None else z.to(dtype)
+        check_scores(z, "z")
+        check_mask(mask, z)
+        if dim in (-1, z.ndim - 1):
+            operation = operations.log_mapping if log else operations.mapping
+            result: Tensor = operation.directly(z, name, *split(name, value), mask)
+            return result
     if is_jagged(z):
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
         return wrapped(apply(name, z, value, dim, log, mask=mask, dtype=dtype, offsets=offsets))

@@ -1,8 +1,9 @@
 """How an operation is registered with PyTorch, as ``torch.ops.pyentmax``.
 
-Eager calls, `torch.compile`, graphs and profilers see the operation by its name, with the
-derivative that is registered for reverse mode. `torch.func` does not know such derivatives, so
-that tensors which it has wrapped go through an `autograd.Function` with the same rules. Forward
+`torch.compile`, graphs and traces see the operation by its name, with the derivative that is
+registered for reverse mode. `torch.func` does not know such derivatives, so that tensors which it
+has wrapped go through an `autograd.Function` with the same rules. So do plain tensors in an eager
+call on the host, around PyTorch's dispatcher, which takes longer than a small call itself. Forward
 mode would drop tangents without a word: tensors that have one are linearized here.
 """
 
@@ -53,9 +54,20 @@ def registered(
         as the static methods of an `autograd.Function`
     vmap : callable
         returns the rule for `torch.vmap`, given the function to call
+
+    The function to call has `directly`, for arguments of which `is_unwatched` is known to be true.
     """
 
+    def directly(*args: Any) -> Any:
+        if torch.is_grad_enabled():
+            for arg in args:
+                if isinstance(arg, Tensor) and arg.requires_grad:
+                    return direct.apply(*args)
+        return compute(*args)
+
     def call(*args: Any) -> Any:
+        if is_unwatched(args):  # so that all are on one device
+            return directly(*args)
         wrapped, device = False, args[0].device
         for arg in args:
             if isinstance(arg, Tensor):
@@ -81,9 +93,45 @@ def registered(
         "jvp": jvp,
         "vmap": vmap(call),
     }
-    methods = {key: staticmethod(rule) for key, rule in rules.items()}
-    function: Any = type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
+
+    def run(ctx: Any, *args: Any) -> Any:
+        output = compute(*args)
+        setup_context(ctx, args, output)
+        return output
+
+    function = _function(name, rules)
+    # Of a `setup_context` on its own PyTorch inspects the signature at each call.
+    direct = _function(name, {"forward": run, "backward": backward})
+    call.directly = directly  # type: ignore[attr-defined]
     return call
+
+
+def _function(name: str, rules: dict[str, Rule]) -> Any:
+    methods = {key: staticmethod(rule) for key, rule in rules.items()}
+    return type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
+
+
+_PLAIN = Tensor, torch.nn.Parameter
+# Modes, such as that of fake tensors, transformations and profilers see PyTorch's operations.
+# Without these functions, which are not public, there may always be one.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_is_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_is_profiled = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+
+
+def is_unwatched(args: Iterable[Any]) -> bool:
+    """Whether nothing but autograd wants to know of a call, and its tensors are on the host."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    if _modes() or _is_transformed() or _is_profiled():
+        return False
+    for x in args:
+        if isinstance(x, Tensor):
+            if type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x):
+                return False
+            if forward_ad.unpack_dual(x)[1] is not None:
+                return False
+    return True
 
 
 def _refuse_devices(schema: str, args: tuple[Any, ...]) -> None:
@@ -105,13 +153,13 @@ def has_tangent(tensors: Iterable[Tensor]) -> bool:
 def is_plain(tensors: Iterable[Tensor]) -> bool:
     """Whether none is part of a graph, wrapped by `torch.func`, or of another class."""
     return not torch.compiler.is_compiling() and all(
-        type(x) in (Tensor, torch.nn.Parameter) and not _is_wrapped(x) for x in tensors
+        type(x) in _PLAIN and not _is_wrapped(x) for x in tensors
     )
 
 
 def _is_wrapped(tensor: Tensor) -> bool:
     """Whether `torch.func` has wrapped it: then it has no memory, as some subclasses."""
-    if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
+    if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
         return False
     try:
         tensor.data_ptr()

@@ -986,6 +986,16 @@ def test_tensors_on_two_devices_are_refused(case: str) -> None:
         DEVICES[case](tensor(3, 5))
 
 
+@pytest.mark.parametrize("call", [pt.entmax15, lambda z: pt.attention(z, z, z)], ids=["p", "o"])
+def test_transformations_see_operations_on_tensors_from_outside(call: Any) -> None:
+    z = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    expected = call(z).sum()
+    found = torch.func.grad(lambda s: (s * call(z)).sum())(torch.ones((), dtype=torch.float64))
+    torch.testing.assert_close(found, expected)
+    many = torch.vmap(lambda s: s * call(z).sum())(torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(many, expected.expand(4))
+
+
 INNER: dict[str, Any] = {
     "mapping": lambda z: pt.entmax15(z, dim=1),
     "learned": lambda z: pt.AlphaEntmax(4, dim=1, a=torch.zeros(4))(z.transpose(0, 1)),
