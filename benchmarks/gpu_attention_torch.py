@@ -28,6 +28,7 @@ import torch
 
 import pyentmax
 from pyentmax.torch import flex_attention
+from pyentmax.torch.attention_problem import TensorProblem
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 ROUTES = ("triton", "flex", "adasplash", "sdpa (softmax)")
@@ -120,8 +121,9 @@ def routes(alpha: float, causal: bool, scale: float) -> dict[str, Function]:
 
     def by_triton(query: Any, key: Any, value: Any) -> Any:
         module = importlib.import_module("pyentmax.torch.triton_attention")
-        triton_attention = module.triton_attention
-        return triton_attention(query, key, value, alpha, scale=scale, causal=causal, count=True)
+        setting = None, causal, 0, scale, None, None, "scores", None, None, None
+        problem = TensorProblem(query, key, value, "entmax", None, alpha, *setting)
+        return module.triton_attention(problem)
 
     def by_flex(query: Any, key: Any, value: Any) -> Any:
         if not query.is_cuda:

@@ -5,8 +5,8 @@
                             the derivatives need
     attention_gradients     gradients of the operands, α, sink and bias
 
-Eager calls that learn keep the weights for the derivative. Graphs, whose sizes are known before,
-compute them again there.
+Their arguments are the fields of a `TensorProblem`. Eager calls that learn keep the weights for the
+derivative. Graphs, whose sizes are known before, compute them again there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyentmax.sparse_attention import AttentionWeights, DistanceBias
-from pyentmax.sparse_attention.arguments import batch_shapes
-from pyentmax.sparse_attention.problem import AttentionProblem
+from pyentmax.sparse_attention import AttentionWeights
 from pyentmax.torch.arrays import on_arrays
-from pyentmax.torch.operations import PARAMETERS
+from pyentmax.torch.attention_problem import FIELDS, SCHEMA, TensorProblem
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
-    PARAMETER,
     Rule,
     is_plain,
     not_differentiable,
@@ -34,99 +31,81 @@ from pyentmax.torch.registry import (
     registered,
 )
 
-SETTING = (
-    f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, "
-    "Tensor? cu_query, Tensor? cu_key, Tensor? offsets, Tensor? bias, bool alibi"
-)
-SINK = 7  # its place in a setting
-ARRAYS = "Tensor query, Tensor key, Tensor value"
 WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks, Tensor dense_heads"
+NOTHING = TensorProblem._make([None] * FIELDS)
 
 
-def _on_problem(run: Any, setting: tuple[Any, ...], *tensors: Any, dtype: Any = None) -> Any:
-    """What a function of an `AttentionProblem` and further arrays returns, as tensors.
+def _on_problem(run: Any, operands: tuple[Any, ...], *more: Any, dtype: Any = None) -> Any:
+    """What a function of an `AttentionProblem` and further arrays returns, as tensors."""
 
-    The first three tensors are query, key and value.
-    """
-    name, parameter, number, mask, causal, offset, scale, sink, *packed, bias, alibi = setting
+    def ask(*arrays: Any) -> Any:
+        return run(TensorProblem._make(arrays[:FIELDS]).on_arrays(), *arrays[FIELDS:])
 
-    def ask(
-        query: Any, key: Any, value: Any, value_of: Any, mask: Any, sink: Any, bias: Any,
-        cu_query: Any, cu_key: Any, offsets: Any, *more: Any,
-    ) -> Any:  # fmt: skip
-        own: dict[str, Any] = {}
-        if (called := PARAMETERS[name]) is not None:
-            own[called] = value_of
-        alpha = own.pop("alpha", 1.0)
-        if bias is not None:
-            bias = DistanceBias(slopes=bias) if alibi else DistanceBias(bias)
-        problem = AttentionProblem(
-            query, key, value, alpha, mapping=name, mask=mask, causal=causal, scale=scale,
-            sink=sink, bias=bias, offset=offset if offsets is None else offsets,
-            cu_seqlens=None if cu_query is None else (cu_query, cu_key), **own,
-        )  # fmt: skip
-        return run(problem, *more)
-
-    value_of = number if parameter is None else parameter
-    first, more = tensors[:3], tensors[3:]
-    return on_arrays(ask, *first, value_of, mask, sink, bias, *packed, *more, dtype=dtype)
+    return on_arrays(ask, *operands, *more, dtype=dtype)
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    return _on_problem(lambda problem: problem.forward()[0], setting, query, key, value)
+def _attention(*operands: Any) -> Any:
+    return _on_problem(lambda problem: problem.forward()[0], operands)
 
 
-def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    batch, _ = batch_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
+def output_like(*operands: Any) -> Tensor:
+    """An empty output, of a problem of that many operands, or of these and more."""
+    problem = TensorProblem._make(operands[:FIELDS])
+    return problem.query.new_empty((*problem.shape[:-1], problem.value.shape[-1]))
+
+
+def keep_problem(ctx: Any, inputs: Any, output: Any) -> None:
+    """Keep a problem for its derivatives, and the outputs after the first."""
+    ctx.fixed = [None if isinstance(x, Tensor) else x for x in inputs[:FIELDS]]
+    more: Any = output[1:] if isinstance(output, tuple) else ()
+    ctx.save_for_backward(*(x if isinstance(x, Tensor) else None for x in inputs[:FIELDS]), *more)
+
+
+def kept_problem(ctx: Any) -> tuple[TensorProblem, list[Any]]:
+    """The problem, and the further outputs."""
+    saved = ctx.saved_tensors
+    pairs = zip(ctx.fixed, saved[:FIELDS], strict=True)
+    return TensorProblem._make(x if x is not None else y for x, y in pairs), saved[FIELDS:]
+
+
+def gradients_of(needed: TensorProblem, gradients: Any) -> tuple[Any, ...]:
+    """Gradients of query, key, value, parameter, sink and bias, in the order of the operands."""
+    names = "query", "key", "value", "parameter", "sink", "bias"
+    named = zip(names, gradients, strict=True)
+    return tuple(NOTHING._replace(**{n: x for n, x in named if getattr(needed, n)}))
 
 
 def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
-    (
-        *arrays, name, parameter, number, mask, causal, offset, scale, sink, q, k, offsets, bias,
-        alibi,
-    ) = inputs[: 16]  # fmt: skip
-    ctx.fixed = name, number, causal, offset, scale, alibi
-    weights: Any = ()
+    keep_problem(ctx, inputs, output)
     if isinstance(output, tuple):
-        weights = output[1:]
-        ctx.mark_non_differentiable(*weights[1:])
+        ctx.mark_non_differentiable(*output[2:])
         ctx.set_materialize_grads(False)  # zeros for the weights
-    ctx.save_for_backward(*arrays, parameter, mask, sink, q, k, offsets, bias, *weights)
 
 
 def _attention_backward(
     ctx: Any, g: Tensor | None, g_data: Tensor | None = None, *_: Any
 ) -> tuple[Any, ...]:
-    query, key, value, parameter, mask, sink, q, k, offsets, bias, *weights = ctx.saved_tensors
-    name, number, causal, offset, scale, alibi = ctx.fixed
     if g is None and g_data is None:
-        return (None,) * len(ctx.needs_input_grad)
+        return tuple(NOTHING)
+    problem, weights = kept_problem(ctx)
+    needed = TensorProblem._make(ctx.needs_input_grad)
     if g is None:
-        g = _attention_fake(query, key, value).zero_()
-    by_alpha, by_sink, by_bias = (ctx.needs_input_grad[i] for i in (4, 10, 14))
-    if by_alpha and name != "entmax":
+        g = output_like(*problem).zero_()
+    if needed.parameter and problem.mapping != "entmax":
         raise NotImplementedError(
-            f"attention by {name} has no derivative in its parameter: detach() it"
+            f"attention by {problem.mapping} has no derivative in its parameter: detach() it"
         )
-    setting = name, parameter, number, mask, causal, offset, scale, sink, q, k, offsets, bias, alibi
     # Weights are kept of tensors that are neither wrapped nor dual: nothing is left to look for.
     run = torch.ops.pyentmax.attention_gradients.default if weights else attention_gradients
-    *operands, in_alpha, in_sink, in_bias = run(
-        g, query, key, value, *setting, by_alpha, by_bias, g_data, *(weights or (None,) * 5)
-    )
-    return (
-        *operands, None, in_alpha if by_alpha else None, *(None,) * 5,
-        in_sink if by_sink else None, *(None,) * 3, in_bias if by_bias else None, None,
-        *(None,) * (len(ctx.needs_input_grad) - 16),
-    )  # fmt: skip
+    gradients = run(g, *problem, needed.parameter, needed.bias, g_data, *(weights or (None,) * 5))
+    return gradients_of(needed, gradients)
 
 
 _attention_operation: Rule = registered(
     "attention",
-    f"({ARRAYS}, {SETTING}) -> Tensor",
+    f"({SCHEMA}) -> Tensor",
     compute=_attention,
-    fake=_attention_fake,
+    fake=output_like,
     setup_context=_keep_attention,
     backward=_attention_backward,
     jvp=refused(NO_FORWARD_MODE.format("attention")),
@@ -134,8 +113,8 @@ _attention_operation: Rule = registered(
 )
 
 
-def _with_weights(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    *setting, whole = setting  # type: ignore[assignment]
+def _with_weights(*operands: Any) -> Any:
+    query, whole = operands[0], operands[-1]
 
     def forward(problem: Any) -> Any:
         output, weights = problem.forward(return_weights=True, whole=whole)
@@ -145,27 +124,27 @@ def _with_weights(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> A
         return output, weights.data, weights.indices, weights.indptr, sinks, dense_heads
 
     wide = torch.promote_types(query.dtype, torch.float32)
-    output, *weights = _on_problem(forward, tuple(setting), query, key, value, dtype=wide)
+    output, *weights = _on_problem(forward, operands, dtype=wide)
     return output.to(query.dtype), *weights
 
 
-def _with_weights_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
-    size = torch.library.get_ctx().new_dynamic_size
-    output, entries, whole = _attention_fake(query, key, value), size(), setting[-1]
+def _with_weights_fake(*operands: Any) -> Any:
+    size, problem = torch.library.get_ctx().new_dynamic_size, TensorProblem._make(operands)
+    output, entries, query = output_like(*operands), size(), problem.query
     rows, wide = output.shape[:-1], torch.promote_types(query.dtype, torch.float32)
     return (
         output,
         query.new_empty(entries, dtype=wide),
         query.new_empty(entries, dtype=torch.int32),
         query.new_empty(math.prod(rows) + 1, dtype=torch.int64),
-        query.new_empty(0 if setting[SINK] is None else rows, dtype=wide),
-        query.new_empty(0 if whole else size(), dtype=torch.bool),
+        query.new_empty(0 if problem.sink is None else rows, dtype=wide),
+        query.new_empty(0 if problem.return_weights else size(), dtype=torch.bool),
     )
 
 
 attention_with_weights: Rule = registered(
     "attention_with_weights",
-    f"({ARRAYS}, {SETTING}, bool whole) -> (Tensor, {WEIGHTS})",
+    f"({SCHEMA}) -> (Tensor, {WEIGHTS})",
     compute=_with_weights,
     fake=_with_weights_fake,
     setup_context=_keep_attention,
@@ -175,65 +154,58 @@ attention_with_weights: Rule = registered(
 )
 
 
-def sparse_operation(*args: Any, return_weights: bool = False) -> Any:
+def sparse_operation(problem: TensorProblem) -> Any:
     """The output and data, columns, rows and sinks of the weights, or None instead of these.
 
     A call that learns keeps its weights for the derivative.
     """
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    if return_weights or (learns and is_plain(tensors)):
-        output, *weights, _ = attention_with_weights(*args, return_weights)
-        return output, weights if return_weights else None
-    return _attention_operation(*args), None
+    if problem.return_weights or (
+        problem.learns and is_plain([x for x in problem if isinstance(x, Tensor)])
+    ):
+        output, *weights, _ = attention_with_weights(*problem)
+        return output, weights if problem.return_weights else None
+    return _attention_operation(*problem), None
 
 
-def _attention_gradients(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
-) -> Any:
+def _attention_gradients(g: Tensor, *operands: Any) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
-    (by_alpha, by_bias, g_data, *weights), setting = setting[13:], setting[:13]
-    parameter, sink, bias = setting[1], setting[SINK], setting[11]
+    own, (by_alpha, by_bias, g_data, *weights) = operands[:FIELDS], operands[FIELDS:]
+    tensors = TensorProblem._make(own)
 
     def gradients(problem: Any, g: Any, g_data: Any, *parts: Any) -> tuple[Any, ...]:
         if parts[0] is None:
             _, weights = problem.forward(return_weights=True, whole=g_data is not None)
         else:
             data, indices, indptr, sinks, dense_heads = parts
-            sinks = None if sink is None else sinks
-            shape = (*g.shape[:-1], key.shape[-2])
+            sinks = None if problem.sink is None else sinks
             dense_heads = dense_heads if dense_heads.size else None
+            shape = problem.outer_shape
             weights = AttentionWeights(shape, data, indices, indptr, sinks, dense_heads)
         in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
         none = np.empty_like(g, shape=0)
         in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
-        in_sink = none if sink is None else in_arrays[3]
+        in_sink = none if problem.sink is None else in_arrays[3]
         return *in_arrays[:3], in_alpha, in_sink, in_arrays[-1] if by_bias else none
 
-    tensors = query, key, value, g.to(query.dtype), g_data, *weights
-    *operands, in_alpha, in_sink, in_bias = _on_problem(gradients, setting, *tensors)
-    if parameter is not None:
-        in_alpha = in_alpha.to(parameter.dtype)
-    if sink is not None:
-        in_sink = in_sink.to(sink.dtype)
-    if bias is not None:
-        in_bias = in_bias.to(bias.dtype)
-    return *operands, in_alpha, in_sink, in_bias
+    more = g.to(tensors.query.dtype), g_data, *weights
+    *found, in_alpha, in_sink, in_bias = _on_problem(gradients, own, *more)
+    pairs = (in_alpha, tensors.parameter), (in_sink, tensors.sink), (in_bias, tensors.bias)
+    return *found, *(x if like is None else x.to(like.dtype) for x, like in pairs)
 
 
-def _attention_gradients_fake(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
-) -> tuple[Tensor, ...]:
-    parameter, sink, bias, by_alpha, by_bias = (setting[i] for i in (1, SINK, 11, 13, 14))
-    pairs = (by_alpha, parameter), (sink is not None, sink), (by_bias, bias)
-    return *(x.new_empty(x.shape) for x in (query, key, value)), *(
-        (query if x is None else x).new_empty(x.shape if needed else 0) for needed, x in pairs
+def _attention_gradients_fake(g: Tensor, *operands: Any) -> tuple[Tensor, ...]:
+    problem, (by_alpha, by_bias) = TensorProblem._make(operands[:FIELDS]), operands[FIELDS:][:2]
+    learned = problem.parameter, problem.sink, problem.bias
+    needed = by_alpha, problem.sink is not None, by_bias
+    return *(x.new_empty(x.shape) for x in problem[:3]), *(
+        (problem.query if x is None else x).new_empty(x.shape if some else 0)
+        for x, some in zip(learned, needed, strict=True)
     )
 
 
 attention_gradients: Rule = registered(
     "attention_gradients",
-    f"(Tensor g, {ARRAYS}, {SETTING}, bool by_alpha, bool by_bias, Tensor? g_data, "
+    f"(Tensor g, {SCHEMA}, bool by_alpha, bool by_bias, Tensor? g_data, "
     f"{WEIGHTS.replace('Tensor', 'Tensor?')})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     compute=_attention_gradients,

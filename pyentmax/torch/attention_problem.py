@@ -8,61 +8,65 @@ import torch
 from torch import Tensor
 
 from pyentmax.sparse_attention import DistanceBias
-from pyentmax.sparse_attention.arguments import check_edges, pair_of
-
-
-class Packed(NamedTuple):
-    """Where packed sequences begin and end, in queries and keys, and the offset of each."""
-
-    queries: Tensor
-    keys: Tensor
-    offsets: Tensor | None
-
-    @classmethod
-    def of(cls, cu_seqlens: Any, offset: Any, like: Tensor) -> Packed:
-        """Those of the arguments of `pyentmax.torch.attention`."""
-        queries, keys = (torch.as_tensor(x, device=like.device) for x in pair_of(cu_seqlens))
-        for tensor in (queries, keys):
-            check_edges(tensor, not (tensor.is_floating_point() or tensor.dtype == torch.bool))
-        is_one = isinstance(offset, int) or offset is None
-        return cls(queries, keys, None if is_one else torch.as_tensor(offset, device=like.device))
+from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.problem import AttentionProblem
+from pyentmax.torch.operations import PARAMETERS
 
 
 class TensorProblem(NamedTuple):
-    """The arguments of a call of `pyentmax.torch.attention`, of one dtype, with their defaults."""
+    """The arguments of an operation of attention, all of one floating dtype.
+
+    The schemas of the operations are made from the fields, so that a problem is what they take.
+    """
 
     query: Tensor
     key: Tensor
     value: Tensor
-    shape: tuple[int, ...]  # of the scores
     mapping: str
-    parameter: Any
-    mask: Tensor | None
+    parameter: Any  # of the mapping, a tensor or None; or else a number
+    number: Any
+    mask: Any
     causal: bool
     offset: Any
-    scale: float
-    sink: Tensor | None = None
-    packed: Packed | None = None
-    bias: Tensor | DistanceBias | None = None
-    softcap: float | None = None
+    scale: Any
+    sink: Any
+    bias: Any  # a tensor or None, by its kind: "scores", "distances" or "slopes"
+    kind: str
+    cu_queries: Any  # where packed sequences begin and end, and the offset of each
+    cu_keys: Any
+    offsets: Any
+    softcap: Any = None
     dropout: float = 0.0
     return_weights: bool = False
 
     @property
-    def arrays(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value."""
-        return self.query, self.key, self.value
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the scores."""
+        batch, _ = batch_shapes(self.query.shape[:-2], self.key.shape[:-2], self.value.shape[:-2])
+        return (*batch, self.query.shape[-2], self.key.shape[-2])
+
+    @property
+    def parameter_value(self) -> Any:
+        """The mapping's parameter, a number or a tensor; None if it has none."""
+        return self.number if self.parameter is None else self.parameter
 
     @property
     def hides(self) -> bool:
         """Whether queries may not see some keys, which may hold anything then."""
-        return self.causal or self.mask is not None or self.packed is not None
+        return self.causal or self.mask is not None or self.cu_queries is not None
 
     @property
     def changed(self) -> bool:
         """Whether scores or weights are changed on their way, by more than distances."""
-        added = isinstance(self.bias, Tensor)
+        added = self.bias is not None and self.kind == "scores"
         return added or self.softcap is not None or bool(self.dropout)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a derivative may be asked for."""
+        return torch.is_grad_enabled() and any(
+            isinstance(x, Tensor) and x.requires_grad for x in self
+        )
 
     @property
     def has_few_queries(self) -> bool:
@@ -70,21 +74,19 @@ class TensorProblem(NamedTuple):
 
         Its backward pass would go tile by tile, so a call that learns goes by whole matrices.
         """
-        tensors = [x for x in (*self.arrays, self.parameter, self.sink) if isinstance(x, Tensor)]
-        learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
         served = self.mapping in ("entmax", "entmax15", "sparsemax")
-        return served and self.query.is_cpu and not learns
+        return served and self.query.is_cpu and not self.learns
 
     @property
     def is_softmax(self) -> bool:
         """Whether PyTorch's `scaled_dot_product_attention` computes the same."""
         if self.mapping != "softmax":
             return False
-        q, k, v = (x.shape for x in self.arrays)
+        q, k, v = (x.shape for x in self[:3])
         same_heads = q[:-2] == k[:-2] == v[:-2]
         grouped = len(q) == 4 and q[0] == k[0] and k[:-2] == v[:-2] and not q[1] % max(k[1], 1)
         nothing_else = self.softcap is None and self.sink is None and not self.return_weights
-        one_form = self.packed is None and not (self.mask is not None and self.bias is not None)
+        one_form = self.cu_queries is None and not (self.mask is not None and self.bias is not None)
         return (
             nothing_else and one_form and len(q) >= 3
             and (same_heads or grouped) and 0 not in self.shape
@@ -96,34 +98,56 @@ class TensorProblem(NamedTuple):
         In packed sequences keys have a position for each query, and the last says whether both are
         in one sequence.
         """
-        t, s = self.shape[-2:]
-        row = torch.arange(t, device=self.query.device)[:, None]
-        column = torch.arange(s, device=self.query.device)
-        if self.packed is None:
+        row = torch.arange(self.query.shape[-2], device=self.query.device)[:, None]
+        column = torch.arange(self.key.shape[-2], device=self.query.device)
+        if self.cu_queries is None:
             return row, column, self.offset, None
-        queries, keys, offsets = self.packed
+        queries, keys = self.cu_queries, self.cu_keys
         own = torch.searchsorted(queries, row[:, 0].to(queries.dtype), right=True)[:, None]
         together = own == torch.searchsorted(keys, column.to(keys.dtype), right=True)
-        offset = self.offset if offsets is None else offsets[own - 1]
+        offset = self.offset if self.offsets is None else self.offsets[own - 1]
         return row - queries[own - 1], column - keys[own - 1], offset, together
 
     def attention_mask(self) -> Tensor | None:
         """Which keys a query sees; None for all."""
-        if self.packed is None and not self.causal:
-            return self.mask
-        row, column, offset, mask = self.positions()
+        mask: Tensor | None = self.mask
+        if self.cu_queries is None and not self.causal:
+            return mask
+        row, column, offset, seen = self.positions()
         if self.causal:
             earlier = column <= row + offset
-            mask = earlier if mask is None else mask & earlier
-        return mask if self.mask is None or mask is None else mask & self.mask
+            seen = earlier if seen is None else seen & earlier
+        return seen if mask is None or seen is None else seen & mask
 
     def added(self) -> Tensor | None:
         """What is added to the scores, as a tensor that broadcasts to them; None for nothing."""
-        if not isinstance(self.bias, DistanceBias):
-            return self.bias
+        bias: Tensor | None = self.bias
+        if bias is None or self.kind == "scores":
+            return bias
         row, column, offset, together = self.positions()
-        array: Tensor = self.bias.array
-        if self.bias.is_alibi:
-            return -array[..., None, None] * (row + offset - column).abs()
-        place = column - row + self.shape[-2] - 1
-        return array[..., place if together is None else torch.where(together, place, 0)]
+        if self.kind == "slopes":
+            return -bias[..., None, None] * (row + offset - column).abs()
+        place = column - row + self.query.shape[-2] - 1
+        return bias[..., place if together is None else torch.where(together, place, 0)]
+
+    def on_arrays(self) -> AttentionProblem:
+        """The same problem of a record that holds arrays."""
+        own, bias = PARAMETERS[self.mapping], self.bias
+        if bias is not None and self.kind != "scores":
+            bias = DistanceBias(slopes=bias) if self.kind == "slopes" else DistanceBias(bias)
+        return AttentionProblem(
+            *self[:3], mapping=self.mapping, mask=self.mask, causal=self.causal,
+            offset=self.offset if self.offsets is None else self.offsets, scale=self.scale,
+            sink=self.sink, bias=bias,
+            cu_seqlens=None if self.cu_queries is None else (self.cu_queries, self.cu_keys),
+            **({} if own is None else {own: self.parameter_value}),
+        )  # fmt: skip
+
+
+SCHEMA = (
+    "Tensor query, Tensor key, Tensor value, str mapping, Tensor? parameter, float? number, "
+    "Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, Tensor? bias, str kind, "
+    "Tensor? cu_queries, Tensor? cu_keys, Tensor? offsets, float? softcap, float dropout, "
+    "bool return_weights"
+)
+FIELDS = len(TensorProblem._fields)

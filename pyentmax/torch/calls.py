@@ -78,14 +78,13 @@ def apply(
 
     With `log`, the logarithm of that. `offsets` cut the dimension into rows.
     """
-    if offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
+    if dim == -1 and offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
         z = z if dtype is None else z.to(dtype)
         check_scores(z, "z")
         check_mask(mask, z)
-        if dim in (-1, z.ndim - 1):
-            operation = operations.log_mapping if log else operations.mapping
-            result: Tensor = operation.directly(z, name, *split(name, value), mask)
-            return result
+        operation = operations.log_mapping if log else operations.mapping
+        result: Tensor = operation.directly(z, name, *split(name, value), mask)
+        return result
     if is_jagged(z):
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
         return wrapped(apply(name, z, value, dim, log, mask=mask, dtype=dtype, offsets=offsets))
@@ -335,7 +334,9 @@ def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
     name = PARAMETERS[mapping]
     if name is None:
         return None, None
-    return (value, None) if isinstance(value, Tensor) else (None, as_number(value, name))
+    if isinstance(value, Tensor):
+        return value, None
+    return None, value if isinstance(value, (int, float)) else as_number(value, name)
 
 
 def _batch(z: Tensor, dim: int) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from pyentmax.torch.operations import per_score
 
 def softmax_attention(problem: TensorProblem) -> Tensor:
     """Attention by softmax, as PyTorch's own function computes it."""
-    query, key, value = problem.arrays
+    query, key, value = problem[:3]
     options = {"scale": problem.scale, "dropout_p": problem.dropout}
     if query.shape[-3] != key.shape[-3]:
         options["enable_gqa"] = True
@@ -41,7 +41,7 @@ def softmax_attention(problem: TensorProblem) -> Tensor:
 
 def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     """The output in the dtype of the query, and the weights."""
-    query, key, value = problem.arrays
+    query, key, value = problem[:3]
     dtype = query.dtype
     if dtype in HALF:
         query, key, value = query.float(), key.float(), value.float()
@@ -58,7 +58,7 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     is_empty = statically_known_true(scores.size(-1) == 0)
     if not is_empty or problem.sink is not None:  # mappings need an entry
         weights = _weights(
-            scores, problem.mapping, problem.parameter, problem.attention_mask(), problem.sink
+            scores, problem.mapping, problem.parameter_value, problem.attention_mask(), problem.sink
         )
     sink = None
     if problem.sink is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import handle_torch_function
 
-from pyentmax.sparse_attention.arguments import check_shapes
+from pyentmax.sparse_attention.arguments import check_edges, check_shapes, pair_of
 from pyentmax.sparse_attention.bias import DistanceBias, check_distances
 from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.route import MANY_KEYS, is_short
@@ -35,7 +35,7 @@ from pyentmax.torch.arguments import (
 )
 from pyentmax.torch.arrays import has_kernels
 from pyentmax.torch.attention_operations import sparse_operation
-from pyentmax.torch.attention_problem import Packed, TensorProblem
+from pyentmax.torch.attention_problem import TensorProblem
 from pyentmax.torch.attention_weights import AttentionWeights, rows_of
 from pyentmax.torch.calls import (
     chosen,
@@ -165,12 +165,12 @@ def attention(
     if mask is not None:
         check_mask(mask)
         check_broadcast(mask, shape, "mask", "the scores")
+    kind = "scores"
     if bias is not None:
-        bias = _checked_bias(bias, shape, query)
+        bias, kind = _checked_bias(bias, shape, query)
     if softcap is not None or dropout:
         check_settings(softcap, dropout)
-    alibi = isinstance(bias, DistanceBias) and bias.is_alibi
-    if not causal and not alibi and isinstance(offset, int) and offset:
+    if not causal and kind != "slopes" and isinstance(offset, int) and offset:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
     if torch.compiler.is_compiling():
         parameter, scale, sink = (as_input(x, query) for x in (parameter, scale, sink))
@@ -184,18 +184,18 @@ def attention(
         if not isinstance(sink, Tensor):
             sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
         check_broadcast(sink, shape[:-2], "sink", "the batch")
-    packed = None if cu_seqlens is None else Packed.of(cu_seqlens, offset, query)
-    if packed is not None and packed.offsets is not None:
-        offset = 0
+    packed = None, None, None
+    if cu_seqlens is not None:
+        *packed, offset = _checked_sequences(cu_seqlens, offset, query)
     problem = TensorProblem(
-        query, key, value, shape, mapping, parameter, mask, causal, int(offset), scale, sink,
-        packed, bias, softcap, dropout, return_weights,
+        query, key, value, mapping, *split(mapping, parameter), mask, causal, int(offset), scale,
+        sink, bias, kind, *packed, softcap, dropout, return_weights,
     )  # fmt: skip
-    output, weights = _run(route(problem), problem)
+    output, weights = _run(route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
 
 
-def route(problem: TensorProblem) -> str:
+def route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
     """How a problem is computed: "sparse", "dense", "triton", "flex" or "sdpa".
 
     The numbers that decide are in `pyentmax.sparse_attention.route`.
@@ -209,19 +209,19 @@ def route(problem: TensorProblem) -> str:
     compiling = torch.compiler.is_compiling()
     if problem.return_weights:
         # Graphs and vmap need to know sizes, and softmax has no zeros.
-        is_full = problem.mapping == "softmax" or not is_plain(problem.arrays)
-        if is_full or is_short(problem.shape, problem.causal):
+        is_full = problem.mapping == "softmax" or not is_plain(problem[:3])
+        if is_full or is_short(shape, problem.causal):
             return "dense"
-    if problem.packed is not None:
+    if problem.cu_queries is not None:
         return "sparse"
     known = statically_known_true if compiling else bool
-    if problem.has_few_queries and known(problem.shape[-2] <= FEW):
-        if compiling or problem.shape[-1] >= MANY_KEYS:
+    if known(shape[-2] <= FEW) and problem.has_few_queries:
+        if compiling or shape[-1] >= MANY_KEYS:
             return "sparse"
     memory = None
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory
-    if is_short(problem.shape, problem.causal, memory=memory, known=known):
+    if is_short(shape, problem.causal, memory=memory, known=known):
         # Graphs and vmap cannot tell whether what is hidden holds a NaN.
         return "sparse" if problem.hides and compiling else "dense"
     return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
@@ -229,51 +229,42 @@ def route(problem: TensorProblem) -> str:
 
 def _without_kernels(problem: TensorProblem) -> str | None:
     """Whether Triton or FlexAttention serves a problem; None if neither does."""
-    if isinstance(problem.bias, Tensor) or problem.dropout or problem.return_weights:
+    if problem.dropout or problem.return_weights:
         return None
-    if flex_attention.alpha_for(*problem.arrays, problem.mapping, problem.parameter) is None:
+    if flex_attention.alpha_for(*problem[:3], problem.mapping, problem.parameter_value) is None:
         return None
     if _is_for_triton(problem):
         return "triton"
-    others = problem.softcap, problem.sink, problem.packed, problem.bias
+    others = problem.softcap, problem.sink, problem.cu_queries, problem.bias
     return "flex" if all(other is None for other in others) else None
 
 
 def _is_for_triton(problem: TensorProblem) -> bool:
-    query, _, value = problem.arrays
+    query, _, value = problem[:3]
     by_head = (), (1,), (query.size(1),)
-    bias = problem.bias
-    if isinstance(bias, Tensor) or (bias and not (bias.is_alibi and bias.array.shape in by_head)):
+    if importlib.util.find_spec("triton") is None:
         return False
-    if importlib.util.find_spec("triton") is None or torch.compiler.is_compiling():
-        return False
+    bias = problem.bias is None or problem.kind == "slopes" and problem.bias.shape in by_head
     sink = problem.sink is None or problem.sink.shape in by_head
-    one_batch = problem.packed is None or query.size(0) == 1
+    one_batch = problem.cu_queries is None or query.size(0) == 1
     fits = max(query.size(-1), value.size(-1)) <= 256 and query.dtype in TRITON_DTYPES
-    return problem.mask is None and sink and one_batch and fits
+    return bias and sink and one_batch and fits
 
 
 def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
     if backend in ("triton", "flex"):
-        alpha = flex_attention.ALPHAS.get(problem.mapping, problem.parameter)
-        where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
-        where["scale"] = problem.scale
         if backend == "flex":
-            where["mask"] = problem.mask
-            return flex_attention.flex_attention(*problem.arrays, alpha, **where), None
+            alpha = flex_attention.ALPHAS.get(problem.mapping, problem.parameter_value)
+            where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
+            where |= {"mask": problem.mask, "scale": problem.scale}
+            return flex_attention.flex_attention(*problem[:3], alpha, **where), None
         from pyentmax.torch import triton_attention  # Triton comes with PyTorch for CUDA alone
 
-        where |= {"sink": problem.sink, "softcap": problem.softcap}
-        where["slopes"] = None if problem.bias is None else problem.bias.array
-        if problem.packed is not None:
-            queries, keys, offsets = problem.packed
-            where["cu_seqlens"] = queries, keys
-            where["offset"] = problem.offset if offsets is None else offsets
-        return triton_attention.triton_attention(*problem.arrays, alpha, **where), None
+        return triton_attention.triton_attention(problem)[0], None
     if backend in ("dense", "sdpa"):
         kernels = has_kernels(problem.query)
         if not kernels:
-            composed.check_composed(problem.mapping, problem.parameter, problem.query.device)
+            composed.check_composed(problem.mapping, problem.parameter_value, problem.query.device)
         if backend == "sdpa":
             output, weights = dense_attention.softmax_attention(problem), None
         else:
@@ -283,12 +274,7 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             return output, weights
         if dense_attention.is_finite(output, problem.query, problem.key):
             return output, weights
-    named = problem.mapping, *split(problem.mapping, problem.parameter)
-    setting = problem.mask, problem.causal, problem.offset, problem.scale, problem.sink
-    packed = (None,) * 3 if problem.packed is None else problem.packed
-    bias = (None, False) if problem.bias is None else (problem.bias.array, problem.bias.is_alibi)
-    operands = *problem.arrays, *named, *setting, *packed, *bias
-    output, parts = sparse_operation(*operands, return_weights=problem.return_weights)
+    output, parts = sparse_operation(problem)
     if parts is None:
         return output, None
     data, indices, indptr, sink = parts
@@ -325,12 +311,22 @@ def check_settings(softcap: Any, dropout: Any) -> None:
         raise ValueError(f"dropout must be a probability, from 0 to 1, got {dropout}")
 
 
-def _checked_bias(bias: Any, shape: tuple[int, ...], query: Tensor) -> Any:
-    """The bias, with tensors, or an error unless it fits."""
+def _checked_sequences(cu_seqlens: Any, offset: Any, like: Tensor) -> tuple[Any, ...]:
+    """Where sequences of queries and keys begin, the offsets of each or None, and that of all."""
+    queries, keys = (torch.as_tensor(x, device=like.device) for x in pair_of(cu_seqlens))
+    for tensor in (queries, keys):
+        check_edges(tensor, not (tensor.is_floating_point() or tensor.dtype == torch.bool))
+    if isinstance(offset, int):
+        return queries, keys, None, offset
+    return queries, keys, torch.as_tensor(offset, device=like.device), 0
+
+
+def _checked_bias(bias: Any, shape: tuple[int, ...], query: Tensor) -> tuple[Tensor, str]:
+    """The tensor of a bias, and what its numbers belong to, or an error unless it fits."""
     if not isinstance(bias, DistanceBias):
         check_scores(bias, "bias")
         check_broadcast(bias, shape, "bias", "the scores")
-        return bias
+        return bias, "scores"
     array = bias.array
     if not isinstance(array, Tensor):
         array = torch.as_tensor(array, dtype=composed.wide(query.new_empty(0)).dtype)
@@ -341,7 +337,7 @@ def _checked_bias(bias: Any, shape: tuple[int, ...], query: Tensor) -> Any:
     else:
         check_distances(tuple(array.shape), *shape[-2:])
         check_broadcast(array, (*shape[:-2], array.shape[-1]), "bias", "the batch and distances")
-    return bias.with_array(array)
+    return array, "slopes" if bias.is_alibi else "distances"
 
 
 def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:

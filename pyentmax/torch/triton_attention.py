@@ -22,12 +22,29 @@ without a positive weight are skipped. A sink is one more score of a row, withou
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from pyentmax.torch.attention_operations import (
+    gradients_of,
+    keep_problem,
+    kept_problem,
+    output_like,
+)
+from pyentmax.torch.attention_problem import SCHEMA, TensorProblem
+from pyentmax.torch.flex_attention import ALPHAS
+from pyentmax.torch.registry import (
+    NO_FORWARD_MODE,
+    Rule,
+    not_differentiable,
+    one_by_one,
+    refused,
+    registered,
+)
 
 LEAST_BETA = 1e-6  # stands for 0, which would divide by 0; it moves p by p · 1e-6 (s − h)²/2
 MOST_PASSES = tl.constexpr(16)
@@ -121,9 +138,9 @@ def _store(base, rows, unmasked, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL: tl.constexpr):
+def _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL: tl.constexpr):
     """Scores of a tile, −∞ where a query sees no key; the softcap's derivative."""
-    queries, keys, offset, scale, head = setting
+    queries, keys, offset, scale, head, mask_at, mi, mj = setting
     s, bend = _dot(q, tl.trans(k)) * scale, 1.0
     if cap is not None:
         tanh = 2 * tl.sigmoid(2 * s / cap) - 1
@@ -133,6 +150,9 @@ def _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL: tl.constexpr):
     unmasked = (i[:, None] < queries) & (j[None, :] < keys)
     if CAUSAL:
         unmasked = unmasked & (j[None, :] <= i[:, None] + offset)
+    if MASK is not None:
+        at = i.to(tl.int64)[:, None] * mi + j.to(tl.int64)[None, :] * mj
+        unmasked = unmasked & (tl.load(MASK + mask_at + at, mask=unmasked, other=0) != 0)
     return tl.where(unmasked, s, float("-inf")), bend
 
 
@@ -171,7 +191,7 @@ def _place(TABLE, block, sequence, BLOCK: tl.constexpr):
 
 @triton.jit
 def _block_of_queries(
-    Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+    Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj,
     total, heads, GROUP: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
@@ -187,7 +207,8 @@ def _block_of_queries(
     sink = tl.full([ROWS], float("-inf"), tl.float32)
     if SINK is not None:
         sink = tl.zeros([ROWS], tl.float32) + tl.load(SINK + head)
-    setting = queries, keys, offset, scale, head
+    mask_at = batch * mb + head * mh + first_query * mi + first_key * mj
+    setting = queries, keys, offset, scale, head, mask_at, mi, mj
     K += batch * kb + kv * kh + first_key * kt
     V += batch * vb + kv * vh + first_key * vt
     row = (batch * heads + head) * total + first_query + i
@@ -197,14 +218,14 @@ def _block_of_queries(
 # ---------------------------------------------------------------- thresholds and outputs
 @triton.jit
 def _forward(
-    Q, K, V, OUT, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, PASSES,
+    Q, K, V, OUT, STATE, TABLE, BETA, SINK, SLOPES, MASK, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj, total, heads,
     GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
     VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_V: tl.constexpr, TOLERANCE: tl.constexpr,
 ):  # fmt: skip
     q, K, V, i, here, row, end, visible, setting, beta, sink = _block_of_queries(
-        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj,
         total, heads, GROUP, CAUSAL, SIZE, ROWS, BLOCK_D,
     )  # fmt: skip
     column = tl.arange(0, KEYS)
@@ -212,8 +233,10 @@ def _forward(
     stride = tl.maximum((end + KEYS - 1) // KEYS, 1)
     j = stride // 2 + column * stride
     k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
-    s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+    s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
     weight = visible / tl.maximum(tl.sum((s != float("-inf")).to(tl.float32), 1), 1.0)
+    if MASK is not None:  # of how many keys it hides, the sample knows
+        weight = tl.zeros([ROWS], tl.float32) + stride
     top = tl.maximum(tl.max(s, 1), sink)
     h = tl.where(top > float("-inf"), top, 0.0)
     t, r = tl.full([ROWS], 1.0, tl.float32), tl.zeros([ROWS], tl.float32)
@@ -227,7 +250,7 @@ def _forward(
 
     count = tl.maximum(visible + (0 if SINK is None else 1), 1).to(tl.float32)
     least = tl.exp2(-beta * tl.log2(count))
-    passes, error = 0, tl.where(end > 0, 1.0, 0.0)
+    passes, error, alive = 0, tl.where(end > 0, 1.0, 0.0), visible > 0
     while (passes < MOST_PASSES) & (error > TOLERANCE):
         group_p = tl.zeros([ROWS, KEYS], tl.float32)
         group_d = tl.zeros([ROWS, KEYS], tl.float32)
@@ -235,7 +258,7 @@ def _forward(
         for at in range(0, end, KEYS):
             j = at + column
             k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
-            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
             curvature, p = _weights(s, h, t, r, beta, KIND)
             group_p += p
             group_d += curvature
@@ -256,7 +279,9 @@ def _forward(
         rise = beta * (top - h)  # to count from the row's largest score
         t, r, h = tl.where(known, t + rise, 1.0), tl.where(known, r - rise, 0.0), top
         far = tl.where(known, tl.abs(total_p - 1), 1.0)
-        solvable = (visible > 0) & (total_p == total_p)  # a row with a NaN is not
+        if MASK is not None:
+            alive = (tl.max(largest, 1) > float("-inf")) | (total_p != total_p)
+        solvable = alive & (total_p == total_p)  # a row with a NaN is not
         error = tl.max(tl.where(solvable, far, 0.0), 0)
         shift = tl.zeros([ROWS], tl.float32)
         for _ in range(2):
@@ -276,49 +301,48 @@ def _forward(
     for at in range(0, end, KEYS):
         j = at + column
         k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
-        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
         curvature, p = _weights(s, h, t, r, beta, KIND)
         sums += tl.sum(p, 1)
         if _some(p != 0):
             v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
-            if CAUSAL:  # a key that is hidden may hold anything; 0 · NaN is NaN
+            if CAUSAL or MASK is not None:  # a key that is hidden may hold anything; 0 · NaN is NaN
                 wrong = tl.sum(tl.where(v - v == 0, 0.0, 1.0), 1) > 0
                 v = tl.where(wrong[:, None], 0.0, v)
                 hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
                 sums = tl.where(hurt > 0, float("nan"), sums)
             output += _dot(p.to(v.dtype), v)
-    alive = visible > 0
     output = tl.where(alive[:, None], output / sums[:, None], 0.0)
     _store(OUT, row, here, output, VALUES, BLOCK_V)
-    tl.store(STATE + row * 4, h + (sums - sums), mask=here)  # NaN, so that a row has no gradient
-    tl.store(STATE + row * 4 + 1, t, mask=here)
-    tl.store(STATE + row * 4 + 2, r, mask=here)
-    tl.store(STATE + row * 4 + 3, tl.where(alive, sums, float("inf")), mask=here)
-    block = tl.program_id(2) * heads + tl.program_id(1)
-    tl.store(PASSES + block * tl.num_programs(0) + tl.program_id(0), passes)
+    tl.store(STATE + row * 5, h + (sums - sums), mask=here)  # NaN, so that a row has no gradient
+    tl.store(STATE + row * 5 + 1, t, mask=here)
+    tl.store(STATE + row * 5 + 2, r, mask=here)
+    tl.store(STATE + row * 5 + 3, tl.where(alive, sums, float("inf")), mask=here)
+    tl.store(STATE + row * 5 + 4, tl.zeros([ROWS], tl.float32) + passes, mask=here)
 
 
 # ---------------------------------------------------------------- derivatives
 @triton.jit
 def _row_state(STATE, row, here):
     """h, t, r and 1/F of a block's rows; beyond the last row no weight is positive."""
-    h = tl.load(STATE + row * 4, mask=here, other=0.0)
-    t = tl.load(STATE + row * 4 + 1, mask=here, other=0.0)
-    r = tl.load(STATE + row * 4 + 2, mask=here, other=1.0)
-    return h, t, r, 1 / tl.load(STATE + row * 4 + 3, mask=here, other=1.0)
+    h = tl.load(STATE + row * 5, mask=here, other=0.0)
+    t = tl.load(STATE + row * 5 + 1, mask=here, other=0.0)
+    r = tl.load(STATE + row * 5 + 2, mask=here, other=1.0)
+    return h, t, r, 1 / tl.load(STATE + row * 5 + 3, mask=here, other=1.0)
 
 
 @triton.jit
 def _backward_queries(
-    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, DQ, DELTA, D_BETA, D_SINK, D_SLOPES,
+    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, MASK, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj, total, heads,
+    DQ, DELTA, D_BETA, D_SINK, D_SLOPES,
     GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
     VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_V: tl.constexpr, WITH_BETA: tl.constexpr,
 ):  # fmt: skip
     """δ of each row, then the gradient of the queries; of rows also those of β, sink and slope."""
     q, K, V, i, here, row, end, visible, setting, beta, sink = _block_of_queries(
-        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt,
+        Q, K, V, TABLE, BETA, SINK, scale, qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj,
         total, heads, GROUP, CAUSAL, SIZE, ROWS, BLOCK_D,
     )  # fmt: skip
     g = _load(G, row, here, VALUES, VALUES, BLOCK_V)
@@ -334,7 +358,7 @@ def _backward_queries(
     for at in range(0, end, KEYS):
         j = at + tl.arange(0, KEYS)
         k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
-        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
         curvature, p = _weights(s, h, t, r, beta, KIND)
         if _some(curvature > 0):
             v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
@@ -361,7 +385,7 @@ def _backward_queries(
     for at in range(0, end, KEYS):
         j = at + tl.arange(0, KEYS)
         k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
-        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+        s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
         curvature, p = _weights(s, h, t, r, beta, KIND)
         if _some(curvature > 0):
             v = _load(V, j, j < end, vt, VALUES, BLOCK_V)
@@ -369,7 +393,7 @@ def _backward_queries(
             if SLOPES is not None:
                 distance = tl.abs(i[:, None] + setting[2] - j[None, :]).to(tl.float32)
                 by_slope -= tl.sum(ds * distance, 1)
-            if CAUSAL:
+            if CAUSAL or MASK is not None:
                 k = tl.where(k - k == 0, k, 0.0)
             gradient += _dot((ds * bend).to(k.dtype), k)
     _store(DQ, row, here, gradient * scale, SIZE, BLOCK_D)
@@ -391,8 +415,8 @@ def _log_terms(p, beta):
 
 @triton.jit
 def _backward_keys(
-    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, scale, cap,
-    qb, qh, qt, kb, kh, kt, vb, vh, vt, total, heads, DK, DV, DELTA, total_keys,
+    Q, K, V, G, STATE, TABLE, BETA, SINK, SLOPES, MASK, scale, cap,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mi, mj, total, heads, DK, DV, DELTA, total_keys,
     GROUP: tl.constexpr, KIND: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
     VALUES: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_V: tl.constexpr,
@@ -409,14 +433,15 @@ def _backward_keys(
     end = tl.where(block * KEYS < keys, queries, 0)
     for head in range(kv * GROUP, (kv + 1) * GROUP):
         beta = tl.load(BETA + head)
-        setting = queries, keys, offset, scale, head
+        mask_at = batch * mb + head * mh + first_query * mi + first_key * mj
+        setting = queries, keys, offset, scale, head, mask_at, mi, mj
         for at in range(start, end, ROWS):
             i = at + tl.arange(0, ROWS)
             there, row = i < queries, (batch * heads + head) * total + first_query + i
             base = Q + batch * qb + head * qh + first_query * qt
             q = _load(base, i, there, qt, SIZE, BLOCK_D)
             h, t, r, norm = _row_state(STATE, row, there)
-            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, CAUSAL)
+            s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
             curvature, p = _weights(s, h, t, r, beta, KIND)
             if _some(curvature > 0):
                 g = _load(G, row, there, VALUES, VALUES, BLOCK_V)
@@ -431,55 +456,72 @@ def _backward_keys(
     _store(DV, row, here, dv, VALUES, BLOCK_V)
 
 
-# ---------------------------------------------------------------- as a function of tensors
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-        *tensors, settings = arguments
-        query, _, value, _, _, _, table = tensors
-        output = query.new_zeros(*query.shape[:3], value.size(-1))
-        state = query.new_empty((*query.shape[:3], 4), dtype=torch.float32)
-        tolerance = 1e-4 if query.dtype == torch.float32 else 1e-3
-        blocks = triton.cdiv(settings["queries"], settings["constants"]["ROWS"])
-        passes = table.new_zeros(table.size(0), query.size(1), blocks)
-        _run(_forward, tensors, state, settings, output, passes, TOLERANCE=tolerance)
-        ctx.save_for_backward(*tensors, state)
-        ctx.settings = settings
-        ctx.mark_non_differentiable(passes)
-        return output, passes
+# ---------------------------------------------------------------- as operations
+class _Arranged(NamedTuple):
+    """What kernels take of a problem, apart from what each has for itself."""
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Any) -> Any:
-        *tensors, state = ctx.saved_tensors
-        with_beta, *_ = needed = ctx.needs_input_grad[3:6]
-        gradient, by_row = gradient.contiguous(), state.new_zeros((4, *state.shape[:-1]))
-        by_query, by_key, by_value = (x.new_zeros(x.shape) for x in tensors[:3])
-        rest = tensors, state, ctx.settings, gradient
-        _run(_backward_queries, *rest, by_query, *by_row, WITH_BETA=with_beta)
-        _run(_backward_keys, *rest, by_key, by_value, by_row[0], by_key.size(2))
-        # One more head than parameters, if they are one for all, is autograd's to add.
-        by_head = [x.sum((0, 2)) if n else None for x, n in zip(by_row[1:], needed, strict=True)]
-        return by_query, by_key, by_value, *by_head, None, None
+    arrays: tuple[Tensor, Tensor, Tensor]
+    others: tuple[Any, ...]  # table, β, sinks, slopes, mask, scale and softcap
+    strides: tuple[int, ...]
+    longest: tuple[int, int]  # queries and keys of a sequence, at most
+    constants: dict[str, Any]
 
-
-def _run(
-    kernel: Any, tensors: Any, state: Tensor, settings: dict[str, Any], rows: Tensor, *own: Any,
-    **constants: Any,
-) -> None:  # fmt: skip
-    """Run a kernel on blocks of queries, or of keys: `rows` is what the queries get, or got."""
-    query, key, value, *by_head, table = tensors
-    constants |= settings["constants"]
-    count, size = settings["queries"], constants["ROWS"]
-    if kernel is _backward_keys:
-        count, size = settings["keys"], constants["KEYS"]
-    heads = (key if kernel is _backward_keys else query).size(1)
-    grid = triton.cdiv(count, size), heads, table.size(0)
-    strides = (stride for x in (query, key, value) for stride in x.stride()[:3])
-    if all(grid):
-        kernel[grid](
-            query, key, value, rows, state, table, *by_head, *settings["numbers"], *strides,
-            query.size(2), query.size(1), *own, **constants,
+    @classmethod
+    def of(cls, problem: TensorProblem) -> _Arranged:
+        """That of a problem."""
+        query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in problem[:3])
+        (batch, heads, t, _), s, device = query.shape, key.size(2), query.device
+        if problem.cu_queries is None:
+            order = torch.arange(batch, device=device)
+            zero, queries, keys = (torch.full_like(order, n) for n in (0, t, s))
+            columns, longest = [order, zero, queries, zero, keys], (t, s)
+        else:
+            packed = problem.cu_queries, problem.cu_keys
+            starts, lengths = zip(*((c[:-1], c.diff()) for c in packed), strict=True)
+            columns = [torch.zeros_like(starts[0]), starts[0], lengths[0], starts[1], lengths[1]]
+            most = [int(x.max()) if x.numel() else 0 for x in lengths]
+            longest = most[0], most[1]
+        # Filled on the device: a copy from the host would wait, and cannot be captured in a graph.
+        alpha = ALPHAS.get(problem.mapping, problem.parameter_value)
+        offset = problem.offset if problem.offsets is None else problem.offsets
+        offset, alpha_of_head = (
+            x.to(device) if isinstance(x, Tensor) else torch.full((), x, device=device)
+            for x in (offset, alpha)
+        )
+        columns.append(offset.expand_as(columns[0]))
+        table = torch.stack([x.to(torch.int32) for x in columns], 1)
+        beta = alpha_of_head.float() - 1
+        # Looking at a tensor's values would wait for the device.
+        beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan).clamp(min=LEAST_BETA)
+        by_head = (
+            None if x is None else x.float().expand(heads).contiguous()
+            for x in (beta, problem.sink, problem.bias)
         )  # fmt: skip
+        mask = problem.mask
+        if mask is not None:
+            mask = mask.expand(batch, heads, t, s).view(torch.uint8)
+        kind = {1.5: 2, 2.0: 1}.get(alpha, 0) if not isinstance(alpha, Tensor) else 0
+        strides = (*(n for x in (query, key, value) for n in x.stride()[:3]),)
+        return cls(
+            (query, key, value),
+            (table, *by_head, mask, problem.scale, problem.softcap),
+            (*strides, *((0,) * 4 if mask is None else mask.stride())),
+            longest,
+            _constants(query, key, value, kind, problem.causal),
+        )
+
+    def run(self, kernel: Any, rows: Tensor, state: Tensor, *own: Any, **constants: Any) -> None:
+        """Run a kernel on blocks of queries, or of keys: `rows` is what the queries get, or got."""
+        constants |= self.constants
+        (query, key, _), (table, *_) = self.arrays, self.others
+        by_keys = kernel is _backward_keys
+        blocks = triton.cdiv(self.longest[by_keys], constants["KEYS" if by_keys else "ROWS"])
+        grid = blocks, (key if by_keys else query).size(1), table.size(0)
+        if all(grid):
+            kernel[grid](
+                *self.arrays, rows, state, *self.others, *self.strides, query.size(2),
+                query.size(1), *own, **constants,
+            )  # fmt: skip
 
 
 def _constants(
@@ -507,76 +549,79 @@ def _constants(
     }
 
 
-def triton_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    alpha: float | Tensor,
-    *,
-    scale: float,
-    causal: bool = False,
-    offset: int | Tensor = 0,
-    sink: Tensor | None = None,
-    softcap: float | None = None,
-    slopes: Tensor | None = None,
-    key_lengths: Tensor | None = None,
-    cu_seqlens: tuple[Tensor, Tensor] | None = None,
-    count: bool = False,
-) -> Any:
-    """The output of α-entmax attention, with gradients of all tensors but the last three.
+def _attention(*operands: Any) -> tuple[Tensor, Tensor]:
+    problem = TensorProblem._make(operands)
+    output, state = _like(*operands)
+    tolerance = 1e-4 if problem.query.dtype == torch.float32 else 1e-3
+    _Arranged.of(problem).run(_forward, output.zero_(), state, TOLERANCE=tolerance)
+    return output, state
 
-    Parameters
-    ----------
-    query, key, value : Tensors of shape (B, H, T, d), (B, n, S, d), (B, n, S, dᵥ), n dividing H
-        on a GPU, of one dtype: float16, bfloat16 or float32; d and dᵥ at most 256
-    alpha : float or Tensor of shape () or (H,), from 1 to 2
-        a head whose α in a tensor is outside gives NaN
-    scale, causal, softcap : as in `pyentmax.torch.attention`
-    offset : int or integer Tensor, one for each sequence
-        query t sees the keys 0 … t + offset, if causal; distances count from there
-    sink : Tensor of shape (H,), optional
-        one more score of each row, without a value
-    slopes : Tensor of shape (H,), optional
-        ALiBi: m |t + offset − j| is taken from a score
-    key_lengths : integer Tensor of shape (B,), optional
-        later keys of a sequence are not seen
-    cu_seqlens : two integer Tensors of shape (N + 1,), optional
-        where the packed sequences of queries and of keys begin and end, with B = 1
-    count : bool, default False
-        return the number of passes for the threshold of each block of queries, too
-    """
-    heads, device = query.size(1), query.device
-    if cu_seqlens is None:
-        batch = torch.arange(query.size(0), device=device)
-        zero, queries = torch.zeros_like(batch), torch.full_like(batch, query.size(2))
-        keys = torch.full_like(batch, key.size(2)) if key_lengths is None else key_lengths
-        columns = [batch, zero, queries, zero, keys]
-        longest = query.size(2), key.size(2)
-    else:
-        starts, lengths = zip(*((c[:-1], c.diff()) for c in cu_seqlens), strict=True)
-        columns = [torch.zeros_like(starts[0]), starts[0], lengths[0], starts[1], lengths[1]]
-        most = [int(x.max()) if x.numel() else 0 for x in lengths]
-        longest = most[0], most[1]
-    # Filled on the device: a copy from the host would wait, and cannot be captured in a graph.
-    offset, alpha_of_head = (
-        x.to(device) if isinstance(x, Tensor) else torch.full((), x, device=device)
-        for x in (offset, alpha)
-    )
-    columns.append(offset.expand_as(columns[0]))
-    table = torch.stack([x.to(torch.int32) for x in columns], 1)
-    beta = alpha_of_head.float() - 1
-    # Looking at a tensor's values would wait for the device.
-    beta = torch.where((beta >= 0) & (beta <= 1), beta, torch.nan).clamp(min=LEAST_BETA)
-    kind = {1.5: 2, 2.0: 1}.get(alpha, 0) if not isinstance(alpha, Tensor) else 0
-    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
-    settings = {
-        "queries": longest[0],
-        "keys": longest[1],
-        "numbers": (scale, softcap),
-        "constants": _constants(query, key, value, kind, causal),
-    }
+
+def _like(*operands: Any) -> tuple[Tensor, Tensor]:
+    """Empty outputs and states: of each query h, t, r, F and the passes of its block."""
+    output = output_like(*operands)
+    return output, output.new_empty((*output.shape[:-1], 5), dtype=torch.float32)
+
+
+def _backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Any, ...]:
+    problem, (state,) = kept_problem(ctx)
+    needed = TensorProblem._make(ctx.needs_input_grad)
+    gradients = _gradients_operation(g, state, *problem, needed.parameter)
+    return gradients_of(needed, gradients)
+
+
+def _gradients(g: Tensor, state: Tensor, *operands: Any) -> tuple[Tensor, ...]:
+    *own, with_beta = operands
+    problem = TensorProblem._make(own)
+    arranged, g = _Arranged.of(problem), g.contiguous()
+    by_query, by_key, by_value = (x.new_zeros(x.shape) for x in problem[:3])
+    delta, *by_row = state.new_zeros((4, *state.shape[:-1]))
+    arranged.run(_backward_queries, g, state, by_query, delta, *by_row, WITH_BETA=with_beta)
+    arranged.run(_backward_keys, g, state, by_key, by_value, delta, by_key.size(2))
+    learned = problem.parameter, problem.sink, problem.bias
     by_head = (
-        None if x is None else x.float().expand(heads).contiguous() for x in (beta, sink, slopes)
+        state.new_empty(0) if like is None else x.sum((0, 2)).sum_to_size(like.shape).to(like.dtype)
+        for x, like in zip(by_row, learned, strict=True)
     )
-    output, passes = _Attention.apply(query, key, value, *by_head, table, settings)
-    return (output, passes) if count else output
+    return by_query, by_key, by_value, *by_head
+
+
+def _gradients_like(g: Tensor, state: Tensor, *operands: Any) -> tuple[Tensor, ...]:
+    problem = TensorProblem._make(operands[:-1])
+    learned = problem.parameter, problem.sink, problem.bias
+    by_head = (state.new_empty(0) if x is None else x.new_empty(x.shape) for x in learned)
+    return *(x.new_empty(x.shape) for x in problem[:3]), *by_head
+
+
+_gradients_operation: Rule = registered(
+    "triton_attention_gradients",
+    f"(Tensor g, Tensor state, {SCHEMA}, bool by_alpha)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    compute=_gradients,
+    fake=_gradients_like,
+    vmap=one_by_one,
+    **not_differentiable("attention has no second derivatives on a GPU"),
+)
+
+_operation: Rule = registered(
+    "triton_attention",
+    f"({SCHEMA}) -> (Tensor, Tensor)",
+    compute=_attention,
+    fake=_like,
+    setup_context=keep_problem,
+    backward=_backward,
+    jvp=refused(NO_FORWARD_MODE.format("attention")),
+    vmap=one_by_one,
+)
+
+
+def triton_attention(problem: TensorProblem) -> tuple[Tensor, Tensor]:
+    """The output of α-entmax attention, with its gradients, and the passes for each threshold.
+
+    Of query (B, H, T, d), key (B, n, S, d) and value (B, n, S, dᵥ), n dividing H, on a GPU, of
+    float16, bfloat16 or float32; d and dᵥ at most 256. α, from 1 to 2, sinks and slopes are of
+    shape (), (1,) or (H,); a head whose α in a tensor is outside gives NaN. Of packed sequences
+    B = 1.
+    """
+    output, state = _operation(*problem)
+    return output, state[..., 4]

@@ -23,6 +23,7 @@ pytest.importorskip("triton", reason="Triton is not installed: it comes with PyT
 import pyentmax as pe  # noqa: E402
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import triton_attention  # noqa: E402
+from pyentmax.torch.attention_problem import TensorProblem  # noqa: E402
 
 # The interpreter computes with NumPy, and −∞ on the way to a weight of 0 makes it warn.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -53,18 +54,35 @@ def one_row(z: Any, alpha: float) -> Any:
     return Row.apply(z, torch.as_tensor(alpha, dtype=torch.float64))
 
 
+def attend(
+    query: Any, key: Any, value: Any, alpha: Any, *, scale: float, causal: bool = False,
+    offset: Any = 0, mask: Any = None, sink: Any = None, slopes: Any = None, softcap: Any = None,
+    cu_seqlens: Any = (None, None), count: bool = False,
+) -> Any:  # fmt: skip
+    """The output of the kernels, and with `count` the passes for each threshold."""
+    parameter, number = (alpha, None) if isinstance(alpha, torch.Tensor) else (None, alpha)
+    offset, offsets = (0, offset) if isinstance(offset, torch.Tensor) else (offset, None)
+    problem = TensorProblem(
+        query, key, value, "entmax", parameter, number, mask, causal, offset, scale, sink, slopes,
+        "slopes", *cu_seqlens, offsets, softcap,
+    )  # fmt: skip
+    output, passes = triton_attention.triton_attention(problem)
+    return (output, passes) if count else output
+
+
 def dense(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
     """Attention row by row, by the reference mapping, from the definition of each option."""
     batch, heads, queries, _ = query.shape
     group = heads // key.size(1)
     outputs = []
     offsets = torch.as_tensor(options.get("offset", 0)).expand(batch).tolist()
-    lengths = options.get("key_lengths")
-    lengths = [key.size(2)] * batch if lengths is None else lengths.tolist()
+    mask = options.get("mask")
+    mask = torch.ones(()).bool() if mask is None else mask
+    mask = mask.expand(batch, heads, queries, key.size(2))
     for b in range(batch):
         for h in range(heads):
             a = alpha[h] if isinstance(alpha, torch.Tensor) and alpha.ndim else alpha
-            k, v = key[b, h // group, : lengths[b]], value[b, h // group, : lengths[b]]
+            k, v = key[b, h // group], value[b, h // group]
             for i in range(queries):
                 s = options["scale"] * k @ query[b, h, i]
                 if options.get("softcap"):
@@ -72,15 +90,25 @@ def dense(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
                 at = i + offsets[b]
                 if options.get("slopes") is not None:
                     s = s - options["slopes"][h] * (at - torch.arange(len(s))).abs()
-                seen = min(len(s), max(at + 1, 0)) if options.get("causal") else len(s)
-                if seen == 0:
+                seen = mask[b, h, i].clone()
+                if options.get("causal"):
+                    seen[max(at + 1, 0) :] = False
+                if not seen.any():
                     outputs.append(0 * query[b, h, i].sum() + value.new_zeros(value.size(-1)))
                     continue
-                s = s[:seen]
+                s = s[seen]
                 if options.get("sink") is not None:
                     s = torch.cat([s, options["sink"][h : h + 1]])
-                outputs.append(one_row(s, a)[:seen] @ v[:seen])
+                outputs.append(one_row(s, a)[: int(seen.sum())] @ v[seen])
     return torch.stack(outputs).view(batch, heads, queries, -1)
+
+
+def hidden(*shape: int) -> Any:
+    """A mask that hides a block of keys, all keys of a query, and others here and there."""
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.6
+    mask[..., 10, :] = False
+    mask[..., 16:50] = False
+    return mask
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -103,7 +131,18 @@ CASES: dict[str, dict[str, Any]] = {
         "causal": True,
     },
     "sink above all": {"alpha": 1.5, "sink": torch.tensor([9.0, 0.0], dtype=torch.float64)},
-    "lengths of keys": {"alpha": 1.5, "batch": 3, "key_lengths": torch.tensor([40, 0, 17])},
+    "lengths of keys": {
+        "alpha": 1.5,
+        "batch": 3,
+        "mask": (torch.arange(75) < torch.tensor([40, 0, 17])[:, None])[:, None, None],
+    },
+    "mask of scores": {"alpha": 1.5, "heads": (4, 2), "mask": hidden(1, 4, 40, 75)},
+    "mask of queries and a sink": {
+        "alpha": 1.3,
+        "mask": hidden(1, 2, 40, 1),
+        "sink": torch.tensor([0.5, -1.0], dtype=torch.float64),
+    },
+    "mask and causality": {"alpha": 2.0, "batch": 2, "mask": hidden(40, 75), "causal": True},
     "offset per sequence": {
         "alpha": 1.5,
         "batch": 2,
@@ -138,7 +177,7 @@ def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) 
     tensors = [x.to(DEVICE, dtype).requires_grad_() for x in inputs]
     case = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in case.items()}
     numbers = {n: case[n].float().requires_grad_() for n in names}
-    output, passes = triton_attention.triton_attention(*tensors, **{**case, **numbers}, count=True)
+    output, passes = attend(*tensors, **{**case, **numbers}, count=True)
     output.backward(gradient.to(DEVICE, dtype))
     print("passes of blocks:", passes.float().mean().item(), "at most", passes.max().item())
     assert passes.max() <= 5
@@ -186,9 +225,7 @@ def test_hard_rows(kind: str, alpha: float) -> None:
     query, key = (torch.from_numpy(x)[None, None] for x in rows_of(kind, np.random.default_rng(1)))
     (value,) = drawn((1, 1, 300, 16))
     query, key, value = (x.to(DEVICE, torch.float32) for x in (query, key, value))
-    output, passes = triton_attention.triton_attention(
-        query, key, value, alpha, scale=1.0, count=True
-    )
+    output, passes = attend(query, key, value, alpha, scale=1.0, count=True)
     scores = (query.double() @ key.double().mT).cpu().numpy()
     right = pe.entmax.reference(scores, alpha) @ value.double().cpu().numpy()
     print(kind, alpha, "passes", passes.max().item())
@@ -207,14 +244,12 @@ def test_packed_is_each_sequence_alone(causal: bool) -> None:
     )
     packed = [x.clone().requires_grad_() for x in (query, key, value)]
     options: dict[str, Any] = {"scale": 0.5, "causal": causal}
-    output = triton_attention.triton_attention(
-        *packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options
-    )
+    output = attend(*packed, 1.5, cu_seqlens=(ends[0], ends[1]), **options)
     output.backward(gradient)
     for n, (queries, keys) in enumerate(lengths):
         q, k = slice(ends[0][n], ends[0][n] + queries), slice(ends[1][n], ends[1][n] + keys)
         alone = [x[:, :, s].clone().requires_grad_() for x, s in ((query, q), (key, k), (value, k))]
-        right = triton_attention.triton_attention(*alone, 1.5, **options)
+        right = attend(*alone, 1.5, **options)
         right.backward(gradient[:, :, q])
         torch.testing.assert_close(output[:, :, q], right, rtol=0, atol=1e-6)
         for whole, part, s in zip(packed, alone, (q, k, k), strict=True):
@@ -298,7 +333,7 @@ def test_tiles_without_weight_are_not_read(layout: str, monkeypatch: Any) -> Non
         options = {**options, "cu_seqlens": (ends[0], ends[1])}
     reads = Reads(monkeypatch, dict(zip("QKVG", [*tensors, g], strict=True)), starts)
     leaves = [x.requires_grad_() for x in tensors]
-    triton_attention.triton_attention(*leaves, 1.5, scale=1.0, **options).backward(g)
+    attend(*leaves, 1.5, scale=1.0, **options).backward(g)
     transposed = {(b, a) for a, b in within}, {(b, a) for a, b in live}
     for kernel, name, expected in (
         ("_forward", "K", within),
@@ -313,10 +348,10 @@ def test_tiles_without_weight_are_not_read(layout: str, monkeypatch: Any) -> Non
 
 def test_hidden_nan_stays_hidden() -> None:
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
-    right = triton_attention.triton_attention(query, key, value, 1.5, scale=0.5, causal=True)
+    right = attend(query, key, value, 1.5, scale=0.5, causal=True)
     key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
     tensors = [x.requires_grad_() for x in (query, key, value)]
-    output = triton_attention.triton_attention(*tensors, 1.5, scale=0.5, causal=True)
+    output = attend(*tensors, 1.5, scale=0.5, causal=True)
     torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
     assert output[:, :, 39].isnan().all()
     output[:, :, :39].sum().backward()
@@ -326,7 +361,7 @@ def test_hidden_nan_stays_hidden() -> None:
 def test_alpha_outside_is_nan() -> None:
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 3, 8, 16)]))
     alpha = torch.tensor([0.5, 1.5, 2.5], device=DEVICE)
-    output = triton_attention.triton_attention(query, key, value, alpha, scale=0.5)
+    output = attend(query, key, value, alpha, scale=0.5)
     assert output[:, 1].isfinite().all()
     assert output[:, [0, 2]].isnan().all()
 
@@ -359,10 +394,12 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: A
     distances = pt.DistanceBias(torch.zeros(79, device=DEVICE))
     pt.attention(query, key, value, 1.5, bias=distances)  # which the kernel does not have
     assert calls.pop() == "dense"
-    mask = torch.ones(40, 40, dtype=torch.bool, device=DEVICE)
-    monkeypatch.setattr(flex_attention, "flex_attention", lambda *_, **__: query)
-    pt.attention(query, key, value, 1.5, causal=True, mask=mask)
-    assert calls == ["triton", "flex"]
+    mask = hidden(40, 40).to(DEVICE)
+    output = pt.attention(query, key, value, 1.5, mask=mask, **options)
+    assert calls == ["triton", "triton"]
+    monkeypatch.undo()
+    right = pt.attention(query, key, value, 1.5, mask=mask, **options)
+    torch.testing.assert_close(output, right, rtol=0, atol=1e-5)
 
 
 def test_benchmark_prints_a_row_for_each_case(capsys: Any, monkeypatch: Any) -> None:

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import arrays  # noqa: E402
 from pyentmax.torch import operations as operations_module  # noqa: E402
+from pyentmax.torch.attention_problem import TensorProblem  # noqa: E402
 
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 COMPOSED = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
@@ -686,11 +687,17 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     query, key, value = (tensor(2, 2, 4, 3, seed=i, dtype=torch.float32) for i in range(3))
     two = torch.tensor([1.3, 1.7], requires_grad=True)
     ops = torch.ops.pyentmax
-    fixed = tuple(x.detach() for x in (query, query, key, value))
     sink, share = torch.tensor([0.1, 0.2], requires_grad=True), torch.tensor(0.1)
     slopes = torch.tensor([0.1, 0.3], requires_grad=True)
-    setting = ("entmax", two, None, None, True, 0, None, sink, *[None] * 3, slopes, True)
-    shared = ("sparsemax", None, None, None, False, 0, 0.3, *[None] * 5, False)
+    heads = TensorProblem(
+        query, key, value, "entmax", two, None, None, True, 0, None, sink, slopes, "slopes",
+        None, None, None,
+    )  # fmt: skip
+    shared = TensorProblem(
+        query, key[:, :1], value, "sparsemax", None, None, None, False, 0, 0.3, None, None,
+        "scores", None, None, None,
+    )  # fmt: skip
+    constant = (x.detach() if isinstance(x, torch.Tensor) else x for x in heads)
     rest = ("entmax", alpha.detach(), mask)
     return {
         "mapping": (ops.mapping, (z, "entmax", alpha, None, mask)),
@@ -699,28 +706,16 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "gradient of alpha": (ops.parameter_gradient, (p, v.detach(), None, *rest)),
         "loss": (ops.loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, None)),
         "losses": (ops.loss, (z, y, "one_vs_all", None, 1.3, None, None, "none", None, share)),
-        "attention": (ops.attention, (query, key, value, *setting)),
+        "attention": (ops.attention, tuple(heads)),
         "attention that keeps its weights": (
             ops.attention_with_weights,
-            (query, key, value, *setting, True),
+            tuple(heads._replace(return_weights=True)),
         ),
-        "attention that keeps what derivatives need": (
-            ops.attention_with_weights,
-            (query, key, value, *setting, False),
-        ),
-        "attention of a mapping": (ops.attention, (query, key[:, :1], value, *shared)),
+        "attention that keeps what derivatives need": (ops.attention_with_weights, tuple(heads)),
+        "attention of a mapping": (ops.attention, tuple(shared)),
         "gradients of attention": (
             ops.attention_gradients,
-            (
-                *fixed,
-                "entmax",
-                two.detach(),
-                *setting[2:7],
-                sink.detach(),
-                *[None] * 3,
-                slopes.detach(),
-            )
-            + (True, True, True, *[None] * 6),
+            (query.detach(), *constant, True, True, *[None] * 6),
         ),
     }
 
