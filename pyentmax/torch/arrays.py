@@ -40,17 +40,18 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
     first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
     if first.is_cpu:
-        args = tuple([_host(x) if isinstance(x, Tensor) else x for x in args])
+        args = tuple([lent(x) if isinstance(x, Tensor) else x for x in args])
         for name, value in options.items():
             if isinstance(value, Tensor):
-                options[name] = _host(value)
+                options[name] = lent(value)
         return _as_tensors(function(*args, **options), dtype)
     with _in_stream(first.device):
-        lent = {name: _device(value) for name, value in options.items()}
-        return _as_tensors(function(*map(_device, args), **lent), dtype)
+        named = {name: _device(value) for name, value in options.items()}
+        return _as_tensors(function(*map(_device, args), **named), dtype)
 
 
-def _host(value: Tensor) -> Any:
+def lent(value: Tensor) -> Any:
+    """A tensor on the host as an array, which is not to be written to."""
     if value.dtype in HALF:  # NumPy has no bfloat16
         value = value.float()
     if value.requires_grad:

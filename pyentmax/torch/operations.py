@@ -17,9 +17,11 @@ says by gradients that are enabled in a backward pass, it is written in PyTorch'
 
 from __future__ import annotations
 
+import functools
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,8 +34,9 @@ from pyentmax import (
     log_sparsemax,
     one_vs_all_loss_and_grad,
 )
+from pyentmax.engine.backends.choice import kernels
 from pyentmax.torch import composed
-from pyentmax.torch.arrays import has_kernels, on_arrays
+from pyentmax.torch.arrays import has_kernels, lent, on_arrays
 from pyentmax.torch.composed import HALF
 from pyentmax.torch.offsets import Cut
 from pyentmax.torch.registry import (
@@ -66,6 +69,17 @@ def _value(parameter: Any, number: Any) -> Any:
     return number if parameter is None else parameter
 
 
+# Up to so many scores, what the array function checks and arranges takes longer than its kernel.
+# These need nothing of it along the last axis, α being a number from 1 up.
+FEW = 1 << 12
+UNCHECKED = frozenset(("softmax", "sparsemax", "entmax15", "entmax"))
+
+
+@functools.cache
+def _all_true(d: int) -> Any:
+    return np.broadcast_to(np.True_, (d,))
+
+
 def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
     """What follows the arrays in a call of the mapping: its parameter, if it has one."""
     return () if PARAMETERS[name] is None else (_value(parameter, number),)
@@ -85,6 +99,12 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 
 
 def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
+    is_plain = mask is parameter is None and not cut and z.is_cpu and z.dtype not in HALF
+    if is_plain and name in UNCHECKED and 0 < z.numel() <= FEW and z.ndim and name in kernels():
+        if number is None or number >= 1:
+            rows, values = lent(z), () if number is None else (number,)
+            p = kernels()[name](rows, _all_true(rows.shape[-1]), *values)
+            return torch.from_numpy(p).contiguous()
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
     values = _values(name, parameter, number)

@@ -123,15 +123,17 @@ def is_unwatched(args: Iterable[Any]) -> bool:
     """Whether nothing but autograd wants to know of a call, and its tensors are on the host."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
-    if _modes() or _is_transformed() or _is_profiled():
+    if _modes() or _is_transformed() or _is_profiled() or _has_tangents():
         return False
     for x in args:
-        if isinstance(x, Tensor):
-            if type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x):
-                return False
-            if forward_ad.unpack_dual(x)[1] is not None:
-                return False
+        if isinstance(x, Tensor) and (type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x)):
+            return False
     return True
+
+
+def _has_tangents() -> bool:
+    """Whether tensors may have tangents; the level is not public, and without it they may."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def _refuse_devices(schema: str, args: tuple[Any, ...]) -> None:
