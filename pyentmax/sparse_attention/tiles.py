@@ -178,28 +178,6 @@ class Call(Tiling):
         sink = self.sink_weights(tile) if self.has_sink else None
         return AttentionWeights(tile.shape, data, indices, indptr, sink), entries
 
-    def dense_heads(self) -> Any:
-        """Which heads have few zeros among their weights, by the queries in the middle of each."""
-        is_dense_head = np.zeros(self.n_heads, bool)
-        longest = max(self.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
-        if self.only_dense or longest.bottom - longest.top < 4 * SAMPLE:
-            return is_dense_head
-        top = (longest.top + longest.bottom - SAMPLE) // 2
-        bottom = top + SAMPLE
-        visible = int(self.visible(self.tile(0, 1, top, bottom, longest)).sum())
-
-        def look(start: int) -> None:
-            tile = self.tile(start, min(start + count, self.n_heads), top, bottom, longest)
-            query, key, _, mapping, _ = self.dense_operands(tile)
-            weights = dense.weights(query, key, mapping, self.attention_mask(tile), self.bias(tile))
-            entries = np.count_nonzero(weights[..., : tile.keys], axis=(1, 2))
-            is_dense_head[tile.start : tile.stop] = is_dense(entries, visible)
-
-        count = max(1, self._room // max(1, SAMPLE * self.s))
-        if visible:
-            self.share(range(0, self.n_heads, count), lambda: look)
-        return is_dense_head
-
     def all_weights(self, tile: Tile) -> Any:
         """All weights of a tile, zeros included, and those of sinks last."""
         if not self.again[tile.start]:
@@ -280,15 +258,14 @@ def forward(
     problem: Arguments, keep: bool, whole: bool = True
 ) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept; all of them, or as derivatives need."""
-    call = Call(problem)
-    if not (keep and whole):
-        call.again = call.dense_heads()
+    call, columns = Call(problem), None
+    if call.has_kernels:
+        columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
+        if not (call.only_dense or keep and whole):
+            call.again = _dense_heads(call, columns)
     tiles = [tile for first, last, _ in runs(call.again) for tile in call.tiles(first, last)]
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
     parts: list[Any] = [None] * len(tiles)
-    columns = None
-    if call.has_kernels:
-        columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
 
     def start() -> Callable[[int], None]:
         kernels = None if columns is None else _Kernels(call, columns, tiles)
@@ -323,6 +300,34 @@ def forward(
         parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
     weights = AttentionWeights.joined(problem.outer_shape, parts)
     return output, weights if whole else replace(weights, dense_heads=call.again)
+
+
+def _dense_heads(call: Call, columns: Heads) -> Any:
+    """Which heads have few zeros among their weights, by some queries in the middle of each."""
+    longest = max(call.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
+    are_dense = np.zeros(call.n_heads, bool)
+    top = (longest.top + longest.bottom - SAMPLE) // 2
+    heads = min(call.n_heads, call.at_once(queries=SAMPLE))
+    samples = [
+        call.tile(head, min(head + heads, call.n_heads), top, top + SAMPLE, longest)
+        for head in range(0, call.n_heads, heads)
+    ]
+    visible = int(call.visible(samples[0]).sum()) if samples else 0
+    if not visible or longest.bottom - longest.top < 4 * SAMPLE:
+        return are_dense
+
+    def start() -> Callable[[Tile], None]:
+        kernels = _Kernels(call, columns, samples)
+
+        def look(tile: Tile) -> None:
+            weights = kernels.forward(tile, call.zeros(*tile.shape[:2], call.value.own.shape[-1]))
+            entries = np.diff(weights.indptr[::SAMPLE])
+            are_dense[tile.start : tile.stop] = [is_dense(count, visible) for count in entries]
+
+        return look
+
+    call.share(samples, start)
+    return are_dense
 
 
 class _Kernels:

@@ -34,12 +34,8 @@ class Tile(NamedTuple):
     bottom: int
     keys: int
     sequence: Sequence
+    columns: slice  # where the keys are among those of all sequences
     shape: tuple[int, int, int]  # heads, queries and keys
-
-    @property
-    def columns(self) -> slice:
-        """Where its keys are among those of all sequences."""
-        return slice(self.sequence.first, self.sequence.first + self.keys)
 
 
 @dataclass(frozen=True)
@@ -137,9 +133,10 @@ class Tiling:
         """An array that lies where the queries do."""
         return np.zeros_like(self.problem.query, shape=shape)
 
-    def at_once(self, each: int = 1) -> int:
-        """How many groups of `each` whole heads a tile has room for, at least one."""
-        return max(1, self._room // max(1, each * self.t * self.s))
+    def at_once(self, each: int = 1, queries: int | None = None) -> int:
+        """How many groups of `each` heads a tile has room for, whole or some queries; at least 1."""
+        queries = self.t if queries is None else queries
+        return max(1, self._room // max(1, each * queries * self.s))
 
     def tiles(self, start: int, stop: int, queries: int | None = None) -> list[Tile]:
         """The tiles of the heads from start to stop, as high as there is room unless given."""
@@ -158,8 +155,9 @@ class Tiling:
         keys = sequence.stop - sequence.first
         if sequence.reach is not None:
             keys = min(max(bottom + sequence.reach, 0), keys)
+        columns = slice(sequence.first, sequence.first + keys)
         shape = stop - start, bottom - top, keys
-        return Tile(start, stop, top, bottom, keys, sequence, shape)
+        return Tile(start, stop, top, bottom, keys, sequence, columns, shape)
 
     def _places(self, queries: int) -> list[tuple[int, int, Sequence]]:
         """Top and bottom of a head's tiles, which are higher while causality hides keys."""

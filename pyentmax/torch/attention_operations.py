@@ -58,14 +58,14 @@ def keep_problem(ctx: Any, inputs: Any, output: Any) -> None:
     """Keep a problem for its derivatives, and the outputs after the first."""
     ctx.fixed = [None if isinstance(x, Tensor) else x for x in inputs[:FIELDS]]
     more: Any = output[1:] if isinstance(output, tuple) else ()
-    ctx.save_for_backward(*(x if isinstance(x, Tensor) else None for x in inputs[:FIELDS]), *more)
+    ctx.save_for_backward(*[x if isinstance(x, Tensor) else None for x in inputs[:FIELDS]], *more)
 
 
 def kept_problem(ctx: Any) -> tuple[TensorProblem, list[Any]]:
     """The problem, and the further outputs."""
     saved = ctx.saved_tensors
     pairs = zip(ctx.fixed, saved[:FIELDS], strict=True)
-    return TensorProblem._make(x if x is not None else y for x, y in pairs), saved[FIELDS:]
+    return TensorProblem._make([y if x is None else x for x, y in pairs]), saved[FIELDS:]
 
 
 def gradients_of(needed: TensorProblem, gradients: Any) -> tuple[Any, ...]:
