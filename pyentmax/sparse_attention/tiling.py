@@ -134,7 +134,7 @@ class Tiling:
         return np.zeros_like(self.problem.query, shape=shape)
 
     def at_once(self, each: int = 1, queries: int | None = None) -> int:
-        """How many groups of `each` heads a tile has room for, whole or some queries; at least 1."""
+        """How many groups of `each` heads, or of some queries of these, a tile has room for."""
         queries = self.t if queries is None else queries
         return max(1, self._room // max(1, each * queries * self.s))
 

@@ -64,10 +64,9 @@ class TensorProblem(NamedTuple):
     @property
     def learns(self) -> bool:
         """Whether a derivative may be asked for."""
-        learned = *self[:3], self.parameter, self.scale, self.sink, self.bias
-        return torch.is_grad_enabled() and any(
-            [isinstance(x, Tensor) and x.requires_grad for x in learned]
-        )
+        learned = *self[:3], self.parameter, self.sink, self.bias
+        tensors = [x for x in learned if isinstance(x, Tensor) and x.requires_grad]
+        return torch.is_grad_enabled() and bool(tensors)
 
     @property
     def has_few_queries(self) -> bool:

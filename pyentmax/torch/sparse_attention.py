@@ -4,7 +4,7 @@ Three routes give the same numbers. The operation goes over the support of the w
 kernels, and stores no array of all weights. `dense_attention` multiplies whole matrices, with the
 mapping between them: where that is faster, where scores or weights are changed on their way or
 asked for, and on devices without kernels. On a GPU without CuPy, long rows of α-entmax go through
-`triton_attention`, or through `flex_attention` where a mask is not one of causality or lengths.
+`triton_attention`, or through `flex_attention` where that does not serve them.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from pyentmax.torch.calls import (
 from pyentmax.torch.registry import is_plain
 from pyentmax.torch.screened import ScreenedRows, screened_attention
 
+HAS_TRITON = importlib.util.find_spec("triton") is not None
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
 # How PyTorch, and Hugging Face's models, spell arguments.
@@ -242,13 +243,11 @@ def _without_kernels(problem: TensorProblem) -> str | None:
 def _is_for_triton(problem: TensorProblem) -> bool:
     query, _, value = problem[:3]
     by_head = (), (1,), (query.size(1),)
-    if importlib.util.find_spec("triton") is None:
-        return False
     bias = problem.bias is None or problem.kind == "slopes" and problem.bias.shape in by_head
     sink = problem.sink is None or problem.sink.shape in by_head
     one_batch = problem.cu_queries is None or query.size(0) == 1
     fits = max(query.size(-1), value.size(-1)) <= 256 and query.dtype in TRITON_DTYPES
-    return bias and sink and one_batch and fits
+    return HAS_TRITON and bias and sink and one_batch and fits
 
 
 def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:

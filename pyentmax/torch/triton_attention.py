@@ -138,6 +138,19 @@ def _store(base, rows, unmasked, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _unmasked(i, j, setting, MASK, CAUSAL: tl.constexpr):
+    """Which keys of a tile its queries see."""
+    queries, keys, offset, scale, head, mask_at, mi, mj = setting
+    unmasked = (i[:, None] < queries) & (j[None, :] < keys)
+    if CAUSAL:
+        unmasked = unmasked & (j[None, :] <= i[:, None] + offset)
+    if MASK is not None:
+        at = i.to(tl.int64)[:, None] * mi + j.to(tl.int64)[None, :] * mj
+        unmasked = unmasked & (tl.load(MASK + mask_at + at, mask=unmasked, other=0) != 0)
+    return unmasked
+
+
+@triton.jit
 def _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL: tl.constexpr):
     """Scores of a tile, −∞ where a query sees no key; the softcap's derivative."""
     queries, keys, offset, scale, head, mask_at, mi, mj = setting
@@ -147,13 +160,7 @@ def _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL: tl.constexpr):
         s, bend = cap * tanh, 1 - tanh * tanh
     if SLOPES is not None:
         s -= tl.load(SLOPES + head) * tl.abs(i[:, None] + offset - j[None, :]).to(tl.float32)
-    unmasked = (i[:, None] < queries) & (j[None, :] < keys)
-    if CAUSAL:
-        unmasked = unmasked & (j[None, :] <= i[:, None] + offset)
-    if MASK is not None:
-        at = i.to(tl.int64)[:, None] * mi + j.to(tl.int64)[None, :] * mj
-        unmasked = unmasked & (tl.load(MASK + mask_at + at, mask=unmasked, other=0) != 0)
-    return tl.where(unmasked, s, float("-inf")), bend
+    return tl.where(_unmasked(i, j, setting, MASK, CAUSAL), s, float("-inf")), bend
 
 
 @triton.jit
@@ -229,14 +236,16 @@ def _forward(
         total, heads, GROUP, CAUSAL, SIZE, ROWS, BLOCK_D,
     )  # fmt: skip
     column = tl.arange(0, KEYS)
+    if MASK is not None:
+        visible = tl.zeros([ROWS], tl.int32)
+        for at in range(0, end, KEYS):
+            visible += tl.sum(_unmasked(i, at + column, setting, MASK, CAUSAL).to(tl.int32), 1)
     # The sample: keys at equal distances, each of the weight of those that it stands for.
     stride = tl.maximum((end + KEYS - 1) // KEYS, 1)
     j = stride // 2 + column * stride
     k = _load(K, j, j < end, kt, SIZE, BLOCK_D)
     s, bend = _scores(q, k, i, j, setting, cap, SLOPES, MASK, CAUSAL)
     weight = visible / tl.maximum(tl.sum((s != float("-inf")).to(tl.float32), 1), 1.0)
-    if MASK is not None:  # of how many keys it hides, the sample knows
-        weight = tl.zeros([ROWS], tl.float32) + stride
     top = tl.maximum(tl.max(s, 1), sink)
     h = tl.where(top > float("-inf"), top, 0.0)
     t, r = tl.full([ROWS], 1.0, tl.float32), tl.zeros([ROWS], tl.float32)
@@ -250,7 +259,7 @@ def _forward(
 
     count = tl.maximum(visible + (0 if SINK is None else 1), 1).to(tl.float32)
     least = tl.exp2(-beta * tl.log2(count))
-    passes, error, alive = 0, tl.where(end > 0, 1.0, 0.0), visible > 0
+    passes, error = 0, tl.where(end > 0, 1.0, 0.0)
     while (passes < MOST_PASSES) & (error > TOLERANCE):
         group_p = tl.zeros([ROWS, KEYS], tl.float32)
         group_d = tl.zeros([ROWS, KEYS], tl.float32)
@@ -279,9 +288,7 @@ def _forward(
         rise = beta * (top - h)  # to count from the row's largest score
         t, r, h = tl.where(known, t + rise, 1.0), tl.where(known, r - rise, 0.0), top
         far = tl.where(known, tl.abs(total_p - 1), 1.0)
-        if MASK is not None:
-            alive = (tl.max(largest, 1) > float("-inf")) | (total_p != total_p)
-        solvable = alive & (total_p == total_p)  # a row with a NaN is not
+        solvable = (visible > 0) & (total_p == total_p)  # a row with a NaN is not
         error = tl.max(tl.where(solvable, far, 0.0), 0)
         shift = tl.zeros([ROWS], tl.float32)
         for _ in range(2):
@@ -312,6 +319,7 @@ def _forward(
                 hurt = tl.sum(tl.where(wrong[None, :] & (p > 0), 1.0, 0.0), 1)
                 sums = tl.where(hurt > 0, float("nan"), sums)
             output += _dot(p.to(v.dtype), v)
+    alive = visible > 0
     output = tl.where(alive[:, None], output / sums[:, None], 0.0)
     _store(OUT, row, here, output, VALUES, BLOCK_V)
     tl.store(STATE + row * 5, h + (sums - sums), mask=here)  # NaN, so that a row has no gradient

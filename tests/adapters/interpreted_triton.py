@@ -20,6 +20,8 @@ if DEVICE == "cpu":
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
 
+from torch.library import opcheck  # noqa: E402
+
 import pyentmax as pe  # noqa: E402
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import triton_attention  # noqa: E402
@@ -106,7 +108,7 @@ def dense(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
 def hidden(*shape: int) -> Any:
     """A mask that hides a block of keys, all keys of a query, and others here and there."""
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.6
-    mask[..., 10, :] = False
+    mask[..., 3, :] = False
     mask[..., 16:50] = False
     return mask
 
@@ -356,6 +358,65 @@ def test_hidden_nan_stays_hidden() -> None:
     assert output[:, :, 39].isnan().all()
     output[:, :, :39].sum().backward()
     assert all(x.grad[:, :, :39].isfinite().all() for x in tensors)
+
+
+def test_keys_that_a_mask_hides_may_hold_anything() -> None:
+    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
+    mask = torch.ones(40, 40, dtype=torch.bool, device=DEVICE)
+    mask[:39, 39], mask[5] = False, False
+    right = attend(query, key, value, 1.5, scale=0.5, mask=mask)
+    assert not right[:, :, 5].any()
+    key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
+    tensors = [x.requires_grad_() for x in (query, key, value)]
+    output = attend(*tensors, 1.5, scale=0.5, mask=mask)
+    torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
+    assert output[:, :, 39].isnan().all()
+    output[:, :, :39].sum().backward()
+    assert all(x.grad[:, :, :39].isfinite().all() for x in tensors)
+
+
+def test_packed_sequences_have_their_part_of_a_mask() -> None:
+    ends = torch.tensor([0, 5, 42], device=DEVICE)
+    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 2, 42, 16)]))
+    mask = hidden(2, 42, 42).to(DEVICE)
+    output = attend(query, key, value, 1.5, scale=0.5, mask=mask, cu_seqlens=(ends, ends))
+    for own in (slice(0, 5), slice(5, 42)):
+        alone = (x[:, :, own] for x in (query, key, value))
+        right = attend(*alone, 1.5, scale=0.5, mask=mask[:, own, own])
+        torch.testing.assert_close(output[:, :, own], right, rtol=0, atol=1e-6)
+
+
+def test_pytorch_takes_the_operation_and_its_fake() -> None:
+    tensors = [x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 2, 8, 16)])]
+    alpha = torch.tensor([1.3, 1.6], device=DEVICE, requires_grad=True)
+    sink = torch.zeros(2, device=DEVICE, requires_grad=True)
+    leaves = [x.requires_grad_() for x in tensors]
+    record = TensorProblem(
+        *leaves, "entmax", alpha, None, hidden(2, 8, 8).to(DEVICE), True, 0, 0.4, sink, None,
+        "slopes", None, None, None, 5.0,
+    )  # fmt: skip
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    opcheck(torch.ops.pyentmax.triton_attention.default, tuple(record), test_utils=checks)
+
+
+def test_compiled_graphs_hold_the_operation(monkeypatch: Any) -> None:
+    from pyentmax.torch import flex_attention, sparse_attention
+
+    monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
+    monkeypatch.setattr(flex_attention, "alpha_for", lambda *_: 1.5)
+    called = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        called.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    def call(*tensors: Any) -> Any:
+        return pt.attention(*tensors, 1.5, causal=True)
+
+    tensors = [x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 2, 8, 16)])]
+    found = torch.compile(call, backend=backend, fullgraph=True)(*tensors)
+    torch.testing.assert_close(found, call(*tensors), rtol=0, atol=1e-6)
+    assert "pyentmax.triton_attention.default" in called
 
 
 def test_alpha_outside_is_nan() -> None:

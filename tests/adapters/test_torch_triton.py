@@ -32,14 +32,14 @@ TYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
 def resources(
     name: str, capability: int, dtype: Any, size: int, kind: int, folder: Path, bare: bool = True
 ) -> tuple[int, int]:
-    """Registers of a thread, and bytes that spill from them; bare: no sink, slopes and softcap."""
+    """Registers of a thread, and bytes that spill from them; bare: without what may be None."""
     kernel = getattr(triton_attention, name)
     x = torch.empty(1, 2, 1, size, dtype=dtype)
     constants = triton_attention._constants(x, x, x, kind, causal=True)
     options = {key: constants.pop(key) for key in ("num_warps", "num_stages")}
     constants |= {"WITH_BETA": not kind, "TOLERANCE": 1e-3}
     if bare:
-        constants |= dict.fromkeys(("SINK", "SLOPES", "cap"))
+        constants |= dict.fromkeys(("SINK", "SLOPES", "MASK", "cap"))
     signature, fixed, aligned = {}, {}, {}
     for place, parameter in enumerate(kernel.params):
         argument = parameter.name
@@ -47,8 +47,10 @@ def resources(
             signature[argument], fixed[(place,)] = "constexpr", constants[argument]
         elif argument in ("Q", "K", "V", "G", "OUT", "DQ", "DK", "DV"):
             signature[argument] = "*" + TYPES[dtype]
+        elif argument == "MASK":
+            signature[argument] = "*u8"
         elif argument.isupper():
-            signature[argument] = "*i32" if argument in ("PASSES", "TABLE") else "*fp32"
+            signature[argument] = "*i32" if argument == "TABLE" else "*fp32"
         else:
             signature[argument] = "fp32" if argument in ("scale", "cap") else "i32"
         if signature[argument].startswith("*") or argument in ("qt", "kt", "vt"):
