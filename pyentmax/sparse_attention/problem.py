@@ -33,10 +33,10 @@ class AttentionProblem(Arguments):
         if screened is None:
             super().__init__(query, key, value, alpha, **options)
         else:
-            arrays = {"key": screened.rows, "value": value}
-            super().__init__(query, *map(stand_in, arrays.values()), alpha, **options)
+            rows = screened.rows
+            super().__init__(query, stand_in(rows), stand_in(value), alpha, **options)
             self._set_screen(screened)
-            self._set_halves({"query": query, **arrays})
+            self._set_halves({"query": query, "key": rows, "value": value})
         self._alpha = alpha
         self._learned: Any = options.get("scale"), options.get("sink"), options.get("bias")
 

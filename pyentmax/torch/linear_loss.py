@@ -144,8 +144,9 @@ def linear_loss(
         gradients = gradients and is_plain(x for x in (*layer, target) if x is not None)
     smoothing = float(label_smoothing)
     rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
-    rest = *rest, None, None, None
-    loss: Tensor = _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]
+    no_supports = None, None, None
+    which = mapping, *split(mapping, value)
+    loss: Tensor = _operation(*layer, target, *which, *rest, *no_supports)[0]
     return loss
 
 

@@ -62,9 +62,10 @@ class NextScores:
     ) -> None:  # fmt: skip
         tied = "output.weight" not in params
         self._rows = params[f"{table}.weight"] if tied else params["output.weight"].T
-        self._bias, self._layer, self._alpha = params["output.bias"], layer, output.alpha
-        self._steps, self._screened = 0, None
-        proved = self._alpha is not None and 1 < self._alpha <= 2 and output.name != BISECTION.name
+        self._bias, self._layer, self._alpha = params["output.bias"], layer, output.alpha or 0.0
+        self._steps = 0
+        self._screened: ScreenedRows | None = None
+        proved = 1 < self._alpha <= 2 and output.name != BISECTION.name
         large = len(self._rows) >= SCREENED_VOCABULARY and type(self._rows) is np.ndarray
         self._serves: bool = proved and large and bool(choice.kernels())
 
