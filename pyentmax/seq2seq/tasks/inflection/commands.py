@@ -184,8 +184,8 @@ def _train(args: argparse.Namespace) -> None:
     command_line.report_training(args, history, accuracy + alpha)
     if history.best_accuracy < 0.2:
         print(
-            f"note: few of the development forms are right, after {len(examples)} examples; what "
-            "helps with little data is in the guide on morphology, docs/guide/morphology.md",
+            f"note: few of the development forms are right, after {len(examples)} examples; on "
+            "little data see the guide on morphology, docs/guide/morphology.md",
             file=sys.stderr,
         )
 
