@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.head_plots import (
     plot_alpha_histograms,
     plot_alpha_trajectories,
@@ -47,7 +48,7 @@ from experiments.correia2019.measured_heads import (
     measure,
     write,
 )
-from pyentmax.seq2seq.analysis import PerSentence, corpus_attention, word_clusters
+from pyentmax.seq2seq.analysis import PerSentence, corpus_attention
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels, plot_head_densities
 from pyentmax.seq2seq.tasks.reports import save

@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019 import measured_heads as heads
+from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.head_plots import (
     plot_alpha_histograms,
     plot_head_diversity,
@@ -36,11 +38,9 @@ from experiments.tables import between, markdown
 from experiments.translation import ROWS, read_data, settings_of
 from pyentmax.seq2seq.analysis import (
     PerSentence,
-    bootstrap_difference,
     corpus_attention,
     merging_scores,
     positional_confidence,
-    word_clusters,
 )
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.plotting import plot_head_densities, save_figure

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bootstrap import bootstrap_difference
+from experiments.correia2019.clusters import word_clusters
+from experiments.correia2019.trajectories import trajectory_statistics
 from pyentmax.seq2seq.analysis import (
     HeadMeasures,
-    bootstrap_difference,
     corpus_attention,
     measure_heads,
-    trajectory_statistics,
-    word_clusters,
 )
 from pyentmax.seq2seq.data import Pair
 from pyentmax.seq2seq.models.transformer import KINDS

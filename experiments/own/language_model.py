@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.bootstrap import bootstrap_difference
 from experiments.pictures import curves, panels, points, save
 from experiments.runner import (
     Experiment,
@@ -43,7 +44,6 @@ from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import (
     PerSentence,
-    bootstrap_difference,
     epsilon_perplexity,
     jensen_shannon,
     sparsemax_score,

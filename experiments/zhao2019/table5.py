@@ -27,6 +27,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019 import heads as measured
 from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.head_plots import plot_choice_of_k
@@ -34,7 +35,7 @@ from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.translation import paired_bootstrap, read_data
 from pyentmax import log_softmax
-from pyentmax.seq2seq.analysis import PerSentence, bootstrap_difference
+from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.models.transformer_layers import LayerPass

@@ -7,11 +7,9 @@ from pyentmax import entmax15
 from pyentmax.seq2seq.analysis import (
     PerSentence,
     SentenceAttention,
-    bootstrap_difference,
     corpus_attention,
     head_densities,
     measure_heads,
-    trajectory_statistics,
 )
 from pyentmax.seq2seq.data import make_batch
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
@@ -101,27 +99,3 @@ def test_a_single_token_counts_where_it_can():
 def test_no_sentence_is_an_error():
     with pytest.raises(ValueError, match="sentences: expected at least one"):
         measure_heads([])
-
-
-def test_bootstrap_pairs_sentences_weighted_by_queries():
-    counts = RNG.integers(1, 9, size=200).astype(float)
-    noise = RNG.normal(size=(200, 3))
-    first, second = PerSentence(noise + [0.1, 0, -0.1], counts), PerSentence(noise, counts)
-    measured = bootstrap_difference(first, second, samples=200)
-    for value in measured:  # the noise is in both, and goes out
-        np.testing.assert_allclose(value, [0.1, 0, -0.1], rtol=0, atol=1e-12)
-    other = PerSentence(RNG.normal(size=(200, 3)), counts)
-    measured = bootstrap_difference(first, other, samples=200)
-    assert (measured.low < measured.difference).all()
-    assert (measured.difference < measured.high).all()
-    np.testing.assert_allclose(measured.difference, first.mean - other.mean, rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match="measures of the same sentences"):
-        bootstrap_difference(first, PerSentence(noise, counts + 1))
-
-
-def test_trajectory_statistics():
-    updates = np.arange(0, 201, 20)
-    falls = np.linspace(1.6, 1.2, 11)
-    returns = np.concatenate([np.linspace(1.5, 1.3, 5), np.linspace(1.4, 1.9, 6)])
-    measured = trajectory_statistics(updates, np.stack([falls, returns], axis=1)[:, None])
-    assert measured == pytest.approx((1, 0.6, 0.35), rel=0, abs=1e-6)

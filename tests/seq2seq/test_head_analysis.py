@@ -10,7 +10,6 @@ from pyentmax.seq2seq.analysis import (
     head_diversity,
     merging_scores,
     positional_confidence,
-    word_clusters,
 )
 
 RNG = np.random.default_rng(0)
@@ -80,21 +79,6 @@ def test_merging_scores_of_joining_and_other_heads():
     np.testing.assert_allclose(merging_scores(weights, [(3,)]), [1, 1, 0.25], rtol=1e-7)
     both = merging_scores(weights, [(0, 1, 2), (3,)])
     np.testing.assert_allclose(both, [1, 0.5, 0.375], rtol=1e-7)
-
-
-def test_words_are_cut_where_a_piece_begins_one():
-    pieces = ["▁ein", "▁apfel", "kuchen", "▁", "liegt"]
-    assert word_clusters(pieces) == [(1, 2), (3, 4)]
-    assert word_clusters(pieces, smallest=1) == [(0,), (1, 2), (3, 4)]
-    assert word_clusters(["kuchen", "stück"]) == [(0, 1)]  # a word that the sentence cuts
-    assert word_clusters([]) == []
-
-
-def test_hyphens_join_the_words_beside_them():
-    pieces = ["▁well", "▁@", "-", "@", "▁know", "n", "▁dog", "▁@-@"]
-    assert word_clusters(pieces) == [(0, 1, 2, 3, 4, 5), (6, 7)]
-    assert word_clusters(pieces, hyphens=()) == [(1, 2, 3), (4, 5)]
-    assert word_clusters(["▁@-@", "▁dog", "▁cat"], smallest=1) == [(0, 1), (2,)]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pyentmax.seq2seq.analysis.accuracy import word_accuracy
 from pyentmax.seq2seq.analysis.corpus_attention import (
     HeadMeasures,
-    MeanDifference,
     PerSentence,
     SentenceAttention,
-    TrajectoryStatistics,
-    bootstrap_difference,
     corpus_attention,
     measure_heads,
-    trajectory_statistics,
 )
 from pyentmax.seq2seq.analysis.exactness import (
     ExactnessStatistics,
@@ -27,7 +23,6 @@ from pyentmax.seq2seq.analysis.heads import (
     head_diversity,
     merging_scores,
     positional_confidence,
-    word_clusters,
 )
 from pyentmax.seq2seq.analysis.predictions import (
     epsilon_perplexity,
@@ -47,13 +42,10 @@ __all__ = [
     "CalibrationBin",
     "ExactnessStatistics",
     "HeadMeasures",
-    "MeanDifference",
     "PerSentence",
     "SentenceAttention",
     "SupportSizes",
-    "TrajectoryStatistics",
     "attention_to",
-    "bootstrap_difference",
     "calibration",
     "corpus_attention",
     "density",
@@ -72,7 +64,5 @@ __all__ = [
     "sparsemax_score",
     "support_size",
     "support_sizes",
-    "trajectory_statistics",
     "word_accuracy",
-    "word_clusters",
 ]

@@ -3,8 +3,7 @@ r"""The heads of a Transformer over a whole corpus, sentence by sentence.
 `corpus_attention` reads sentences with their references and yields the weights of every head;
 `measure_heads` accumulates the measures of `pyentmax.seq2seq.analysis.heads`, so that a corpus of
 any size takes the memory of one batch. Each sentence has its own measures, with the number of
-queries that they are means over: a mean over the corpus goes over queries, and
-`bootstrap_difference` resamples sentences.
+queries that they are means over: a mean over the corpus goes over queries.
 """
 
 from __future__ import annotations
@@ -160,8 +159,7 @@ def measure_heads(
     sentences : iterable of SentenceAttention
         Such as `corpus_attention` gives.
     clusters : sequence, optional
-        For each source sentence the positions of the pieces of its words, as from
-        :func:`pyentmax.seq2seq.analysis.word_clusters`.
+        For each source sentence the positions of the pieces of each of its words.
     marked : sequence of pairs of bool arrays, optional
         For each source sentence, which tokens are to look and which are to be looked at. Sentences
         that lack one of the two do not count.
@@ -220,90 +218,4 @@ def measure_heads(
         gathered("merging"),
         gathered("marked"),
         gathered("last"),
-    )
-
-
-class MeanDifference(NamedTuple):
-    """A mean minus another, with the bounds of its 95% interval."""
-
-    difference: Any
-    low: Any
-    high: Any
-
-
-def bootstrap_difference(
-    first: PerSentence, second: PerSentence, *, samples: int = 1000, seed: int = 0
-) -> MeanDifference:
-    """The mean of one model minus that of another on the same sentences, by paired bootstrap.
-
-    Sentences are drawn with replacement, the same for both (Koehn 2004).
-
-    Raises
-    ------
-    ValueError
-        If the two are not of the same sentences.
-
-    Examples
-    --------
-    >>> ones = np.ones(50)
-    >>> gap = bootstrap_difference(PerSentence(0.5 * ones, ones), PerSentence(0.2 * ones, ones))
-    >>> [round(float(x), 6) for x in gap]
-    [0.3, 0.3, 0.3]
-    """
-    if first.values.shape != second.values.shape or not np.array_equal(first.counts, second.counts):
-        raise ValueError(
-            "first, second: expected measures of the same sentences, got "
-            f"{first.values.shape} and {second.values.shape}, or other counts"
-        )
-    gap = PerSentence(first.values - second.values, first.counts)
-    rng = np.random.default_rng(seed)
-    size = len(gap.counts)
-    drawn = []
-    for _ in range(samples):
-        times = np.bincount(rng.integers(size, size=size), minlength=size)
-        drawn.append(PerSentence(gap.values, gap.counts * times).mean)
-    low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
-    return MeanDifference(gap.mean, low, high)
-
-
-class TrajectoryStatistics(NamedTuple):
-    """How the learned α of the heads changed during training (Correia et al. 2019, Figure 2).
-
-    Attributes
-    ----------
-    below_start : float
-        Share of the heads whose α is below its start after a tenth of the updates.
-    largest_return : float
-        The most that the α of a head has risen above its lowest, at the end.
-    spread : float
-        Standard deviation over the heads at the end.
-    """
-
-    below_start: float
-    largest_return: float
-    spread: float
-
-
-def trajectory_statistics(updates: ArrayLike, alphas: ArrayLike) -> TrajectoryStatistics:
-    """How the α of the heads moved.
-
-    Parameters
-    ----------
-    updates : (n,) array
-        Updates done, ascending from the start.
-    alphas : (n, …) array
-        The α of each head then.
-
-    Examples
-    --------
-    >>> trajectory_statistics([0, 10, 20, 100], [[1.5, 1.6], [1.4, 1.7], [1.3, 1.8], [1.9, 1.9]])
-    TrajectoryStatistics(below_start=0.5, largest_return=0.6, spread=0.0)
-    """
-    at = np.asarray(updates)
-    path = np.reshape(np.asarray(alphas, dtype=np.float64), (len(at), -1))
-    tenth = int(np.searchsorted(at, 0.1 * at[-1]))
-    return TrajectoryStatistics(
-        float((path[tenth] < path[0]).mean()),
-        round(float((path[-1] - path.min(axis=0)).max()), 6),
-        round(float(path[-1].std()), 6),
     )

@@ -10,7 +10,7 @@ The measures are those of Correia, Niculae and Martins (2019), Adaptively Sparse
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ def merging_scores(weights: ArrayLike, clusters: Iterable[Sequence[int]]) -> Flo
     ----------
     weights : (…, T, T) array
     clusters : iterable of clusters, one at least
-        As from `word_clusters`.
+        The positions of the pieces of a word, for each word of several.
 
     Returns
     -------
@@ -177,50 +177,6 @@ def merging_scores(weights: ArrayLike, clusters: Iterable[Sequence[int]]) -> Flo
     if not scores:
         raise ValueError("clusters: expected at least one, got none")
     return np.asarray(np.mean(scores, axis=0))
-
-
-def word_clusters(
-    pieces: Sequence[str],
-    *,
-    begins: str = "▁",
-    smallest: int = 2,
-    hyphens: Collection[str] = ("@-@",),
-) -> list[tuple[int, ...]]:
-    """The positions of the pieces of each word, for words of at least ``smallest`` pieces.
-
-    Parameters
-    ----------
-    pieces : sequence of str
-        A sentence cut into sub-words, where the first of each word begins with ``begins``, as in
-        sentencepiece.
-    begins : str
-    smallest : int, default 2
-    hyphens : collection of str
-        Words that join their neighbours to one: the tokeniser of Moses writes "well @-@ known". A
-        hyphen without spaces is inside its word in any case.
-
-    Examples
-    --------
-    >>> word_clusters(["▁der", "▁hund", "e", "kuchen", "▁liegt"])
-    [(1, 2, 3)]
-    >>> word_clusters(["▁a", "▁well", "▁@-@", "▁known", "▁t", "-", "shirt"])
-    [(1, 2, 3), (4, 5, 6)]
-    """
-    words: list[list[int]] = []
-    for i, piece in enumerate(pieces):
-        if piece.startswith(begins) or not words:
-            words.append([])
-        words[-1].append(i)
-    clusters: list[list[int]] = []
-    joined = False
-    for word in words:
-        hyphen = "".join(pieces[i] for i in word).removeprefix(begins) in hyphens
-        if clusters and (hyphen or joined):
-            clusters[-1] += word
-        else:
-            clusters.append(word)
-        joined = hyphen
-    return [tuple(cluster) for cluster in clusters if len(cluster) >= smallest]
 
 
 def _weights(weights: ArrayLike, square: bool = False) -> Floats:
