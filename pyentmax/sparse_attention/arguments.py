@@ -124,7 +124,8 @@ class Arguments:
         by_slopes = isinstance(bias, DistanceBias) and bias.is_alibi
         t, s = self.shape[-2:]
         packed = None if cu_seqlens is None else _places(cu_seqlens, t, s)
-        offsets = _offsets(offset, packed and len(packed), causal, by_slopes)
+        count = None if packed is None else len(packed)
+        offsets = _offsets(offset, count, causal, by_slopes)
         least, most = (min(offsets), max(offsets)) if by_slopes else (0, 0)
         self.sequences: list[Sequence] = []
         for (top, bottom, first, stop), own in zip(packed or [(0, t, 0, s)], offsets, strict=True):
@@ -459,7 +460,7 @@ def _offsets(offset: Any, count: int | None, causal: Any, by_slopes: bool) -> li
                 f"offset: expected a number, or one for each of {count} sequences, got shape "
                 f"{np.shape(offset)}"
             )
-        each = to_host(offset)
+        each: list[Any] = np.asarray(to_host(offset)).tolist()
     else:
         each = [offset] * (count or 1)
     try:

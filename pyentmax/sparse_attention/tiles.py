@@ -111,15 +111,16 @@ class Call(Tiling):
         if len(sequences) > 1:
             shifts = (np.full(own.bottom - own.top, own.shift) for own in sequences)
             shift = array_module(row).asarray(np.concatenate(list(shifts)))[row % self.t]
-        place = row // self.t, row % self.t, self.weights.indices, shift
-        total = self._bias_sums(*place, g_scores)
+        head, query, key = row // self.t, row % self.t, self.weights.indices
+        total = self._bias_sums(head, query, key, shift, g_scores)
         return sum(sums, total).reshape(self.problem.bias.rows.shape)
 
     def bias_sums(self, tile: Tile, g_scores: Any) -> Any:
         """The same of all scores of a tile."""
         places = np.ogrid[tile.start : tile.stop, tile.top : tile.bottom, tile.columns]
-        place = (np.broadcast_to(x, tile.shape).ravel() for x in places)
-        return self._bias_sums(*place, tile.sequence.shift, g_scores[..., : tile.keys].ravel())
+        head, query, key = (np.broadcast_to(x, tile.shape).ravel() for x in places)
+        g_scores = g_scores[..., : tile.keys].ravel()
+        return self._bias_sums(head, query, key, tile.sequence.shift, g_scores)
 
     def _bias_sums(self, head: Any, query: Any, key: Any, shift: Any, g_scores: Any) -> Any:
         assert self._bias is not None
@@ -222,7 +223,7 @@ class Call(Tiling):
         for start, stop, again in runs(self.again, each, self.at_once(each)):
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
             stored = np.count_nonzero(~self.again[start:stop])
-            yield start, stop, again or self.only_dense or is_dense(entries, stored * scores)
+            yield start, stop, again or self.only_dense or is_dense(int(entries), stored * scores)
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
         """Call a function with every tile, and with whether few of its weights are zero."""
@@ -322,7 +323,7 @@ def _dense_heads(call: Call, columns: Heads) -> Any:
         def look(tile: Tile) -> None:
             weights = kernels.forward(tile, call.zeros(*tile.shape[:2], call.value.own.shape[-1]))
             entries = np.diff(weights.indptr[::SAMPLE])
-            are_dense[tile.start : tile.stop] = [is_dense(count, visible) for count in entries]
+            are_dense[tile.start : tile.stop] = [is_dense(n, visible) for n in entries.tolist()]
 
         return look
 

@@ -17,7 +17,7 @@ FLOATING = frozenset((*HALF, torch.float32, torch.float64))
 
 def is_overridden(*tensors: Any) -> bool:
     """Whether one is tensor-like and takes calls, by PyTorch's protocol, as in symbolic traces."""
-    return any(type(x) is not Tensor for x in tensors) and has_torch_function(tensors)
+    return bool(set(map(type, tensors)) - {Tensor}) and has_torch_function(tensors)
 
 
 def is_distributed(tensor: Tensor) -> bool:

@@ -82,7 +82,7 @@ def apply(
         z = z if dtype is None else z.to(dtype)
         check_scores(z, "z")
         check_mask(mask, z)
-        operation = operations.log_mapping if log else operations.mapping
+        operation: Any = operations.log_mapping if log else operations.mapping
         result: Tensor = operation.directly(z, name, *split(name, value), mask)
         return result
     if is_jagged(z):

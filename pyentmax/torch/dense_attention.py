@@ -66,7 +66,7 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
     if problem.dropout:
         weights = torch.dropout(weights, problem.dropout, train=True)
     output = _product(weights, value).to(dtype)
-    return output, AttentionWeights(problem.shape, sink=sink, dense=weights)
+    return output, AttentionWeights(tuple(weights.shape), sink=sink, dense=weights)
 
 
 def _weights(

@@ -75,6 +75,12 @@ FEW = 1 << 12
 UNCHECKED = frozenset(("softmax", "sparsemax", "entmax15", "entmax"))
 
 
+def _are_few(x: Tensor, name: str, parameter: Any, number: Any) -> bool:
+    few = parameter is None and x.is_cpu and x.dtype not in HALF and 0 < x.numel() <= FEW
+    known = few and name in UNCHECKED and (number is None or number >= 1)
+    return known and x.ndim > 0 and name in kernels()
+
+
 @functools.cache
 def _all_true(d: int) -> Any:
     return np.broadcast_to(np.True_, (d,))
@@ -99,12 +105,10 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 
 
 def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
-    is_plain = mask is parameter is None and not cut and z.is_cpu and z.dtype not in HALF
-    if is_plain and name in UNCHECKED and 0 < z.numel() <= FEW and z.ndim and name in kernels():
-        if number is None or number >= 1:
-            rows, values = lent(z), () if number is None else (number,)
-            p = kernels()[name](rows, _all_true(rows.shape[-1]), *values)
-            return torch.from_numpy(p).contiguous()
+    if mask is None and not cut and _are_few(z, name, parameter, number):
+        rows, values = lent(z), () if number is None else (number,)
+        p = kernels()[name](rows, _all_true(rows.shape[-1]), *values)
+        return torch.from_numpy(p).contiguous()
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
     values = _values(name, parameter, number)
@@ -272,6 +276,11 @@ def differentiable(
 def _product(
     p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any
 ) -> Any:
+    are_alike = v.shape == p.shape and v.dtype == p.dtype
+    if are_alike and not cut and _are_few(p, name, parameter, number):
+        number = () if number is None else (number,)
+        result = kernels()[f"{name}_jvp"](lent(p), lent(v), *number)
+        return torch.from_numpy(result).contiguous()
     if not has_kernels(p):
         alpha = composed.support_alpha(name, _value(parameter, number))
         return composed.product(p, v, alpha).contiguous()

@@ -185,7 +185,7 @@ def attention(
         if not isinstance(sink, Tensor):
             sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
         check_broadcast(sink, shape[:-2], "sink", "the batch")
-    packed = None, None, None
+    packed: Any = None, None, None
     if cu_seqlens is not None:
         *packed, offset = _checked_sequences(cu_seqlens, offset, query)
     problem = TensorProblem(
@@ -268,8 +268,9 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)
-        only_dense = not kernels or problem.changed or problem.return_weights or in_onnx_export()
-        if only_dense or not problem.hides:
+        if not problem.hides or not kernels or problem.changed or problem.return_weights:
+            return output, weights
+        if in_onnx_export():
             return output, weights
         if dense_attention.is_finite(output, problem.query, problem.key):
             return output, weights
