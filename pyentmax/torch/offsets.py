@@ -73,8 +73,6 @@ class Cut:
     def entries(self, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Groups of what is per entry, with their `places` where `live`, as one tensor."""
         shape = (self.shape[self.dim], *self.shape[: self.dim], *self.shape[self.dim + 1 :])
-        if not parts:
-            raise ValueError("offsets must cut at least one row")
         joined, order = torch.cat([x for x, _ in parts]), _inverse([places for _, places in parts])
         return joined[order].view(shape).movedim(0, self.dim).contiguous()
 
