@@ -250,8 +250,11 @@ class ScreenedRows:
         self._count = stop
         self._screen(n, stop)
 
-    def _reserve(self, size: int, order: Any = None) -> None:
-        """Move to memory for `size` rows of each matrix, in another order of the first axis."""
+    def _reserve(self, size: int, order: Any = None, rows: Any = None) -> None:
+        """Move to memory for `size` rows of each matrix, in another order of the first axis.
+
+        `rows` are such memory, which holds them already.
+        """
         n = self._count
 
         def moved(array: Any, axis: int) -> Any:
@@ -267,7 +270,8 @@ class ScreenedRows:
                     to[place] = old[matrix]
             return new
 
-        self._rows, self._copies = (moved(x, -2) for x in (self._rows, self._copies))
+        self._rows = moved(self._rows, -2) if rows is None else rows
+        self._copies = moved(self._copies, -2)
         self._bounds, self._owned = moved(self._bounds, -1), True
 
     def crop(self, n: int) -> None:
@@ -295,10 +299,21 @@ class ScreenedRows:
                 "take: expected rows of shape (batch, …, n, d) and numbers along one axis, got "
                 f"{self.shape} and shape {np.shape(order)}"
             )
+        return self._taken(np.asarray(order), self._rows.shape[-2])
+
+    def _taken(self, order: Any, size: int, rows: Any = None) -> ScreenedRows:
         result = object.__new__(ScreenedRows)
         vars(result).update(vars(self))
-        result._reserve(self._rows.shape[-2], np.asarray(order))
+        result._reserve(size, order, rows)
         return result
+
+    def _in_room(self, rows: Any, order: Any = None) -> ScreenedRows:
+        """The same in memory (…, size, d) that holds these rows, in this order, and is theirs.
+
+        Those that are appended are written behind them.
+        """
+        order = np.arange(len(rows)) if order is None else order
+        return self._taken(order, rows.shape[-2], rows)
 
 
 def most_of_query(d: int) -> int:

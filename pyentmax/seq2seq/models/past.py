@@ -16,6 +16,8 @@ from pyentmax.seq2seq.models.protocol import IntArray
 from pyentmax.seq2seq.nn.attention.heads import by_head
 from pyentmax.sparse_attention import ScreenedRows
 
+LARGE = 1 << 14  # keys and values of a row that are copied one by one
+
 
 class Past:
     """The keys and values of the tokens that a decoder has read.
@@ -133,18 +135,22 @@ class Kept:
         if heads is None or places is not None:
             self._screen = None
             return keys, values
-        if self._screen is None or self._screen.shape[-2] != self.length - 1:  # another state's
-            self._screen = ScreenedRows(by_head(keys, heads))
-        else:
-            self._screen.append(by_head(keys[:, -1:], heads))
-        return self._screen, values
+        room, screen = by_head(self.room[:, 0], heads), self._screen
+        if screen is None or screen.shape[-2] != self.length - 1:  # another state's
+            self._screen = ScreenedRows(by_head(keys, heads))._in_room(room)
+            return self._screen, values
+        if not np.shares_memory(screen.rows[:1, :1, :1], room[:1, :1, :1]):
+            self._screen = screen = screen._in_room(room)
+        screen.append(by_head(keys[:, -1:], heads))
+        return screen, values
 
     def select(self, rows: IntArray) -> Kept:
         """Those of the given rows."""
         room = _with_room(self.arrays, self.room.shape[2], rows)
         result = Kept(room, self.length)
         if self._screen is not None and self._screen.shape[-2] == self.length:
-            result._screen = self._screen.take(rows)
+            own = by_head(room[:, 0], self._screen.shape[-3])
+            result._screen = self._screen._in_room(own, rows)
         return result
 
 
@@ -153,5 +159,12 @@ def _with_room(arrays: Array, size: int, rows: IntArray | None = None) -> Array:
     xp = array_module(arrays)
     count = len(arrays) if rows is None else len(rows)
     room = xp.zeros((count, *arrays.shape[1:-2], size, arrays.shape[-1]), arrays.dtype)
-    room[:, :, : arrays.shape[-2]] = arrays if rows is None else arrays[xp.asarray(rows)]
+    own = room[:, :, : arrays.shape[-2]]
+    if rows is None:
+        own[...] = arrays
+    elif xp is np and arrays[0].size > LARGE:  # without an array between
+        for place, row in enumerate(rows):
+            own[place] = arrays[row]
+    else:
+        own[...] = arrays[xp.asarray(rows)]
     return room
