@@ -345,6 +345,25 @@ def water_levels(scores: Any, results: Any) -> Any:
     return figure
 
 
+def water_to_move(scores: Any, results: Any) -> None:
+    """A picture as of `water_levels`, and below it, where scripts run, the same with sliders.
+
+    The scripts are those of the page docs/play.md, written into the output, which needs no network.
+    """
+    described = ", ".join(f"{level:.2f} for α = {alpha}" for alpha, (level, _) in results.items())
+    show(
+        water_levels(scores, results),
+        f"Scores as bars, and water up to a level: {described}. Below, the probabilities.",
+        "The same scores at two values of α. Below it is a picture that moves, where scripts run.",
+    )
+    folder = Path(__file__).resolve().parents[1] / "docs" / "_static" / "play"
+    names = ("mappings.js", "drawing.js", "water.js")
+    scripts = "".join((folder / name).read_text("utf-8") for name in names)
+    call = f'PlayWater(document.getElementById("play-water"), {json.dumps(list(scores))});'
+    html = f'<div id="play-water"></div>\n<script>(() => {{\n{scripts}{call}\n}})();</script>'
+    display({"text/html": html, "text/plain": "Sliders, where JavaScript runs."}, raw=True)
+
+
 def supports_of_plane(xx: Any, yy: Any, sizes: Any) -> Any:
     """The plane of scores of three choices, coloured by the support's size: α → sizes."""
     figure, axes = plt.subplots(1, len(sizes), figsize=(10, 3.2))
@@ -806,6 +825,26 @@ def two_heads(alphas: Any, sizes: Any) -> Any:
     left.set(xlabel="update", ylabel="α", ylim=(1, 2))
     right.set(xlabel="update", ylabel="mean size of the support", ylim=(0, 8.2))
     left.legend(loc="center right")
+    return figure
+
+
+def five_in_one(scores: Any, rows: Any, jacobian: Any) -> Any:
+    """The five scores of notebooks 1 to 6, by notebook: what a row is and its numbers; and J."""
+    figure, axes = plt.subplots(2, 3, figsize=(PAGE, 4.6), layout="constrained")
+    places, names = np.arange(1, 6), [_short(score) for score in scores]
+    for number, ax in enumerate(axes.flat, 1):
+        what, values = rows[number]
+        if number == 3:
+            draw_water(ax, scores, scores[0] - 2 * values[0], -1.3)  # x = z/2
+            what = "scores, and the level $τ_z$"
+        elif number == 4:
+            draw_matrix(ax, jacobian, names, 0.67, names)
+            what = "Jacobian"
+        else:
+            ax.bar(places, values, 0.7, color=np.where(values < 0, VERMILION, BLUE))
+            ax.axhline(0, color=INK, lw=0.8)
+            ax.set_xticks(places, names, fontsize=9)
+        ax.set_title(f"{number}. {what}", fontsize=9)
     return figure
 
 

@@ -466,3 +466,48 @@ def test_python_code_is_shown(show, view):
         else:
             key = "output" if view == "attention" else "p"
         np.testing.assert_allclose(np.ravel(found), np.ravel(shown[key]), rtol=0, atol=ATOL)
+
+
+# --- the water of notebook 1 ----------------------------------------------------------------------
+def water_html() -> str:
+    """The second output of the cell of notebook 1 that can be moved."""
+    [path] = (DOCS.parent / "notebooks").glob("01_*.ipynb")
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    [picture, html] = next(cell for cell in cells if cell["id"] == "water")["outputs"]
+    assert "data:image/png" in "".join(picture["data"]["text/html"])
+    return "".join(html["data"]["text/html"])
+
+
+def test_water_is_of_the_pages_own_files():
+    html = water_html()
+    for name in ("mappings.js", "drawing.js", "water.js"):
+        assert (DOCS / "_static" / "play" / name).read_text("utf-8") in html
+
+
+def test_water_moves_as_the_library_says(browser, tmp_path):
+    page = tmp_path / "water.html"
+    page.write_text(f'<!doctype html><meta charset="utf-8"><body>{water_html()}', encoding="utf-8")
+    browser.open(page.as_uri())
+    move = """
+        const sliders = document.querySelectorAll("#play-water input");
+        for (const [i, value] of arguments[0]) {
+          sliders[i].value = value;
+          sliders[i].dispatchEvent(new Event("input"));
+        }
+        return document.getElementById("play-water").dataset.state;
+    """
+    scores = np.array([1.2, 0.9, 0.3, -0.4, -1.0])
+    for moves, alpha, z in (
+        ([], 1.5, scores),
+        ([[0, 2.0]], 2.0, scores),
+        ([[0, 1.25], [3, 1.5]], 1.25, np.array([1.2, 0.9, 1.5, -0.4, -1.0])),
+        ([[0, 1.0]], 1.0, np.array([1.2, 0.9, 1.5, -0.4, -1.0])),
+    ):
+        shown = json.loads(browser.run(move, moves))
+        p = pe.entmax(z, alpha)
+        np.testing.assert_allclose(shown["z"], z, rtol=0, atol=ATOL)
+        np.testing.assert_allclose(shown["p"], p, rtol=0, atol=ATOL)
+        level = None if alpha == 1 else z.max() - p.max() ** (alpha - 1) / (alpha - 1)
+        assert shown["threshold"] == (level and pytest.approx(level, abs=ATOL))
+        text = browser.run("return document.querySelector('#play-water p').textContent")
+        assert f"{(p > 0).sum()} of 5" in text
