@@ -5,7 +5,9 @@ stubs, which the checks must not accept, and, in cells that are not kept, with t
 ``solutions/``, which they must. Puzzles check themselves, stubs and solutions alike. Outputs are
 written back into the file, together with a hash of the code they come from, which a test compares
 with the code in the file. Under ``PYENTMAX_FAST=1`` the notebooks take their small setting and
-nothing is written: the outputs kept in the repository are always those of the full setting.
+nothing is written: the outputs kept in the repository are always those of the full setting. There
+each check also has to refuse three wrong solutions: those of ``solutions/wrong.json``, by notebook
+and exercise, are lines of the solution with a mistake.
 """
 
 from __future__ import annotations
@@ -44,6 +46,23 @@ def solution_blocks(path: Path) -> list[str]:
     """The Python of a notebook's page of solutions."""
     page = path.parent / "solutions" / f"{path.name.partition('_')[0]}.md"
     return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def wrong_cells(path: Path, checks: list[Any]) -> list[str]:
+    """Cells that each run a check with a wrong solution, and end with a line if it is accepted."""
+    mistakes = json.loads((path.parent / "solutions" / "wrong.json").read_text("utf-8"))
+    blocks, cells = solution_blocks(path), []
+    for check in checks:
+        number = re.findall(r"exercise\((\d+)", check.source)[0]
+        for right, wrong in mistakes[path.name.partition("_")[0]][number]:
+            [block] = [text for text in blocks if right in text]
+            told = f"exercise {number} accepts {wrong!r} in place of {right!r}"
+            cells.append(
+                f"try:\n    exec({block.replace(right, wrong)!r})\n    exec({check.source!r})\n"
+                f"except Exception:\n    pass\nelse:\n    print({told!r})\n"
+                f"exec({block!r})"
+            )
+    return cells
 
 
 def tagged(cells: Any, tag: str) -> list[Any]:
@@ -94,6 +113,8 @@ def _execute(path: Path) -> Any:
     puzzles = tagged(notebook.cells, "puzzle")
     if checks or puzzles:
         code = [*solution_blocks(path), *(cell.source for cell in checks)]
+        first = own + len(code) - len(checks)
+        code += wrong_cells(path, checks) if in_small_setting() else []
         notebook.cells += [new_code_cell(source) for source in code]
     # Kernels that start at the same moment can choose the same port of the machine; a file in a
     # folder of one's own is nobody else's. On macOS a socket's name ends after 103 bytes.
@@ -111,12 +132,15 @@ def _execute(path: Path) -> Any:
             resources={"metadata": {"path": str(FOLDER)}},
         )
         client.execute(cleanup_kc=True)  # of a manager of ours it leaves the kernel running
-    solved = notebook.cells[len(notebook.cells) - len(checks) :]
+    solved = notebook.cells[first:][: len(checks)] if checks else []
     for check, again in zip(checks, solved, strict=True):
         if "to do" not in printed(check):
             raise AssertionError(f"a check accepts the stub:\n{check.source}")
         if "to do" in printed(again) or "right" not in printed(again):
             raise AssertionError(f"the solution is not the stub's:\n{check.source}")
+    for wrong in notebook.cells[first + len(checks) :] if checks else []:
+        if " accepts " in printed(wrong):
+            raise AssertionError(printed(wrong))
     for stub in puzzles:
         if "to do" not in printed(stub):
             raise AssertionError(f"a puzzle accepts the stub:\n{stub.source}")

@@ -484,11 +484,33 @@ def test_notebook_runs_in_small_setting(path, monkeypatch):
     assert path.read_bytes() == before
 
 
+def test_every_exercise_has_three_wrong_solutions():
+    run = load("run")
+    mistakes = json.loads((FOLDER / "solutions" / "wrong.json").read_text("utf-8"))
+    checked = {}
+    for path in run.notebooks():
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        sources = ["".join(c["source"]) for c in cells if "check" in c["metadata"].get("tags", [])]
+        numbers = [re.findall(r"exercise\((\d+)", source)[0] for source in sources]
+        if numbers:
+            checked[path.name.partition("_")[0]] = set(numbers)
+        for number in numbers:
+            pairs = mistakes[path.name.partition("_")[0]][number]
+            if path.name.startswith("09") and number == "5":
+                continue  # in its small setting no string is likely enough to be checked
+            assert len({wrong for _, wrong in pairs}) == 3
+            for right, wrong in pairs:
+                assert right != wrong
+                assert "".join(run.solution_blocks(path)).count(right) == 1, right
+    assert checked == {name: set(numbers) for name, numbers in mistakes.items()}
+
+
 @pytest.mark.notebooks
 @pytest.mark.parametrize(
     ("solution", "check", "said"),
     [
         ("def f():\n    return 1", "assert f() == 1", None),
+        ("def f():\n    return 1", "assert f() > 0", "exercise 1 accepts 'return 2'"),
         ("def f():\n    return 2", "assert f() == 1", "AssertionError"),
         ("def g():\n    return 1", "assert f() == 1", "the solution is not the stub's"),
         ("def f():\n    return 1", "pass", "a check accepts the stub"),
@@ -508,6 +530,10 @@ def test_exercises_run_with_stub_and_solution(tmp_path, monkeypatch, capsys, sol
     nbformat.write(notebook, tmp_path / "01_toy.ipynb")
     (tmp_path / "solutions").mkdir()
     (tmp_path / "solutions" / "01.md").write_text(f"# 1\n\n```python\n{solution}\n```\n")
+    mistakes = (
+        '{"01": {"1": [["return 1", "return 2"]]}}' if "1" in solution else '{"01": {"1": []}}'
+    )
+    (tmp_path / "solutions" / "wrong.json").write_text(mistakes)
     run = load("run")
     monkeypatch.setattr(run, "FOLDER", tmp_path)
     assert run.main([]) == (said is not None)
