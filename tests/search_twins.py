@@ -495,8 +495,8 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
 
 
 # The first step of fusedmax in one pass over a row, as the GPU kernel takes it. A finished run is
-# final, so a thread needs no memory but its row's. The mapping and the CPU kernel run Johnson's
-# dynamic program instead, O(d) steps for every row; here it is O(d²) in the worst case.
+# final, so a thread needs no memory but its row's, and it is O(d²) in the worst case. The mapping
+# runs Johnson's dynamic program instead, and the CPU kernel pulls a string taut: O(d) for all rows.
 def condat_tv(y: Any, strength: float) -> np.ndarray:
     """argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| of one vector, λ the strength (Condat 2013).
 

@@ -23,36 +23,42 @@ PARAMETRIC_JVP(fusedmax, "strength")
 /* A weight above n times the range of the scores does nothing that this much does not: it fuses
  * all.
  *
- * Two edges move a score by 2 strength at most. So max u >= -2 strength, tau >= -1 - 2 strength,
- * and a score at or below -1 - 4 strength gets nothing; from -1 - 5 strength on, that is so where
- * the strength swamps the 1, too, and a score of -4 strength may tie with the peaks. To its
- * neighbour it is an edge |p_j - 0| = p_j: the neighbour scores less by the strength, and the chain
- * is cut. Scores on two sides of a masked entry are no neighbours either: what is left between is a
- * chain of its own. */
+ * Two edges move a score by 2 strength at most, and so a score at or below -1 - 4 strength, which
+ * gets nothing, may be raised to a little less than that. Scores on two sides of a masked entry are
+ * no neighbours: what lies between is a chain of its own. Of a chain only the parts count that lie
+ * above max u - 1, most often a few entries: to these, what lies below is an edge that goes down.
+ * What rounding does to a level is taken off it. */
 static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, (REAL *)scratch);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
     const double scale = headroom(n), nothing = -(double)INFINITY;
-    const double floor = -1 - 5 * strength, bottom = floor / scale;
-    double *x = scratch;
-    Run *runs = (Run *)(scratch + n); /* n, as large as 2 n doubles */
-    const double least = TYPED(scaled_down)(z, n, largest, floor, scale, x);
+    double *x = scratch, *lead = scratch + n;
+    Run *runs = (Run *)(scratch + 2 * n); /* n, as large as 2 n doubles */
+    const double least = TYPED(scaled_down)(z, n, largest, -1 - 5 * strength, scale, x);
     const double most = -least * (double)n, asked = strength / scale;
     const double weight = asked < most ? asked : most;
+    const double level = reached(x, n, weight) - 1 / scale - 1e-9 * (weight - least);
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0, end; start < n; start = end + 1) {
-        for (end = start; end < n && x[end] > bottom; end++) {}
-        if (end == start) continue;
-        const bool before = start > 0 && x[start - 1] > nothing,
-                   behind = end < n && x[end] > nothing;
-        count += smooth_chain(x + start, end - start, weight, before, behind, runs + count,
-                              scratch + 3 * n);
+        for (end = start; end < n && x[end] > nothing; end++) {}
+        lead_of_chain(x + start, end - start, level, weight, lead + start);
+        bool above = false;
+        for (ptrdiff_t i = start, from = start; i <= end; i++) {
+            const double bar = i > start ? weight : 0;
+            const bool now = i < end && lead[i] > (above ? -bar : bar);
+            if (above && !now)
+                count += smooth_chain(x + from, i - from, weight, from > start, i < end,
+                                      runs + count, scratch + 4 * n);
+            from = above ? from : i;
+            above = now;
+            if (i < end && !now) x[i] = nothing;
+        }
     }
     Run highest = runs[0];
     for (ptrdiff_t r = 1; r < count; r++)
         if (height_above(&runs[r], &highest, weight) > 0) highest = runs[r];
     for (ptrdiff_t i = 0; i < n;) {
-        if (!(x[i] > bottom)) {
+        if (!(x[i] > nothing)) {
             z[i++] = -(REAL)INFINITY;
             continue;
         }

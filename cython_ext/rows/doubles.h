@@ -10,12 +10,19 @@ static double sum_of(const double *x, ptrdiff_t n) {
         const ptrdiff_t half = half_of(n);
         return sum_of(x, half) + sum_of(x + half, n - half);
     }
-    double lane[LANES] = {0};
+    double few = 0, lane[LANES] = {0};
     ptrdiff_t i = 0;
+    for (; n < LANES && i < n; i++) few += x[i];
+    if (n < LANES) return few;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) lane[j] += x[i + j];
     for (int j = 0; i + j < n; j++) lane[j] += x[i + j];
     return lane_sum_f64(lane);
+}
+
+/* The mean of a run of x, of which many are of one. */
+static inline double mean_of(const double *x, ptrdiff_t n) {
+    return n == 1 ? x[0] : sum_of(x, n) / (double)n;
 }
 
 /* The largest of x, by lanes. */

@@ -2,7 +2,7 @@
 #ifndef PYENTMAX_SMOOTHING_SCALING_H
 #define PYENTMAX_SMOOTHING_SCALING_H
 
-#include <stddef.h>
+#include "rows/doubles.h"
 
 /* A power of two to divide n scores by, so that no sum that smoothing takes of them overflows: with
  * weights held to n times the range of the scores, none of n terms exceeds 16 n^2 times it. */
@@ -23,15 +23,17 @@ static double headroom(ptrdiff_t n) {
  * out, and where entries are fused a score counts however low it is. */
 static double TYPED(scaled_down)(const REAL *z, ptrdiff_t n, REAL largest, double floor,
                                  double scale, double *x) {
-    double least = 0;
+    double least[LANES] = {0};
     const double part = 1 / scale, top = largest * part, bottom = floor * part;
     for (ptrdiff_t i = 0; i < n; i++) {
         const double gap = z[i] * part - top, raised = gap > bottom ? gap : bottom;
         x[i] = z[i] > -(REAL)INFINITY ? raised : -(double)INFINITY;
     }
-    for (ptrdiff_t i = 0; i < n; i++)
-        least = x[i] < least && x[i] > -(double)INFINITY ? x[i] : least;
-    return least;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double gap = x[i] > -(double)INFINITY ? x[i] : 0;
+        least[i % LANES] = gap < least[i % LANES] ? gap : least[i % LANES];
+    }
+    return smallest_of(least, LANES);
 }
 
 /* u, of which differences to the largest count, back to the size and type of scores. */
