@@ -209,7 +209,11 @@ ALWAYS_INLINE bool TYPED(any_below)(TYPED(Register) a, REAL bound) {
 
 /* b where it is below a, and a elsewhere. */
 ALWAYS_INLINE TYPED(Register) TYPED(smaller_of)(TYPED(Register) a, TYPED(Register) b) {
-    return -TYPED(larger_of)(-a, -b);
+#if HAS_AVX512 || HAS_AVX2
+    return INTRINSIC(min)(b, a);
+#else
+    return TYPED(choose)(b < a, b, a);
+#endif
 }
 
 /* |a| */

@@ -228,9 +228,10 @@ class UpperBounds:
         z = rows.array
         live = live_entries(z, rows.mask)
         upper, precision = self._arranged(value, rows, "z")
-        upper = np.where(live, upper, 0)
+        if not isinstance(z, np.ndarray) or not live.all():
+            upper = np.where(live, upper, 0)
         self._check_values(upper)
-        bounds = np.minimum(upper, NO_BOUND).astype(z.dtype, copy=False)
+        bounds = _at_most(NO_BOUND, upper).astype(z.dtype, copy=False)
         total = bounds.sum(axis=-1)
         feasible = total >= least_sum(z.dtype, precision, z.shape[-1])
         if isinstance(z, np.ndarray) and feasible.all():
@@ -257,7 +258,7 @@ class UpperBounds:
             # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it.
             upper = np.where((p == 0) & ~(upper >= 0), NO_BOUND, upper)
             self._check_values(upper)
-        upper = np.minimum(upper, NO_BOUND)
+        upper = _at_most(NO_BOUND, upper)
         _, dtype = as_floating(original, "p")
         computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
         for rounded in (computed, dtype, p.dtype):
@@ -326,6 +327,12 @@ def digits(number: float, limit: float) -> str:
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.
 NO_BOUND = 2
+
+
+def _at_most(bound: float, values: Any) -> Any:
+    """Values, and the bound for those above it; no copy of a NumPy array without such."""
+    within = isinstance(values, np.ndarray) and values.max(initial=0) <= bound
+    return values if within else np.minimum(values, bound)
 
 
 def least_sum(dtype: Any, precision: Any, d: int) -> Any:

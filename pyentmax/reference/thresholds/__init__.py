@@ -38,6 +38,7 @@ the same variable names, here or in ``tests/search_twins.py``:
     cython_ext/thresholds/entmax.h            halley_norm, newton_p_last
     cython_ext/thresholds/entmax_start.h      halley_norm
     cython_ext/mappings/normmax.h             newton
+    cython_ext/thresholds/level.h             newton_water_fill
     cython_ext/thresholds/water_filling.h     newton_water_fill
     cython_ext/thresholds/kth_largest.h       kth_largest, radix_select
     engine/backends/cuda/sparsemax.cuh        newton_sparsemax

@@ -480,3 +480,35 @@ def test_loosening_one_bound_takes_from_others(name: str, data: st.DataObject) -
     order = np.array(data.draw(st.permutations(range(z.size))))
     permuted = forward_of(name)(z[order], upper[order])
     np.testing.assert_allclose(permuted, p[order], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
+def test_bounds_are_not_overwritten_before_use(name: str) -> None:
+    """Bounds that need no change are read where they are, and may be where the result goes."""
+    rng = np.random.default_rng(0)
+    z, upper = rng.standard_normal((40, 33)), rng.uniform(0.04, 0.2, (40, 33))
+    function, before = getattr(pyentmax, name), upper.copy()
+    p = function(z, upper)
+    np.testing.assert_array_equal(upper, before)
+    np.testing.assert_array_equal(function(z, upper, out=upper), p)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["csoftmax", "csparsemax", "budget_sparsemax"])
+def test_ordinary_rows_agree_with_rows_far_below_a_full_entry(name: str, dtype: type) -> None:
+    """These go in their own precision, those in double: the others share what is left alike."""
+    rng = np.random.default_rng(1)
+    for d in (3, 40, 600, 1500):
+        z = rng.standard_normal((6, d)).astype(dtype)
+        far = np.concatenate([np.full((6, 1), 1000, dtype), z], axis=-1)
+        if name == "budget_sparsemax":
+            p, shifted = pyentmax.budget_sparsemax(z, 2), pyentmax.budget_sparsemax(far, 3)
+            size = 3.0
+        else:
+            upper = (rng.uniform(1, 2, (6, d)) * 2 / d).astype(dtype)
+            bounds = np.concatenate([np.full((6, 1), 0.5, dtype), upper / 2], axis=-1)
+            p = getattr(pyentmax, name)(z, upper)
+            z_far = far if name == "csoftmax" else np.concatenate([far[:, :1], z / 2], axis=-1)
+            shifted, size = 2 * getattr(pyentmax, name)(z_far, bounds), 1.0
+        atol = 64 * size * np.finfo(dtype).eps
+        np.testing.assert_allclose(p, shifted[:, 1:], rtol=0, atol=atol)
