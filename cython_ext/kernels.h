@@ -10,7 +10,7 @@
 #include "mappings/topk_sparsemax.h"
 #include "mappings/fusedmax.h"
 #include "mappings/oscarmax.h"
-#include "mappings/falling_rows.h"
+#include "mappings/permutahedron.h"
 #include "mappings/csoftmax.h"
 #include "mappings/csparsemax.h"
 #include "mappings/budget_sparsemax.h"

@@ -28,16 +28,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.engine.calls.rows import (
-    Rows,
     arrange_scores,
     check_one_axis,
     check_same_shape,
     to_rows,
 )
-from pyentmax.reference.mappings._fused import falling_rows, pooled, run_means, run_sums
+from pyentmax.reference.mappings._fused import pooled, run_means, run_sums
 from pyentmax.reference.mappings.topk_softmax import K
 
 __all__ = [
@@ -136,8 +136,7 @@ def soft_sort(
     >>> print(soft_sort([2.0, -1.0, 0.0], 4).round(4))
     [0.0833 0.3333 0.5833]
     """
-    problem = _sorting(z, strength, axis, regularizer, out)
-    return problem.finish(problem.projection()[..., ::-1], out)
+    return _Call(z, SORTED, strength, axis, regularizer, out).forward(out)
 
 
 def soft_sort_jvp(
@@ -166,9 +165,7 @@ def soft_sort_jvp(
     >>> print(soft_sort_jvp([2.0, -1.0, 0.0], [3.0, 0.0, 0.0]))
     [1. 1. 1.]
     """
-    problem = _sorting(z, strength, axis, regularizer)
-    moved = np.take_along_axis(problem.direction(v, "v"), problem.order, axis=-1)
-    return problem.finish(run_sums(problem.shares(problem.w) * moved, problem.start)[..., ::-1])
+    return _Call(z, SORTED, strength, axis, regularizer).product(v, "v")
 
 
 def soft_sort_vjp(
@@ -181,9 +178,7 @@ def soft_sort_vjp(
     >>> print(soft_sort_vjp([2.0, -1.0, 0.0], [0.0, 0.0, 3.0], 0.4))
     [3. 0. 0.]
     """
-    problem = _sorting(z, strength, axis, regularizer)
-    sums = run_sums(problem.direction(g, "g")[..., ::-1], problem.start)
-    return problem.finish(problem.unsorted(problem.shares(problem.w) * sums))
+    return _Call(z, SORTED_TRANSPOSED, strength, axis, regularizer).product(g, "g")
 
 
 def soft_rank(
@@ -221,8 +216,7 @@ def soft_rank(
     >>> print(soft_rank([0.0, 5.0, 0.5], 0.1))
     [1. 3. 2.]
     """
-    problem = _ranking(z, strength, axis, regularizer, out)
-    return problem.finish(problem.unsorted(problem.projection()), out)
+    return _Call(z, RANKS, strength, axis, regularizer, out).forward(out)
 
 
 def soft_rank_jvp(
@@ -251,7 +245,7 @@ def soft_rank_jvp(
     >>> print(soft_rank_jvp([0.0, 5.0, 0.5], [1.0, 9.0, 0.0]))
     [ 0.5  0.  -0.5]
     """
-    return _ranking(z, strength, axis, regularizer).product(v, "v")
+    return _Call(z, RANKS, strength, axis, regularizer).product(v, "v")
 
 
 def soft_rank_vjp(
@@ -264,7 +258,7 @@ def soft_rank_vjp(
     >>> print(soft_rank_vjp([0.0, 5.0, 0.5], [1.0, 9.0, 0.0]))
     [ 0.5  0.  -0.5]
     """
-    return _ranking(z, strength, axis, regularizer).product(g, "g")
+    return _Call(z, RANKS, strength, axis, regularizer).product(g, "g")
 
 
 def soft_topk(
@@ -306,8 +300,7 @@ def soft_topk(
     >>> print(soft_topk([0.5, 2.0, 0.0, -1.0], 2))
     [0.75 1.   0.25 0.  ]
     """
-    problem = _choosing(z, k, strength, axis, regularizer, out)
-    return problem.finish(problem.unsorted(problem.projection()), out)
+    return _Call(z, k, strength, axis, regularizer, out).forward(out)
 
 
 def soft_topk_jvp(
@@ -336,7 +329,7 @@ def soft_topk_jvp(
     >>> print(soft_topk_jvp([0.5, 2.0, 0.0, -1.0], [1.0, 9.0, 0.0, 9.0], 2))
     [ 0.5  0.  -0.5  0. ]
     """
-    return _choosing(z, k, strength, axis, regularizer).product(v, "v")
+    return _Call(z, k, strength, axis, regularizer).product(v, "v")
 
 
 def soft_topk_vjp(
@@ -349,7 +342,75 @@ def soft_topk_vjp(
     >>> print(soft_topk_vjp([0.5, 2.0, 0.0, -1.0], [1.0, 9.0, 0.0, 9.0], 2))
     [ 0.5  0.  -0.5  0. ]
     """
-    return _choosing(z, k, strength, axis, regularizer).product(g, "g")
+    return _Call(z, k, strength, axis, regularizer).product(g, "g")
+
+
+class _Call:
+    """A call's rows and parameters, checked; k counts the largest, or is one of those below."""
+
+    def __init__(
+        self, z: Any, k: Any, strength: Any, axis: Any, regularizer: str, out: Any = None
+    ) -> None:
+        if regularizer not in REGULARIZERS:
+            raise ValueError(f"regularizer must be quadratic or entropic, got {regularizer!r}")
+        self.rows = arrange_scores(z, axis, out=out)
+        check_one_axis(self.rows.axes)
+        self.strength = STRENGTH.for_scores(strength, self.rows)
+        self.k = k if isinstance(k, _Instead) else K.checked(k, self.rows.array)
+        self.entropic = regularizer == "entropic"
+
+    def forward(self, out: Any) -> Any:
+        """p, in the caller's form."""
+        return self.rows.finish(self._run(permutahedron, self.rows.array), out)
+
+    def product(self, direction: Any, name: str) -> Any:
+        """J v, or Jᵀ v, in the caller's form."""
+        v, z = as_floating(direction, name)[0], self.rows.array
+        check_same_shape(v.shape, name, self.rows.shape)
+        v = to_rows(v, self.rows.axes).astype(z.dtype, copy=False)
+        return self.rows.finish(self._run(permutahedron_product, z, v))
+
+    def _run(self, function: Any, *rows: Any) -> Any:
+        result = np.empty_like(rows[0])
+        run, entropic = (function.reference, (True,)) if self.entropic else (function, ())
+        run(*rows, self.k, self.strength, *entropic, out=result)
+        return result
+
+
+class _Instead(float):
+    """For k: what is asked for instead of the k largest, or that the derivative be transposed."""
+
+
+RANKS, SORTED, SORTED_TRANSPOSED = _Instead(0), _Instead(-1), _Instead(-2)
+
+
+@writes_out
+def permutahedron(z: Any, k: Any, strength: Any, entropic: bool = False, *, out: Any) -> None:
+    """proj of rows, in the order that k asks for; NaN in rows that hold NaN or infinities."""
+    problem = _problem(z, k, strength, entropic)
+    p = problem.projection()
+    p = p[..., ::-1] if problem.sorting else problem.unsorted(p)
+    out[...] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), p, np.nan)
+
+
+@writes_out
+def permutahedron_product(
+    z: Any, v: Any, k: Any, strength: Any, entropic: bool = False, *, out: Any
+) -> None:
+    """J v of rows, in which only w depends on z for sorting, and else only x."""
+    problem = _problem(z, k, strength, entropic)
+    shares, start, v = problem.shares(), problem.start, v.astype(np.float64)
+    if problem.sorting and k == SORTED_TRANSPOSED:
+        moved = problem.unsorted(shares * run_sums(v[..., ::-1], start))
+    else:
+        moved = np.take_along_axis(v, problem.order, axis=-1)
+        if problem.sorting:
+            moved = run_sums(shares * moved, start)[..., ::-1]
+        else:
+            moved = moved - run_sums(shares * moved, start)
+            moved = moved * problem.projection() if entropic else moved
+            moved = problem.unsorted(moved / _column(strength))
+    out[...] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), moved, np.nan)
 
 
 class _Problem(NamedTuple):
@@ -357,134 +418,72 @@ class _Problem(NamedTuple):
 
     Attributes
     ----------
-    rows : Rows
-        of the call
     order : array of int
         which of the caller's entries is the largest, the next, …
-    strength : array
-        ε, a column or a number
     start : array of bool
         where blocks begin
-    is_log : bool
-        w holds logarithms, so that the result is the exponential of the projection
+    sorting : bool
+        w depends on z, and not x; else the result is e^p with `entropic`, as w holds logarithms
     """
 
-    rows: Rows
     order: Any
-    strength: Any
     x: Any
     w: Any
     start: Any
     entropic: bool
-    is_log: bool
+    sorting: bool
 
     def projection(self) -> Any:
         """p, sorted to fall."""
         levels = [_level(a, self.start, self.entropic) for a in (self.x, self.w)]
         p = self.x - levels[0] + levels[1]
-        return np.exp(p) if self.is_log else p
+        return np.exp(p) if self.entropic and not self.sorting else p
 
-    def shares(self, a: Any) -> Any:
+    def shares(self) -> Any:
         """The derivative of the level of each block in its entries: they sum to 1."""
+        a = self.w if self.sorting else self.x
         if self.entropic:
             return np.exp(a - _level(a, self.start, True))
         return 1 / run_sums(np.ones_like(a), self.start)
-
-    def product(self, direction: Any, name: str) -> Any:
-        """J v, where only x depends on z."""
-        v = np.take_along_axis(self.direction(direction, name), self.order, axis=-1)
-        moved = v - run_sums(self.shares(self.x) * v, self.start)
-        if self.is_log:
-            moved = moved * self.projection()
-        return self.finish(self.unsorted(moved / self.strength))
-
-    def direction(self, v: Any, name: str) -> Any:
-        """A direction of the shape of z, in rows."""
-        v = as_floating(v, name)[0]
-        check_same_shape(v.shape, name, self.rows.shape)
-        return to_rows(v, self.rows.axes).astype(np.float64, copy=False)
 
     def unsorted(self, values: Any) -> Any:
         """Values in the order of the caller's entries."""
         return np.take_along_axis(values, np.argsort(self.order, axis=-1), axis=-1)
 
-    def finish(self, values: Any, out: Any = None) -> Any:
-        """Values in the caller's form; NaN in rows that hold NaN or infinities."""
-        finite = np.isfinite(self.rows.array).all(axis=-1, keepdims=True)
-        return self.rows.finish(np.where(finite, values, np.nan), out)
 
-
-def _sorting(z: Any, strength: Any, axis: Any, regularizer: str, out: Any = None) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
-    d = z.shape[-1]
-    x = np.arange(d, 0, -1, like=z) / strength
-    return _problem(rows, order, strength, x + np.zeros_like(z), z, regularizer)
-
-
-def _ranking(z: Any, strength: Any, axis: Any, regularizer: str, out: Any = None) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
-    w = np.arange(z.shape[-1], 0, -1, like=z) + np.zeros_like(z)
-    return _scaled(rows, order, strength, z, w, regularizer)
-
-
-def _choosing(
-    z: Any, k: Any, strength: Any, axis: Any, regularizer: str, out: Any = None
-) -> _Problem:
-    rows, order, z, strength = _arranged(z, strength, axis, regularizer, out)
-    k = K.checked(k, rows.array)
-    w = np.arange(z.shape[-1], like=z) < (k[..., None] if k.ndim else k)
-    return _scaled(rows, order, strength, z, w + np.zeros_like(z), regularizer)
-
-
-def _arranged(
-    z: Any, strength: Any, axis: Any, regularizer: str, out: Any
-) -> tuple[Rows, Any, Any, Any]:
-    """The rows of a call, their order, z sorted in double, and ε as a column."""
-    if regularizer not in REGULARIZERS:
-        raise ValueError(f"regularizer must be quadratic or entropic, got {regularizer!r}")
-    rows = arrange_scores(z, axis, out=out)
-    check_one_axis(rows.axes)
-    strength = STRENGTH.for_scores(strength, rows)
-    finite = np.isfinite(rows.array).all(axis=-1, keepdims=True)
-    z = np.where(finite, rows.array, 0).astype(np.float64)
-    order = np.argsort(-z, axis=-1, kind="stable")
-    return (
-        rows,
-        order,
-        np.take_along_axis(z, order, -1),
-        strength[..., None] if strength.ndim else strength,
-    )
-
-
-def _scaled(rows: Rows, order: Any, strength: Any, z: Any, w: Any, regularizer: str) -> _Problem:
-    """proj(z/ε; w), or exp of the log-KL projection on log w.
+def _problem(z: Any, k: Any, strength: Any, entropic: bool) -> _Problem:
+    """The rows that k asks for, sorted in double and pooled.
 
     Where two neighbours are farther apart than w's first and last entry, a block ends between them,
     and how much farther does not matter. So gaps are limited to somewhat more than that, and no
     digits are lost to blocks far away.
     """
-    is_log, most = regularizer == "entropic", np.finfo(np.float64).max / (2 * z.shape[-1])
-    with np.errstate(divide="ignore", over="ignore"):
-        w = np.log(w) if is_log else w
-        limit = np.minimum(2 * (w[..., :1] - w[..., -1:]) + 1, most)  # so that x is finite
-        gaps = np.minimum((z[..., :-1] - z[..., 1:]) / strength, limit)
-    x = np.concatenate([np.zeros_like(z[..., :1]), 0 - np.cumsum(gaps, axis=-1)], axis=-1)
-    return _problem(rows, order, strength, x, w, regularizer, is_log)
-
-
-def _problem(
-    rows: Rows, order: Any, strength: Any, x: Any, w: Any, regularizer: str, is_log: bool = False
-) -> _Problem:
-    entropic = regularizer == "entropic"
+    finite = np.isfinite(z).all(axis=-1, keepdims=True)
+    z = np.where(finite, z, 0).astype(np.float64)
+    order = np.argsort(-z, axis=-1, kind="stable")
+    z, strength, d = np.take_along_axis(z, order, -1), _column(strength), z.shape[-1]
+    sorting = isinstance(k, float) and k < 0
+    if sorting:
+        x, w = np.arange(d, 0, -1, like=z) / strength + np.zeros_like(z), z
+    else:
+        ranks = isinstance(k, float) and k == RANKS
+        w = np.arange(d, 0, -1, like=z) if ranks else np.arange(d, like=z) < _column(k)
+        most = np.finfo(np.float64).max / (2 * d)
+        with np.errstate(divide="ignore", over="ignore"):
+            w = np.log(w + np.zeros_like(z)) if entropic else w + np.zeros_like(z)
+            limit = np.minimum(2 * (w[..., :1] - w[..., -1:]) + 1, most)  # so that x is finite
+            gaps = np.minimum((z[..., :-1] - z[..., 1:]) / strength, limit)
+        x = np.concatenate([np.zeros_like(z[..., :1]), 0 - np.cumsum(gaps, axis=-1)], axis=-1)
     if entropic:
         start, _ = pooled(lambda start: _level(x, start, True) - _level(w, start, True), x)
     else:
-        y, v = x - w, np.empty_like(x)
-        falling_rows(y, out=v)
-        start = np.ones_like(v, dtype=bool)
-        start[..., 1:] = v[..., 1:] != v[..., :-1]
-        start |= run_sums(v != y, start) == 0  # equal from the first, and not pooled
-    return _Problem(rows, order, strength, x, w, start, entropic, is_log)
+        start, _ = pooled(lambda start: run_means(x - w, start), x)
+    return _Problem(order, x, w, start, entropic, sorting)
+
+
+def _column(parameter: Any) -> Any:
+    """A number of each row, or of all, as it broadcasts against their entries."""
+    return parameter[..., None] if np.ndim(parameter) else parameter
 
 
 def _level(a: Any, start: Any, entropic: bool) -> Any:

@@ -184,6 +184,7 @@ def test_axes_dtypes_broken_rows_and_errors() -> None:
     for error, message, call in [
         (ValueError, "strength must be above 0, got 0", lambda: soft_sort(z, 0)),
         (ValueError, "k must be at least 1, got 0", lambda: soft_topk(z, 0)),
+        (ValueError, "k must be at least 1, got -1", lambda: soft_topk(z, -1.0)),
         (
             ValueError,
             "regularizer must be quadratic",

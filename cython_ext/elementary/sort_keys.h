@@ -19,7 +19,7 @@ typedef uint32_t TYPED(Key);
 static inline TYPED(Key) TYPED(rising_key)(REAL value) {
     const TYPED(Key) sign = (TYPED(Key))1 << (8 * sizeof(TYPED(Key)) - 1);
     const TYPED(Key) bits = (TYPED(Key))TYPED(bits_of)(value);
-    return bits & sign ? ~bits : bits | sign;
+    return bits ^ (sign | (TYPED(Key))-(bits >> (8 * sizeof(TYPED(Key)) - 1))); /* no branch */
 }
 
 #endif

@@ -4,7 +4,6 @@
 #ifndef PYENTMAX_MAPPINGS_OSCARMAX_H
 #define PYENTMAX_MAPPINGS_OSCARMAX_H
 
-#include "elementary/sort_keys.h"
 #include "gufunc/jvp_loops.h"
 #include "mappings/_smoothed_sparsemax.h"
 #include "smoothing/groups.h"
@@ -33,22 +32,41 @@ static void TYPED(smooth_oscar)(REAL *z, ptrdiff_t n, double strength, double *r
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
     const double scale = headroom(n);
     double *x = scratch, *y = scratch + n;
-    Ranked *entries = (Ranked *)(scratch + 2 * n); /* n, and n more to sort them in */
+    TYPED(Ranked) *entries = (TYPED(Ranked) *)(scratch + 2 * n); /* n, and n more to sort them in */
+    Pool *pools = (Pool *)(scratch + 6 * n);
     const double floor = -2 - (double)n * strength;
     const double least = TYPED(scaled_down)(z, n, largest, floor, scale, x);
     const double asked = strength / scale, weight = asked < -least ? asked : -least;
 
-    ptrdiff_t higher = 0, live = 0;
+    if (pools_all(x, n, weight)) {
+        for (ptrdiff_t i = 0; i < n; i++) z[i] = z[i] > -(REAL)INFINITY ? 0 : -(REAL)INFINITY;
+        return;
+    }
+    ptrdiff_t higher = 0, live = 0, count = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
-        if (x[i] > least) entries[higher++] = (Ranked){(TYPED(Key))~TYPED(rising_key)(z[i]), i};
+        entries[higher] = TYPED(ranked)(z[i], i);
+        higher += x[i] > least;
         live += x[i] > -(double)INFINITY;
     }
-    const Ranked *sorted = sort_by_key(entries, higher, sizeof(REAL), entries + n);
-    for (ptrdiff_t i = 0; i < live; i++) /* places from 0: what leads is not to be rounded */
-        y[i] = (i < higher ? x[sorted[i].place] : least) + weight * (double)i;
-    pool_adjacent_violators(y, live, (Pool *)(scratch + 6 * n));
-    for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] == least ? y[higher] : x[i];
-    for (ptrdiff_t i = 0; i < higher; i++) x[sorted[i].place] = y[i];
+    const TYPED(Ranked) *sorted = TYPED(sort_by_key)(entries, higher, entries + n);
+    for (ptrdiff_t i = 0; i < higher; i++) { /* places from 0: what leads is not to be rounded */
+        y[i] = x[sorted[i].place] + weight * (double)i;
+        count = add_pool((Pool){y[i], 1, i}, pools, count);
+    }
+    const double least_y = least + weight * (0.5 * (double)(higher + live - 1));
+    if (live > higher)
+        count = add_pool((Pool){least_y, (double)(live - higher), higher}, pools, count);
+    for (ptrdiff_t k = 0, end; k < count; k++) {
+        const ptrdiff_t start = pools[k].start;
+        end = k + 1 < count ? pools[k + 1].start : higher;
+        const double some = start < end ? sum_of(y + start, end - start) : 0;
+        const double others = pools[k].size - (double)(end - start);
+        pools[k].mean = (some + others * least_y) / pools[k].size;
+    }
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] == least ? pools[count - 1].mean : x[i];
+    for (ptrdiff_t k = 0, i = 0; k < count; k++)
+        for (const ptrdiff_t end = k + 1 < count ? pools[k + 1].start : higher; i < end; i++)
+            x[sorted[i].place] = pools[k].mean;
     TYPED(scaled_up)(x, n, scale, z);
 }
 
@@ -59,13 +77,13 @@ static const TYPED(SmoothedSparsemax) TYPED(oscarmax) = {TYPED(smooth_oscar)};
 static void TYPED(oscarmax_product)(const REAL *p, const REAL *v, double strength, REAL *out,
                                     ptrdiff_t n, double *restrict scratch) {
     double *key = scratch, *along = scratch + n;
-    Ranked *entries = (Ranked *)(scratch + 2 * n);
+    TYPED(Ranked) *entries = (TYPED(Ranked) *)(scratch + 2 * n);
     ptrdiff_t size = 0;
     for (ptrdiff_t i = 0; i < n; i++)
-        if (p[i] != 0) entries[size++] = (Ranked){(TYPED(Key))~TYPED(rising_key)(p[i]), i};
-    const Ranked *sorted = sort_by_key(entries, size, sizeof(REAL), entries + n);
+        if (p[i] != 0) entries[size++] = TYPED(ranked)(p[i], i);
+    const TYPED(Ranked) *sorted = TYPED(sort_by_key)(entries, size, entries + n);
     for (ptrdiff_t k = 0; k < size; k++) {
-        const ptrdiff_t i = sorted[k].place;
+        const ptrdiff_t i = (ptrdiff_t)sorted[k].place;
         key[k] = p[i];
         along[k] = TYPED(on_support)(p[i], v[i]);
     }

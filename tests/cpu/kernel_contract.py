@@ -15,10 +15,10 @@ from exact_rows import exact_entmax
 from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
 import pyentmax as pe
-from pyentmax.reference.mappings._fused import falling_rows
 from pyentmax.reference.mappings._simplex import dense_in_numpy
 from pyentmax.seq2seq.nn.lstm_cell import lstm_cell, lstm_cell_vjp
 from pyentmax.seq2seq.nn.optim import adam_step
+from pyentmax.sorting import permutahedron, permutahedron_product
 
 OF_ALPHA = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 Operands = tuple[Any, ...]
@@ -59,7 +59,7 @@ def exact_product(p: np.ndarray, v: np.ndarray, alpha: np.ndarray) -> tuple[np.n
 
 
 WRITERS: dict[str, Any] = {"lstm_cell": lstm_cell, "lstm_cell_vjp": lstm_cell_vjp}
-WRITERS["falling_rows"] = falling_rows
+WRITERS |= {"permutahedron": permutahedron, "permutahedron_product": permutahedron_product}
 
 
 def truth(name: str, given: Operands) -> tuple[Any, ...]:
@@ -74,6 +74,8 @@ def truth(name: str, given: Operands) -> tuple[Any, ...]:
             return (dense_in_numpy(wide[0]),)
         if name in WRITERS:
             best = tuple(np.empty(x.shape) for x in results(getattr(_cpu, name), given))
+            if name.startswith("permutahedron") and wide[-2][0] < 1:
+                wide[-2] = float(wide[-2][0])  # what is asked for instead of the k largest
             WRITERS[name].reference(*wide, out=best if len(best) > 1 else best[0])
             return best
         if name in ENTRY_BY_ENTRY:  # of β = α − 1
@@ -286,9 +288,11 @@ def allowed_units(
         return 4 * row + 16
     if one.ndim == 2 and name.endswith("grad_alpha"):
         return 100 * row.max(axis=-1, keepdims=True) + 16
-    if name == "falling_rows":  # means, whose rounding is that of what they add up
-        size = np.where(np.isfinite(given[0]), np.abs(given[0]), 0).max(axis=-1, keepdims=True)
-        return 16 * np.maximum(row, 1) + size
+    if name.startswith("permutahedron"):  # means, whose rounding is that of what they add up
+        z, n = np.where(np.isfinite(given[0]), given[0], 0).astype(np.float64), one.shape[-1]
+        width, strength = np.ptp(z, axis=-1, keepdims=True), given[-1][:, None]
+        size = np.abs(z).max(axis=-1, keepdims=True) + np.minimum(width / strength, 2 * n * n)
+        return 16 * (np.maximum(row, 1) + size + n / strength)
     if not name.endswith(("jvp", "vjps", "vjp_alpha", "vjp_upper")) or name.startswith("lstm"):
         return 16 * np.maximum(row, 1)  # entry by entry
     p, v = (x.astype(np.float64) for x in given[:2])

@@ -84,8 +84,14 @@ def operands(name, z, rng):
         return (z, beta) if name == "entmax_sigmoid" else (z, y, beta)
     if name == "separable_jacobian":  # of what is at least 0, or NaN
         return (np.clip(z[:, :64], 0, 8),)  # of n, n² come
-    if name == "falling_rows":  # of finite ones, in the middle of oscarmax
-        return (np.clip(np.nan_to_num(z), -1e4, 1e4),)
+    if name.startswith("permutahedron"):  # k, and for sorting scores what stands for it
+        further = "product" in name
+        k = np.full(len(z), rng.choice([0.0, -1.0, 1.0, 3.0, 1e12, *([-2.0] if further else [])]))
+        strength = rng.choice([1e-3, 0.1, 1, 30], len(z))
+        if not further:
+            return z, k, strength
+        z = (z * (1 + 0.01 * rng.random(z.shape))).astype(z.dtype)  # blocks change at ties
+        return z, rng.standard_normal(z.shape).astype(z.dtype), k, strength
     mapping = mapping_of(name)
     mask = np.broadcast_to(True, z.shape)
     if rng.random() < 0.6:

@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.parameters import PerRow
 from pyentmax.reference.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
 
@@ -126,12 +125,6 @@ def pooled(level: Callable[[Any], Any], like: Any) -> tuple[Any, Any]:
         start[..., 1:] &= ~rises
         levels = level(start)
     return start, levels
-
-
-@writes_out
-def falling_rows(y: Any, *, out: Any) -> None:
-    """The falling sequence nearest to each row of y, which has one value in each block."""
-    out[...] = pooled(lambda start: run_means(y, start), y)[1]
 
 
 def project(u: Any) -> Any:
