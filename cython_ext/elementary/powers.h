@@ -85,6 +85,23 @@ ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
     return TYPED(exp2_of_register)(whole, x - (whole - ROUNDER), 1);
 }
 
+/* log2(1 + r) of r > -1, and 2^x - 1 for such x, with no digit lost near 0. */
+ALWAYS_INLINE TYPED(Register) TYPED(log2_of_1_plus_each)(TYPED(Register) r) {
+    TYPED(Register) e;
+    const TYPED(Register) m = TYPED(split_register)(1 + r, &e);
+    return TYPED(log2_of_register)(TYPED(choose)(e == 0, r, m - 1), e);
+}
+
+ALWAYS_INLINE TYPED(Register) TYPED(exp2_less_1_of_each)(TYPED(Register) x) {
+    const TYPED(Register) whole = x + ROUNDER, g = x - (whole - ROUNDER), none = {0};
+    const TYPED(Register) power = TYPED(exp2_of_register)(whole, none, 1);
+#if IS_DOUBLE
+    return power * (EXP2_SLOPE_F64(g) * g) + (power - 1);
+#else
+    return power * (EXP2_SLOPE_F32(g) * g) + (power - 1);
+#endif
+}
+
 /* u^b 2^SHIFT of `count` registers, in their place, where u = 1 + r is positive, normal and at most
  * 1. r tells more of a u near 1; for b < 0 it is left out, so that the same u has the same power,
  * and u^2 u^b rises with u. b log2 u may be EXPONENT_BIAS - SHIFT at most; what is too small comes

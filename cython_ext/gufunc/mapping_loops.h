@@ -78,6 +78,8 @@ typedef struct {
  * WORKSPACE n doubles, n in whole lanes. */
 static ptrdiff_t TYPED(mapping_scratch)(const TYPED(Mapping) *mapping, ptrdiff_t n) {
     const char second = mapping->letters[2];
+    const bool tiles = mapping->block && n <= mapping->longest; /* two of doubles, and places */
+    if (second == 'd' && tiles) return 3 * BLOCK * n * (ptrdiff_t)sizeof(double);
     if (second != '>' && second != 'i') return workspace_bytes(n);
     const ptrdiff_t more = second == '>' ? 0 : n <= NARROW_TOPK ? BLOCK * n : n;
     return (scratch_size(n) + more) * (ptrdiff_t)sizeof(REAL);
