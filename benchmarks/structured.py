@@ -1,10 +1,11 @@
-"""The structured and bounded mappings: kernels compared with NumPy bodies, interleaved medians.
+"""The structured and bounded mappings: kernels compared with softmax's and with NumPy bodies.
 
     python benchmarks/structured.py [--rounds 7]
 
-How many times as long a body takes per row as the kernel, for the mapping and for its Jacobian's
-product, on random float32 rows at three scales. fusedmax's body takes a Python step per entry, for
-all rows at once: it gets only 64 of the long rows, since a run would take half a minute.
+First how many times as long as `pyentmax.softmax` each mapping takes, and soft sorting, on normal
+float32 scores. Then how many times as long a body takes per row as the kernel, for the mapping and
+for its Jacobian's product, at three scales. fusedmax's body takes a Python step per entry, for all
+rows at once: it gets only 64 of the long rows, since a run would take half a minute.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ from typing import Any
 import numpy as np
 
 import pyentmax
+from pyentmax.sorting import (
+    soft_rank,
+    soft_rank_vjp,
+    soft_sort,
+    soft_sort_vjp,
+    soft_topk,
+    soft_topk_vjp,
+)
 
 SHAPES = [(2048, 64), (512, 4096)]
 SCALES = [0.1, 1, 5]
@@ -37,6 +46,11 @@ def measure(rounds: int) -> None:
     """One thread, every shape, scale and mapping."""
     print(f"{datetime.date.today()}, float32, {platform.platform()}")
     pyentmax.show_config()
+    print("\ntimes softmax, normal scores")
+    columns = [times_softmax(shape, rounds) for shape in [(1000, 1000), (2048, 64)]]
+    print(f"{'':>24}{'1000×1000':>10}{'2048×64':>10}")
+    for name in columns[0]:
+        print(f"{name:>24}" + "".join(f"{column[name]:10.1f}" for column in columns))
     print("\nbody / kernel, in time a row (µs per row of the kernel)")
     print(f"{'shape':>10} {'scale':>5} {'mapping':>16} {'given':>9} {'forward':>16}{'product':>16}")
     for shape in SHAPES:
@@ -44,6 +58,32 @@ def measure(rounds: int) -> None:
             z = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
             for name, words, parameter in cases(shape):
                 report(name, words, z * np.float32(scale), scale, parameter, rounds)
+
+
+def times_softmax(shape: tuple[int, int], rounds: int) -> dict[str, float]:
+    """What each function takes, in units of what softmax takes."""
+    z = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    g, tight, loose = z[::-1].copy(), np.full_like(z, 5 / shape[1]), np.full_like(z, 0.5)
+    runs: dict[str, Callable[[], object]] = {
+        "softmax": lambda: pyentmax.softmax(z),
+        "csparsemax, 5/d": lambda: pyentmax.csparsemax(z, tight),
+        "csoftmax, 5/d": lambda: pyentmax.csoftmax(z, tight),
+        "csparsemax, 0.5": lambda: pyentmax.csparsemax(z, loose),
+        "budget_sparsemax, 8": lambda: pyentmax.budget_sparsemax(z, 8),
+        "normmax, 2": lambda: pyentmax.normmax(z, 2),
+        "fusedmax, 1": lambda: pyentmax.fusedmax(z, 1),
+        "oscarmax, 1": lambda: pyentmax.oscarmax(z, 1),
+        "oscarmax, 0.1/d": lambda: pyentmax.oscarmax(z, 0.1 / shape[1]),
+        "soft_rank, 1": lambda: soft_rank(z),
+        "soft_rank, 0.01": lambda: soft_rank(z, 0.01),
+        "soft_rank_vjp, 0.01": lambda: soft_rank_vjp(z, g, 0.01),
+        "soft_sort, 1": lambda: soft_sort(z),
+        "soft_sort_vjp, 1": lambda: soft_sort_vjp(z, g),
+        "soft_topk, 8": lambda: soft_topk(z, 8),
+        "soft_topk_vjp, 8": lambda: soft_topk_vjp(z, g, 8),
+    }
+    taken = medians(runs, rounds)
+    return {name: seconds / taken["softmax"] for name, seconds in taken.items()}
 
 
 def cases(shape: tuple[int, int]) -> list[tuple[str, str, Any]]:
