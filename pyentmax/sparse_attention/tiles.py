@@ -264,7 +264,11 @@ def forward(
         columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
         if not (call.only_dense or keep and whole):
             call.again = _dense_heads(call, columns)
-    tiles = [tile for first, last, _ in runs(call.again) for tile in call.tiles(first, last)]
+    tiles = [
+        tile
+        for first, last, _ in runs(call.again)
+        for tile in call.tiles(first, last, in_order=keep)
+    ]
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
     parts: list[Any] = [None] * len(tiles)
 
@@ -495,12 +499,11 @@ def vjp(
         for owner in range(start, stop, each):
             own = [(i, i + 1) for i in range(owner, owner + each) if call.again[i]]
             by_heads += [partial(dense_tiles, own)] if own else []
-        tiles = call.tiles(start, stop, QUERIES)
-        by_queries += [partial(sparse_tile, tile) for tile in tiles if tile.keys]
+        by_queries += [partial(sparse_tile, tile) for tile in call.rows(start, stop)]
         by_keys += [
             partial(sum_columns, start // each, stop // each, own, top, *term)
             for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value))
-            for own in problem.sequences
+            for own in call.spans()
             for top in range(own.first, own.stop, KEYS)
         ]
     for pieces in (by_queries, by_keys, by_heads):

@@ -138,17 +138,43 @@ class Tiling:
         queries = self.t if queries is None else queries
         return max(1, self._room // max(1, each * queries * self.s))
 
-    def tiles(self, start: int, stop: int, queries: int | None = None) -> list[Tile]:
-        """The tiles of the heads from start to stop, as high as there is room unless given."""
-        if queries is None:
-            side = SIDE if self.has_kernels else 1
-            queries = max(side, self._room // max(1, self.s) // side * side)
-        places, tiles = self._places(queries), []
-        heads = self.at_once() if len(places) == 1 else 1
-        for first in range(start, stop, heads):
-            last = min(first + heads, stop)
-            tiles += [self.tile(first, last, *place) for place in places]
+    def tiles(
+        self, start: int, stop: int, queries: int | None = None, *, in_order: bool = True
+    ) -> list[Tile]:
+        """The tiles of the heads from start to stop, as high as there is room unless given.
+
+        In the order of rows, a tile has several heads only where it has all of their queries. So
+        have those of one sequence, for which that is the order in which keys stay in a cache.
+        """
+        tiles, places = [], self._places(queries)
+        if len(places) > 1 and (in_order or len(self.problem.sequences) == 1):
+            return [self.tile(n, n + 1, *place) for n in range(start, stop) for place in places]
+        for top, bottom, sequence in places:
+            scores = (bottom - top) * (sequence.stop - sequence.first)
+            heads = max(1, self._room // max(1, scores))
+            for first in range(start, stop, heads):
+                tiles.append(self.tile(first, min(first + heads, stop), top, bottom, sequence))
         return tiles
+
+    def spans(self) -> list[Sequence]:
+        """The sequences, neighbours as one where a block of keys has room for theirs."""
+        spans: list[Sequence] = []
+        for own in self.problem.sequences:
+            if spans and own.stop - spans[-1].first <= KEYS:
+                spans[-1] = spans[-1]._replace(bottom=own.bottom, stop=own.stop)
+            else:
+                spans.append(own)
+        return spans
+
+    def rows(self, start: int, stop: int) -> list[Tile]:
+        """Tiles of stored weights before all keys, where sequences need not be kept apart."""
+        whole = Sequence(0, self.t, 0, self.s, None, 0)
+        heads = self.at_once() if self.t <= QUERIES else 1
+        return [
+            self.tile(first, min(first + heads, stop), top, min(top + QUERIES, self.t), whole)
+            for first in range(start, stop, heads)
+            for top in range(0, self.t, QUERIES)
+        ]
 
     def tile(self, start: int, stop: int, top: int, bottom: int, sequence: Sequence) -> Tile:
         """Some queries of a sequence before all keys that they may see."""
@@ -159,13 +185,16 @@ class Tiling:
         shape = stop - start, bottom - top, keys
         return Tile(start, stop, top, bottom, keys, sequence, columns, shape)
 
-    def _places(self, queries: int) -> list[tuple[int, int, Sequence]]:
+    def _places(self, queries: int | None) -> list[tuple[int, int, Sequence]]:
         """Top and bottom of a head's tiles, which are higher while causality hides keys."""
         places = []
+        side = SIDE if self.has_kernels else 1
         for sequence in self.problem.sequences:
             top, reach = sequence.top, sequence.reach
+            keys = max(1, sequence.stop - sequence.first)
+            high = queries or max(side, self._room // keys // side * side)
             while top < sequence.bottom:
-                size = queries
+                size = high
                 while reach is not None and 2 * size <= QUERIES:
                     if 2 * size * (top + 2 * size + reach) > self._room:
                         break
