@@ -222,7 +222,7 @@ class Call(Tiling):
         scores = sum(int(self.visible(self.tile(0, 1, *place)).sum()) for place in places)
         for start, stop, again in runs(self.again, each, self.at_once(each)):
             entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
-            stored = np.count_nonzero(~self.again[start:stop])
+            stored = int(np.count_nonzero(~self.again[start:stop]))
             yield start, stop, again or self.only_dense or is_dense(int(entries), stored * scores)
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:

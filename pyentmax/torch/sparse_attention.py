@@ -185,12 +185,12 @@ def attention(
         if not isinstance(sink, Tensor):
             sink = composed.wide(query.new_empty(0)).new_tensor(as_number(sink, "sink"))
         check_broadcast(sink, shape[:-2], "sink", "the batch")
-    packed: Any = None, None, None
+    cu_queries = cu_keys = offsets = None
     if cu_seqlens is not None:
-        *packed, offset = _checked_sequences(cu_seqlens, offset, query)
+        cu_queries, cu_keys, offsets, offset = _checked_sequences(cu_seqlens, offset, query)
     problem = TensorProblem(
         query, key, value, mapping, *split(mapping, parameter), mask, causal, int(offset), scale,
-        sink, bias, kind, *packed, softcap, dropout, return_weights,
+        sink, bias, kind, cu_queries, cu_keys, offsets, softcap, dropout, return_weights,
     )  # fmt: skip
     output, weights = _run(route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
