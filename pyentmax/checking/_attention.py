@@ -40,6 +40,7 @@ from pyentmax.checking._subjects import (
     check_function,
     dtype_name,
     fitting,
+    in_memory_order,
     parameters_of,
     quiet,
     to_numbers,
@@ -152,8 +153,8 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
         at_k, at_v = ((x[..., -1, :, :] if case.get("one_of_group") else x.sum(-3))
                       for x in (at_k, at_v))  # fmt: skip
     grads = {"output": out, "dquery": scale * at_scores @ k, "dkey": at_k, "dvalue": at_v}
-    for name in case.get("unscaled", ()):
-        grads[name] = grads[name] / scale
+    for name, factor in case.get("factors", {}).items():
+        grads[name] = grads[name] * (factor or 1 / scale)
     if case.get("sink") is not None:
         axes = tuple(i for i in range(p.ndim - 1) if i != p.ndim - 3)
         grads["dsink"] = at_rows[..., -1].sum(axes) * (not case.get("sink_constant"))
@@ -232,7 +233,14 @@ VARIANTS = (
     Cause("scores not scaled", _with(scale=1.0), "multiply by 1/√d, or by scale= if it is given"),
     Cause("scale ignored", _without("scale"), "use the scale that is given in place of 1/√d"),
     Cause("scaled by 1/d", lambda c: {"scale": 1 / c["query"].shape[-1]} | c, "the scale is 1/√d"),
+    Cause("scaled by a width that is rounded up", lambda c: {
+        "scale": (2.0 ** np.ceil(np.log2(c["query"].shape[-1]))) ** -0.5} | c,
+        "d is the width of a key, not that of a block"),
     Cause("scaled twice", _with(scale=lambda c: _scale(c) ** 2), "scale queries or scores"),
+    *(Cause(f"strides of {' and '.join(names)} not used", _with("layout", **{
+        name: lambda c, name=name: in_memory_order(c[name], c["layout"]) for name in names}),
+        "use the strides of every array, or make it contiguous")
+      for names in (("query",), ("key",), ("value",), ("query", "key", "value"))),
     Cause("rows and columns confused", _with(axis=-2), "the mapping goes along the keys, axis=-1"),
     Cause("heads tiled", _with(tiled=True), "neighbours share a head: repeat it, h // (H / H_kv)"),
     Cause("heads tiled if causal", _with("causal", tiled=True),
@@ -278,8 +286,12 @@ VARIANTS = (
     *CONDITIONAL,
     Cause("δ left out of the gradient", _with("gradients", no_delta=True),
           "the gradient of scores is p ∘ (g vᵀ − δ), δ = Σ g ∘ out"),
-    *(Cause(f"{name} not scaled", _with("gradients", unscaled=(name,)), "multiply by the scale")
+    *(Cause(f"{name} not scaled", _with("gradients", factors={name: None}), "multiply by the scale")
       for name in ("dquery", "dkey")),
+    *(Cause(f"twice {name}", _with("gradients", factors={name: 2.0}), "divide by 2")
+      for name in GRADIENTS),
+    Cause("upstream gradient unused", _with("gradients", g=lambda c: np.ones_like(c["g"])),
+          "multiply by it"),
     Cause("one head of a group in dkey and dvalue", _with("gradients", one_of_group=True),
           "sum over the query heads that share a head of keys"),
     Cause("softcap without its slope in the gradient", _with("softcap", no_slope=True),
@@ -432,7 +444,7 @@ class AttentionSubject(Subject):
             case["nothing"], case["g"] = nothing, np.where(nothing, 0, case["g"])
             if not case.get("edge"):
                 case.pop("gradients", None)
-        case["cost"], case["long"] = float(case["query"].size * s), s > LONG_SUM
+        case["cost"], case["long"] = float(case["query"].size * s), s * self.epsilon > LONG_SUM
         for name, n in (("T", t), ("S", s), ("d", d), ("B", b), ("H", heads)):
             self.sizes.setdefault(name, set()).add(n)
         return case
@@ -465,11 +477,14 @@ class AttentionSubject(Subject):
             if name in case and name in self.spelled and name not in self.always
         }
         known = parameters_of(self.fn) or {}
-        t, (s, d) = case["query"].shape[-2], case["key"].shape[-2:]
+        *batch, t, _ = case["query"].shape
+        s, d = case["key"].shape[-2:]
+        heads = batch[-1:]
         neutral = {
             "causal": False, "scale": d**-0.5, "dropout": 0.0, "offset": s - t, "softcap": 0.0,
-            "mask": np.ones((t, s), bool), "bias": np.zeros((t, s)), "window": None, "sink": None,
-            "slopes": None, "lengths": None, "cu_seqlens": None,
+            "mask": np.ones((t, s), bool), "bias": np.zeros((t, s)), "window": None,
+            "sink": np.full(heads, -1e4), "slopes": np.zeros(heads),
+            "lengths": np.full(batch[:1], s), "cu_seqlens": np.array([0, s]),
         }  # fmt: skip
         for name, value in neutral.items():
             parameter = known.get(self.spelled.get(name, ""))
@@ -670,8 +685,9 @@ def _works(subject: AttentionSubject, **words: Any) -> bool:
 
 def _sizes(subject: AttentionSubject) -> dict[str, Any]:
     """The widths that fn takes, and whether one query is enough."""
-    widths = tuple(d for d in WIDTHS if _works(subject, t=2, s=2, d=d))
-    if missing := [d for d in WIDTHS if d not in widths]:
+    tried = WIDTHS[: 3 if subject.compiles else None]  # as `BLOCKS` has them
+    widths = tuple(d for d in tried if _works(subject, t=2, s=2, d=d))
+    if missing := [d for d in tried if d not in widths]:
         subject.say(f"keys {', '.join(map(str, missing))} wide raise an error")
     if subject.multiple > 1 or subject.least > 4:
         subject.say(f"T and S are multiples of {subject.multiple}, keys at least "
@@ -821,7 +837,10 @@ BLOCKS = [  # T, S, d, B, H, heads of keys
 
 
 def _blocks(subject: AttentionSubject) -> list[Case]:
-    shapes = [*BLOCKS, *((t, s, d, 1, 2, 0) for t, s, d in subject.shapes)]
+    shapes = [
+        *BLOCKS[: 3 if subject.compiles else None],
+        *((t, s, d, 1, 2, 0) for t, s, d in subject.shapes),
+    ]
     cases: list[Case] = []
     for t, s, d, b, heads, groups in shapes:
         kv = groups if subject.rank > 2 and not subject.groups else 0

@@ -106,7 +106,29 @@ def _other_k(change: int) -> Any:
     return variant
 
 
+def _kept(change: Callable[[Array], Any]) -> Any:
+    """What a router gives to the k scores that it keeps."""
+
+    def variant(claim: Any, z: Array, p: Array) -> Array:
+        if "k" not in claim.parameters:
+            raise ValueError("no k")
+        return np.where(claim.exact(z) > 0, change(z), 0)
+
+    return variant
+
+
+OFF = Cause(
+    "the threshold is off",
+    _threshold,
+    "p has the right form with another τ: look at its sum, the support's size, the sort",
+)
+STRIDES = Cause(
+    "strides not used",
+    lambda claim, z, p: claim.exact(z),  # of z as memory has it
+    "use the strides of the scores, or make them contiguous",
+)
 VALUE_CAUSES = (
+    STRIDES,
     Cause("another axis", _other_axis,
           "fn maps along an axis that is not always the last; make it with axis=-1 (dim=-1)"),
     Cause("the whole array as one row",
@@ -137,12 +159,16 @@ VALUE_CAUSES = (
     Cause("logarithms returned", lambda claim, z, p: np.log(claim.exact(z)), "exponentiate"),
     Cause("one score too many is kept", _other_k(1), "keep k; the k-th largest is the least kept"),
     Cause("one score too few is kept", _other_k(-1), "keep k; the k-th largest is the least kept"),
+    Cause("softmax over all scores, of which k are kept",
+          _kept(lambda z: _powers(z) / _sum(_powers(z))), "divide by the sum of those that stay"),
+    Cause("sigmoids of the k scores", _kept(lambda z: 1 / (1 + np.exp(-z))),
+          "softmax of the k scores"),
+    Cause("the k scores themselves", _kept(lambda z: z), "softmax of the k scores"),
     Cause("a bracket too narrow", _narrow,
           "the threshold lies between max − 1 and max − d^{1−α} of (α − 1)z"),
     Cause("bisection stopped early", _stopped_early,
           "one bit a step: float32 needs some 24 steps, float64 53"),
-    Cause("the threshold is off", _threshold,
-          "p has the right form with another τ: look at its sum, the support's size, the sort"),
+    OFF,
 )  # fmt: skip
 
 
@@ -163,6 +189,8 @@ DERIVATIVE_CAUSES = (
     Cause("the mean over all batch rows", lambda p, v, s: s * (
         v - np.sum(s * v) / np.sum(s[..., :1] * 0 + 1) / np.sum(s, axis=-1, keepdims=True)),
           "Σsv/Σs is a sum along the row: axis=-1, keepdims=True"),
+    Cause("divided by the largest support of the batch", lambda p, v, s: s * (
+        v - _sum(s * v) / np.max(_sum(s))), "Σsv/Σs is of each row: keepdims=True, no maximum"),
     Cause("the mean over all entries", lambda p, v, s: s * (v - np.mean(v, axis=-1, keepdims=True)),
           "the mean is over the support, weighted by s = p^{2−α}"),
     Cause("the derivative of softmax", lambda p, v, s: _centred(p, v),

@@ -28,7 +28,7 @@ Case = dict[str, Any]
 LIMIT, HALF_LIMIT = 64.0, 4.0
 WRONG, HALF_WRONG = 1e-3, 1e-2  # of the result's size: an error that is more than imprecision
 ORDINARY, HALF_ORDINARY = 20.0, 10.0  # larger scores are edges; e^11.1 is infinite in float16
-LONG_SUM = 256  # terms of a sum from which one in a half type cannot be exact
+LONG_SUM = 0.25  # spacings at 1 times the terms of a sum: more, and none in that type is exact
 GRADES = ("not applicable", "right", "edges", "imprecise", "wrong")  # the worst counts
 MARKS = dict(zip(GRADES, "–✓▵≈✗", strict=True))
 PAIRED_COST = 2e4  # entries of a case up to which two causes at a time are tried
@@ -122,10 +122,9 @@ class Finding(NamedTuple):
             return "right"
         if edge or self.case.get("edge"):
             return "edges"
-        most = HALF_WRONG if half else WRONG
         if half and self.case.get("long"):  # sums that are kept in a half type
-            most = 1.0
-        return "wrong" if self.error > most * self.size else "imprecise"
+            return "imprecise"
+        return "wrong" if self.error > (HALF_WRONG if half else WRONG) * self.size else "imprecise"
 
     def __str__(self) -> str:
         observed, expected = self.observed, self.expected
@@ -493,7 +492,7 @@ def _examine(one: Property, subjects: Sequence[Any]) -> PropertyResult:
         shape = isinstance(failure.__cause__, WrongShape)
         if shape or not refused:
             ill = shape or one.name in subjects[0].vital
-            grade = "wrong" if ill and not one.edge else "edges"
+            grade = "wrong" if ill and not (one.edge or failure.case.get("edge")) else "edges"
             finding = Finding(failure.case, str(failure), "no error", np.inf)
             graded.append((grade, dtype, finding))
     if not graded:
@@ -545,7 +544,7 @@ def _explain(subject: Any, seen: list[Any], edges: bool) -> tuple[tuple[str, ...
     for variants in chain(((one,) for one in subject.variants), pairs):
         explained = 0
         for fine, _, case, observed in seen:
-            says = _explains(subject, variants, case, observed)
+            says = _explains(subject, variants, case, observed, fine)
             if says is False:
                 break
             explained += says is True and not fine
@@ -556,13 +555,24 @@ def _explain(subject: Any, seen: list[Any], edges: bool) -> tuple[tuple[str, ...
     return (), "" if edges else none
 
 
-def _explains(subject: Any, variants: Any, case: Case, observed: dict[str, Any]) -> bool | None:
-    """Whether variants give what was seen; None if they say nothing about the case."""
+def _explains(
+    subject: Any, variants: Any, case: Case, observed: dict[str, Any], fine: bool
+) -> bool | None:
+    """Whether variants give what was seen; None if they say nothing about the case.
+
+    What is right for a case that fails explains nothing, however near it is.
+    """
     with suppress(ValueError, KeyError, ZeroDivisionError, NotImplementedError):
         predicted = subject.predict(variants, case, observed)
         if predicted is None:
             return None
         limit = subject.limit * ROUNDS
+        if not fine:
+            right = subject.expect(case)
+            if all(
+                _agrees(one.value, right[name], subject.limit) for name, one in predicted.items()
+            ):
+                return False
         return all(
             name in predicted and _agrees(x, predicted[name], limit) for name, x in observed.items()
         )
@@ -573,7 +583,7 @@ def _agrees(observed: Array, predicted: Expected, limit: float) -> bool:
     value, allowed, _ = predicted
     if np.shape(observed) != np.shape(value):
         return False
-    both = np.isnan(observed) & (np.isnan(value) | (np.asarray(value) == 0))  # of an empty row
+    both = np.isnan(observed) & np.isnan(value)
     near = np.abs(np.subtract(observed, value)) <= limit * allowed
     return bool(np.all(near | both | (observed == value)))
 

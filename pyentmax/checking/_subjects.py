@@ -142,6 +142,13 @@ LAYOUTS: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
 NUMPY_ONLY = ("reversed", "read-only")
 
 
+def in_memory_order(x: Array, layout: str) -> Array:
+    """What a function reads that takes a view's memory for that of a contiguous array."""
+    if layout in ("", "reversed"):  # whose memory ends where it begins
+        return x
+    return np.ravel(LAYOUTS[layout][0](x))[: x.size].reshape(x.shape)
+
+
 def library_of(array: Any) -> str:
     """The name of the library that an array belongs to; NumPy's if it is not a known one."""
     name = type(array).__module__.partition(".")[0].replace("jaxlib", "jax")
@@ -227,6 +234,11 @@ class Subject:
     paired: ClassVar[bool] = False  # whether two variants at a time are tried as causes
     variants: ClassVar[tuple[Cause, ...]] = ()
     spellings: ClassVar[Any] = frozenset()  # fn's names of its options
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the library compiles every shape anew, so that fewer sizes are tried."""
+        return self.library in ("jax", "tensorflow")
 
     @property
     def epsilon(self) -> float:
@@ -386,11 +398,13 @@ def fitting(trials: Callable[[str], Iterable[S]], settings: Settings, expected: 
                 one = replace(one, library=library_of(out) if library == "numpy" else library)
                 one = one.settled(out)
                 fit = [x for name in SPACINGS if (x := replace(one, dtype=name, seen=[])).fits()]
+                if one.library == "numpy" and settings.dtypes is None:  # ml_dtypes' is not NumPy's
+                    fit = [x for x in fit if x.dtype != "bfloat16"]
                 if chosen := [x for x in fit if x.dtype in asked]:
-                    full = {"wide": next((x.dtype for x in chosen if not x.half), ""),
-                            "half": next((x.dtype for x in chosen if x.half), "")}  # fmt: skip
-                    return [replace(x, full=x.dtype in full.values(), alone=not full["wide"])
-                            for x in chosen]  # fmt: skip
+                    wide = next((x.dtype for x in chosen if not x.half), "")
+                    half = next((x.dtype for x in chosen if x.half), "")
+                    full = (wide, half)[: 1 if wide and one.compiles else 2]
+                    return [replace(x, full=x.dtype in full, alone=not wide) for x in chosen]
                 raise ValueError(
                     "dtypes must have one that fn takes, of "
                     f"{[x.dtype for x in fit]}, got {[*(settings.dtypes or ())]}"

@@ -73,12 +73,12 @@ TRUTHS = {
 JACOBIANS = {"softpick": softpick_jacobian}  # from z, where p does not tell all
 
 
-def slack(record: Mapping, z: Array) -> Array | float:
-    """What a probability may be off by where the definition adds an ε of 1e-6 to a denominator."""
+def slack(record: Mapping, z: Array, limit: float) -> Array | float:
+    """What a result may be off by, of its size, where the definition adds 1e-6 to a denominator."""
     if record.name != "softpick":
         return 0.0
     total = np.sum(np.abs(_excess(np.minimum(z, SMALL), -1)[0]), axis=-1, keepdims=True)
-    return 1e-7 * softpick(z) / np.maximum(total, 1e-7)
+    return np.asarray(4e-6 / limit / np.maximum(total, 1e-6))
 
 
 def truth(mapping: str | Mapping, parameters: dict[str, Any]) -> Mapping:

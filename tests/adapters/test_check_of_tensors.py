@@ -44,15 +44,10 @@ def test_wrong_backward_pass_is_named() -> None:
             return p * (v + (p * v).sum(-1, keepdim=True))
 
     report = check_mapping(Softmax.apply, "softmax")
-    names = [
-        "derivative",
-        "derivative in arrays",
-        "derivative and differences",
-        "derivative at masked entries",
-    ]
-    assert [*report.failures] == names
-    expected = "[0, 0], v = [1, 0] gives [0.75, 0.25], expected [0.25, -0.25]"
-    assert str(report.failures["derivative"]).startswith(expected)
+    assert {"derivative", "derivative in arrays", "derivative of long rows"} <= {*report.failures}
+    assert report.verdict == "wrong"
+    assert [one.partition(":")[0] for one in report.causes] == ["sign of the mean"]
+    assert "v = [1, 0] gives [0." in str(report.failures["derivative"])
 
 
 @pytest.mark.slow
@@ -80,7 +75,8 @@ def test_bfloat16_without_shift_fails() -> None:
         return (z - excess.gather(-1, size - 1) / size).clamp(min=0)
 
     report = check_mapping(sparsemax, "sparsemax", dtypes=["bfloat16"])
-    assert str(report.failures["half types"]).startswith("[16, 16, 16.875] gives [0.125, 0.125, 1]")
+    found = str(report.failures["scores around 16"])
+    assert found.startswith("sum, [16, 16, 16.875] gives 1.25, expected 1")
 
 
 @pytest.mark.slow

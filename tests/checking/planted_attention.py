@@ -98,6 +98,31 @@ FAULTS: dict[str, tuple[tuple[str, str], str, str]] = {
         ("lengths ignored", ("lengths is not None", "False"), "wrong"),
         ("sequences mixed", ("cu_seqlens is not None", "False"), "wrong"),
         ("causal aligned at the other corner", ("(s - t if", "(0 if"), "wrong"),
+        ("heads tiled if causal", ("np.repeat(x, groups, axis=-3)",
+                                   "(np.concatenate([x] * groups, axis=-3) if causal else "
+                                   "np.repeat(x, groups, axis=-3))"), "wrong"),
+        ("window counted from the first key", ("i - window", "i - (s - t) - window"), "wrong"),
+        ("masked before the softcap", (
+            "np.where(see, scores, -np.inf)",
+            "np.where(see, scores, -np.inf if softcap is None else -softcap)"), "wrong"),
+        ("finite entries of the mask hide", (
+            VISIBLE, VISIBLE.replace("np.isfinite(mask)", "mask == 0")), "wrong"),
+        ("bias subtracted", ("scores + bias", "scores - bias"), "wrong"),
+        ("one key past the length seen", ("j < lengths", "j <= lengths"), "wrong"),
+        ("sequences begin one late", ('side="right"', 'side="left"'), "wrong"),
+        ("keys after whole blocks of 80 skipped", (
+            "    if causal", "    see = see & ((j < s // 80 * 80) | (s < 80))\n    if causal"),
+         "wrong"),
+        ("keys after whole blocks of 16 skipped", (
+            "    if causal", "    see = see & ((j < s // 16 * 16) | (s < 16))\n    if causal"),
+         "wrong"),
+        ("causal ignored where mask is given", ("if causal", "if causal and mask is None"),
+         "wrong"),
+        ("sink ignored where window is given", (
+            "if sink is not", "sink = None if window is not None else sink\n    if sink is not"),
+         "wrong"),
+        ("lengths ignored where causal is given", (
+            "if lengths is not None", "if lengths is not None and not causal"), "wrong"),
     )
 }  # fmt: skip
 UNNAMED: dict[str, tuple[str, str, str]] = {
@@ -109,6 +134,24 @@ UNNAMED: dict[str, tuple[str, str, str]] = {
                                        "wrong"),
     "1e-6 in the sum": ("mapping(scores)", "mapping(scores) * scores.dtype.type(1 - 1e-6)",
                         "imprecise"),
+    "causal one block late beyond 64 queries": (
+        "see & (j <= i)", "see & (j <= i + (t > 64) * (i >= 64))", "wrong"),
+    "the last block of keys left out": (
+        "    if causal", "    see = see & ((j < s - 64) | (s <= 128))\n    if causal", "wrong"),
+    "decoding without the newest key": (
+        "    if causal", "    see = see & ((j < s - 1) | (t > 1) | (s == 1))\n    if causal",
+        "wrong"),
+    "the third batch is zero": (
+        "weights @ ", "(weights if query.ndim < 4 else weights * (np.arange(len(query)) != 2)"
+        "[:, None, None, None]) @ ", "wrong"),
+    "the seventh head is zero": (
+        "weights @ ", "(weights if query.ndim < 3 else weights * (np.arange(query.shape[-3]) != 6)"
+        "[:, None, None]) @ ", "wrong"),
+    "the scale of a width rounded up": (
+        "d ** -0.5 if", "(2 ** np.ceil(np.log2(d))) ** -0.5 if", "wrong"),
+    "bias doubled if causal": ("scores + bias", "scores + bias * (1 + causal)", "wrong"),
+    "causal raises an error": (
+        "    if causal", "    if causal:\n        raise RuntimeError\n    if causal", "edges"),
     "NaN of hidden values": ("weights @ np.nan_to_num(value)", "weights @ value", "edges"),
     "writes into the query": ("(query * query.dtype.type(scale))",
                               "np.multiply(query, query.dtype.type(scale), out=query)", "edges"),

@@ -49,9 +49,16 @@ def lower_threshold(z: Any) -> Any:
     return np.maximum(p - 0.01 * (p > 0), 0)
 
 
+def as_in_memory(z: Any) -> Any:
+    if z.size and min(z.strides, default=1) > 0:
+        z = np.lib.stride_tricks.as_strided(z, (z.size,), (z.itemsize,)).reshape(z.shape)
+    return pe.sparsemax(z)
+
+
 SIXTH: Any = {"alpha": 1.5}
 K: Any = {"k": 2}
 VALUES: dict[str, tuple[Any, str, Any]] = {
+    "strides not used": (as_in_memory, "sparsemax", {}),
     "another axis": (lambda z: pe.sparsemax(z, axis=0), "sparsemax", {}),
     "the whole array as one row": (whole, "sparsemax", {}),
     "scores not multiplied by α − 1": (lambda z: pe.entmax15(2 * z), "entmax15", {}),
@@ -70,6 +77,21 @@ VALUES: dict[str, tuple[Any, str, Any]] = {
     "logarithms returned": (lambda z: np.log(pe.softmax(z)), "softmax", {}),
     "one score too many is kept": (lambda z: pe.topk_softmax(z, 3), "topk_softmax", K),
     "one score too few is kept": (lambda z: pe.topk_softmax(z, 1), "topk_softmax", K),
+    "softmax over all scores, of which k are kept": (
+        lambda z: np.where(pe.topk_softmax(z, 2) > 0, pe.softmax(z), 0),
+        "topk_softmax",
+        K,
+    ),
+    "sigmoids of the k scores": (
+        lambda z: np.where(pe.topk_softmax(z, 2) > 0, 1 / (1 + np.exp(-z)), 0),
+        "topk_softmax",
+        K,
+    ),
+    "the k scores themselves": (
+        lambda z: np.where(pe.topk_softmax(z, 2) > 0, z, 0),
+        "topk_softmax",
+        K,
+    ),
     "bisection stopped early": (lambda z: bisection(z, steps=9), "entmax15", {}),
     "a bracket too narrow": (lambda z: bisection(z, low=-0.6), "entmax15", {}),
     "the threshold is off": (lower_threshold, "sparsemax", {}),
@@ -86,6 +108,9 @@ PRODUCTS: dict[str, Any] = {
     "the mean over the batch": lambda p, v: s_of(p) * (v - np.sum(s_of(p) * v) / np.sum(s_of(p))),
     "the mean over all batch rows": lambda p, v: (
         s_of(p) * (v - np.sum(s_of(p) * v) / (p.size / p.shape[-1]) / total(s_of(p)))
+    ),
+    "divided by the largest support of the batch": lambda p, v: (
+        s_of(p) * (v - total(s_of(p) * v) / total(s_of(p)).max())
     ),
     "the mean over all entries": lambda p, v: s_of(p) * (v - np.mean(v, axis=-1, keepdims=True)),
     "the derivative of softmax": pe.softmax_vjp,

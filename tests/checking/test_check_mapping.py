@@ -155,7 +155,9 @@ def test_half_type_without_shift_fails() -> None:
         tau = np.take_along_axis(excess, size - 1, axis=-1) / size.astype(z.dtype)
         return np.maximum(z - tau, 0)
 
-    assert check_mapping(unshifted, "sparsemax", dtypes=["float16"]).verdict == "wrong"
+    report = check_mapping(unshifted, "sparsemax", dtypes=["float16"])
+    assert report.verdict == "imprecise"
+    assert {"scores around 16", "rows and lengths"} <= {*report.failures}
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
@@ -178,12 +180,7 @@ def test_either_convention_for_ties_passes(function: str, stay: int) -> None:
 
 
 def test_function_that_ignores_strides_is_wrong() -> None:
-    def as_in_memory(z: Any) -> Any:
-        if z.size and min(z.strides, default=1) > 0:
-            z = np.lib.stride_tricks.as_strided(z, (z.size,), (z.itemsize,)).reshape(z.shape)
-        return pyentmax.sparsemax(z)
-
-    report = check_mapping(as_in_memory, "sparsemax", dtypes=["float64"])
+    report = check_mapping(planted_causes.as_in_memory, "sparsemax", dtypes=["float64"])
     assert [*report.failures] == ["memory layouts"]
     assert report.verdict == "wrong"
     assert str(report.failures["memory layouts"]).startswith("transposed scores ")
