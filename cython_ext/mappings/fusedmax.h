@@ -37,7 +37,8 @@ static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *r
     const double least = TYPED(scaled_down)(z, n, largest, -1 - 5 * strength, scale, x);
     const double most = -least * (double)n, asked = strength / scale;
     const double weight = asked < most ? asked : most;
-    const double level = reached(x, n, weight) - 1 / scale - 1e-9 * (weight - least);
+    const double least_top = strength > 0.25 ? reached(x, n, weight) : -2 * weight; /* as near */
+    const double level = least_top - 1 / scale - 1e-9 * (weight - least);
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0, end; start < n; start = end + 1) {
         for (end = start; end < n && x[end] > nothing; end++) {}

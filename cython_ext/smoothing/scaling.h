@@ -29,10 +29,12 @@ static double TYPED(scaled_down)(const REAL *z, ptrdiff_t n, REAL largest, doubl
         const double gap = z[i] * part - top, raised = gap > bottom ? gap : bottom;
         x[i] = z[i] > -(REAL)INFINITY ? raised : -(double)INFINITY;
     }
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const double gap = x[i] > -(double)INFINITY ? x[i] : 0;
-        least[i % LANES] = gap < least[i % LANES] ? gap : least[i % LANES];
-    }
+    const double nothing = -(double)INFINITY;
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            least[j] = smaller_f64(x[i + j] > nothing ? x[i + j] : 0, least[j]);
+    for (; i < n; i++) least[0] = smaller_f64(x[i] > nothing ? x[i] : 0, least[0]);
     return smallest_of(least, LANES);
 }
 
