@@ -17,6 +17,7 @@ from pyentmax.reference.composed import losses, mappings
 from pyentmax.reference.composed.mappings import ALPHAS, NAMES
 from pyentmax.torch import namespace as xp
 
+CLOSED_FORMS = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
 HALF = (torch.float16, torch.bfloat16)  # computed in float32
 
 
@@ -49,6 +50,7 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     with NaN, +∞ or an invalid parameter.
     """
     check_composed(name, value, z.device)
+    name, value = _closed_form(name, value)
     scores = _masked(z, mask)
     return mappings.mapping(xp, scores, name, _column(value, scores)).to(z.dtype)
 
@@ -56,8 +58,16 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
 def log_mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """Logarithms of probabilities; −∞ off the support."""
     check_composed(name, value, z.device)
+    name, value = _closed_form(name, value)
     scores = _masked(z, mask)
     return mappings.log_mapping(xp, scores, name, _column(value, scores)).to(z.dtype)
+
+
+def _closed_form(name: str, value: Any) -> tuple[str, Any]:
+    """α-entmax by the mapping that it is at an α of 1, 1.5 or 2, which needs no search."""
+    if name == "entmax" and isinstance(value, (int, float)) and value in CLOSED_FORMS:
+        return CLOSED_FORMS[value], None
+    return name, value
 
 
 def support(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:

@@ -173,7 +173,7 @@ def attention(
         check_settings(softcap, dropout)
     if not causal and kind != "slopes" and isinstance(offset, int) and offset:
         raise ValueError(f"offset shifts the causal mask, got {offset} with causal=False")
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() and not in_onnx_export():
         parameter, scale, sink = (as_input(x, query) for x in (parameter, scale, sink))
     (query, key, value), dtype = _with_one_dtype(query, key, value)
     if isinstance(scale, Tensor):

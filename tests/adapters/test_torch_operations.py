@@ -861,6 +861,23 @@ def test_a_model_is_exported() -> None:
     torch.testing.assert_close(exported.module()(x, y), model(x, y), **ROUNDING)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1, 1.5, 2.0])
+def test_onnx_has_no_search_for_alphas_with_closed_forms(alpha: float) -> None:
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package)
+
+    class Weights(torch.nn.Module):
+        def forward(self, z: Any) -> Any:
+            return pt.entmax(z, alpha), pt.attention(z, z, z, alpha)
+
+    z = tensor(3, 6, dtype=torch.float32, grad=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.onnx.export(Weights(), (z,), dynamo=True, verbose=False)
+    assert len(exported.model_proto.graph.node) < 200
+
+
 class Exported(torch.nn.Module):
     """What ONNX knows as PyTorch's operations; scores with ties."""
 
