@@ -16,6 +16,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
@@ -55,7 +56,11 @@ MODES: list[tuple[str, float, str, dict[str, float]]] = [
     ("c1", 2.0, "entmax15", {}),
     ("c2", 3.0, "entmax", {"alpha": 4 / 3}),
 ]
-CHECKS = {"mapping": check_mapping, "loss": check_loss, "attention": check_attention}
+CHECKS: dict[str, Callable[..., Any]] = {
+    "mapping": check_mapping,
+    "loss": check_loss,
+    "attention": check_attention,
+}
 LABELS = {"mapping": "mappings", "loss": "losses", "attention": "attention"}
 BACKENDS = ("numpy", "torch", "jax", "tensorflow")
 

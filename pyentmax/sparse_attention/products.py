@@ -22,7 +22,7 @@ def product(x: Any, y: Any, *, out: Any) -> None:
 
 def matmul(x: Any, y: Any) -> Any:
     """``x @ y``; arrays of other libraries and dtypes are multiplied as these do."""
-    dtype = np.result_type(x, y)
+    dtype = np.result_type(x.dtype, y.dtype)
     if type(x) is not np.ndarray or dtype not in KERNEL_DTYPES:
         return np.matmul(x, y)
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])

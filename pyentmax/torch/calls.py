@@ -235,8 +235,8 @@ def apply_loss(
         if learned or not operations.takes_arrays(z, y, value, weight, mask):
             return padded(z, y)
         values = {"weight": weight, "mask": mask, "reduction": reduction, **each}
-        if PARAMETERS[name] is not None:
-            values[PARAMETERS[name]] = value
+        if named := PARAMETERS[name]:
+            values[named] = value
         return operations.loss_of_cut(padded, z, y, name, values, Cut(offsets, z, dim))
     smoothing = None
     if label_smoothing:

@@ -384,10 +384,9 @@ def _in_blocks(
     shape, d = z.shape, z.shape[-1]
     y = y.reshape(-1, *y.shape[z.ndim - 1 :])
     mask = None if mask is None else mask.expand(shape).reshape(-1, d)
-    z, share = z.reshape(-1, d), None
-    if weight is not None or reduction == "mean":
-        share = z.new_ones(shape[:-1], dtype=torch.float32)
-        share = (share if weight is None else share * weight).reshape(-1)
+    z = z.reshape(-1, d)
+    share = z.new_ones(shape[:-1], dtype=torch.float32)
+    share = (share if weight is None else share * weight).reshape(-1)
     if reduction == "mean":
         live = z if mask is None else z.masked_fill(~mask, -torch.inf)
         counts = live.amax(-1) != -torch.inf
@@ -399,7 +398,7 @@ def _in_blocks(
     gradient, losses, rows = torch.empty_like(z), [], max(BLOCK // d, 1)
     for start in range(0, len(z), rows):
         block = slice(start, start + rows)
-        options["weight"] = None if share is None else share[block]
+        options["weight"] = share[block]
         options["mask"] = None if mask is None else mask[block]
         pair = z[block], y[block]
         each, gradient[block] = on_arrays(
