@@ -242,6 +242,20 @@ QUESTIONS = {
     "Is there a differentiable way to sort or rank?": "07c|sorting",
     "What replaces the sigmoid for multi-label classification?": "faq|losses",
     "How do I tune alpha by cross-validation?": "scikit-learn",
+    "Which router does a mixture of experts need?": "route-tokens",
+    "Why does my router's gradient vanish with top-1?": "route-tokens",
+    "My training loss is exactly zero, is that a bug?": "loss-is-zero",
+    "Should I divide by the number of active examples?": "loss-is-zero",
+    "When should I stop training if the loss is 0?": "loss-is-zero",
+    "Which results failed to reproduce, and why?": "what-did-not-hold",
+    "What is the gradient of a ragged softmax?": "rows-of-different-lengths",
+    "Why do conformal sets cover?": "scikit-learn",
+    "Gradient of the log-probability of a sampled action": "sample-and-learn",
+    "List everything a Hugging Face model can generate": "list-outputs",
+    "Prove that my language model never writes a word": "list-outputs",
+    "In which order should I read the notebooks?": "notebooks",
+    "How do I train with a vocabulary of 32,000 words?": "large-vocabulary",
+    "Is one query against a cache of keys cheaper?": "decode-with-a-cache",
 }
 FOUND = """
 const links = [...document.querySelectorAll("#search-results ul.search > li > a")];

@@ -81,7 +81,9 @@ def run_python(block: Block, page: str, namespace: dict[str, Any]) -> None:
         exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
         return
     examples = doctest.DocTestParser().get_examples(block.code, page)
-    test = doctest.DocTest(examples, namespace, page, page, block.line - 1, block.code)
+    # A name of its own: doctest looks the lines of functions up that an earlier block defined, by name.
+    name = f"{page}, line {block.line}"
+    test = doctest.DocTest(examples, namespace, name, page, block.line - 1, block.code)
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=DOCTEST_FLAGS, verbose=False)
     runner.run(test, out=report.append, clear_globs=False)
