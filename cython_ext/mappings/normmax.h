@@ -158,7 +158,7 @@ static void TYPED(normmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
     REAL largest[BLOCK];
     NormColumns c;
     c.linear = true;
-    for (ptrdiff_t i = 0; i < n * BLOCK; i++) x[i] = -2;
+    for (ptrdiff_t i = 0; i < n * BLOCK; i++) x[i] = -INFINITY; /* 0 for whatever s */
     for (int j = 0; j < BLOCK; j++) {
         largest[j] = TYPED(chunk_maxima)(z[j], n, (REAL *)q);
         double sum = 0;

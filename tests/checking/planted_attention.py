@@ -123,6 +123,8 @@ FAULTS: dict[str, tuple[tuple[str, str], str, str]] = {
          "wrong"),
         ("lengths ignored where causal is given", (
             "if lengths is not None", "if lengths is not None and not causal"), "wrong"),
+        ("scaled by a width that is rounded up", (
+            "d ** -0.5 if", "(2 ** np.ceil(np.log2(d))) ** -0.5 if"), "wrong"),
     )
 }  # fmt: skip
 UNNAMED: dict[str, tuple[str, str, str]] = {
@@ -147,8 +149,6 @@ UNNAMED: dict[str, tuple[str, str, str]] = {
     "the seventh head is zero": (
         "weights @ ", "(weights if query.ndim < 3 else weights * (np.arange(query.shape[-3]) != 6)"
         "[:, None, None]) @ ", "wrong"),
-    "the scale of a width rounded up": (
-        "d ** -0.5 if", "(2 ** np.ceil(np.log2(d))) ** -0.5 if", "wrong"),
     "bias doubled if causal": ("scores + bias", "scores + bias * (1 + causal)", "wrong"),
     "causal raises an error": (
         "    if causal", "    if causal:\n        raise RuntimeError\n    if causal", "edges"),

@@ -131,7 +131,7 @@ VERDICTS = {
         "sparsemax: without the shift", "sparsemax: shifted by the mean",
     ),
     "imprecise": (
-        "softmax: a constant in the sum", "softmax: float32 inside",
+        "softmax: a constant in the sum", "softmax: float32 inside", "softmax: clipped from below",
         "entmax: not divided by the sum", "sparsemax: threshold rounded to float16",
     ),
 }  # fmt: skip

@@ -74,7 +74,9 @@ def test_planted_variants_are_known() -> None:
 @pytest.mark.slow
 def test_inputs_fail_planted_variants() -> None:
     distances = check(RIGHT, dtypes=["float32"]).distances
-    assert min(distances[name] for name in FAULTS if "corner" not in name) > 10
+    others = ("corner", "blocks", "rounded up")  # they show in inputs of their own
+    shown = [name for name in FAULTS if not any(word in name for word in others)]
+    assert min(distances[name] for name in shown) > 10
 
 
 @pytest.mark.slow
@@ -105,7 +107,8 @@ def test_dropout_without_rescaling_is_wrong() -> None:
     def attention(
         query: Any, key: Any, value: Any, dropout: float = 0.0, rescale: bool = True
     ) -> Any:
-        p = pe.softmax(query @ np.swapaxes(key, -1, -2) / query.dtype.type(2))
+        width = query.dtype.type(query.shape[-1])
+        p = pe.softmax(query @ np.swapaxes(key, -1, -2) / np.sqrt(width))
         keep = np.random.default_rng().random(p.shape) >= dropout
         return (p * keep / p.dtype.type(1 - dropout if rescale else 1)) @ value
 
