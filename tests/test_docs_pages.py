@@ -81,7 +81,7 @@ def run_python(block: Block, page: str, namespace: dict[str, Any]) -> None:
         exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
         return
     examples = doctest.DocTestParser().get_examples(block.code, page)
-    # A name of its own: doctest looks the lines of functions up that an earlier block defined, by name.
+    # A name of its own: by it doctest looks up the lines of functions that earlier blocks defined.
     name = f"{page}, line {block.line}"
     test = doctest.DocTest(examples, namespace, name, page, block.line - 1, block.code)
     report: list[str] = []
