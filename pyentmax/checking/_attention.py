@@ -955,7 +955,7 @@ def check_attention(
     Outputs and gradients are compared with a reference in double precision, and the known wrong
     variants of the reference are run through the same inputs: the report names the one that the
     function agrees with. Which shapes, masks and float types the function takes is found out, and
-    stands in the report's notes. The function is called some 500 to 2,000 times.
+    stands in the report's notes. The function is called some 100 to 2,000 times.
 
     Parameters
     ----------

@@ -235,9 +235,11 @@ def test_calls_of_attention_are_as_many_as_stated() -> None:
         calls.append(1)
         return attention(query, key, value)
 
+    check_attention(lambda query, key, value: counted(query, key, value))
+    assert len(calls) >= 100
     check_attention(counted)
-    assert 400 < len(calls) <= 2000
-    assert "500 to 2,000 times" in str(check_attention.__doc__)
+    assert len(calls) <= 2000
+    assert "100 to 2,000 times" in str(check_attention.__doc__)
 
 
 @pytest.mark.parametrize(
