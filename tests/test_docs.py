@@ -101,7 +101,12 @@ def sidebar() -> dict[str, list[str]]:
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     trees = re.findall(r"^:caption: (.*)\n\n((?:.+\n)+?)```", text, re.MULTILINE)
     return {
-        caption: [normpath(f"docs/{page}") for page in pages.split() if page != "guide/README"]
+        caption: [
+            normpath(f"docs/{page}")
+            # a line is a page, or `title <page>`
+            for page in re.findall(r"([^\s<>]+)>?$", pages, re.MULTILINE)
+            if page != "guide/README"
+        ]
         for caption, pages in trees
     }
 
