@@ -614,7 +614,7 @@ def slack_of_a_choice(scores: Any, level: float, raised: Any, probabilities: Any
     left.bar(places, above, bottom=level, color=colours, width=0.6, alpha=0.85)
     left.hlines(scores, places - 0.3, places + 0.3, color=colours, lw=2.5)
     left.axhline(level, color=INK, ls="--", lw=1.2)
-    left.text(0.45, level - 0.05, "level λ", va="top", color=INK)
+    left.text(0.45, level - 0.05, "level $τ_z$", va="top", color=INK)
     last = places[-1], scores[-1]
     left.annotate("", (last[0], level), last, arrowprops={"arrowstyle": "<->", "color": INK})
     left.text(last[0] - 0.12, (level + last[1]) / 2, "slack $μ_5$", ha="right", va="center")
@@ -1119,21 +1119,28 @@ def ranks_in_the_plane(corners: Any, path: Any, marked: Any) -> Any:
 
 def active_sets(corners: Any, point: Any, steps: Any) -> Any:
     """Steps of an active set in the plane: (active corners, weights, the corner to add or None)."""
-    figure, axes = plt.subplots(1, len(steps), figsize=(3.3 * len(steps), 3), squeeze=False)
-    for number, (ax, (active, p, best)) in enumerate(zip(axes.flat, steps, strict=True), 1):
+    rows = (len(steps) + 1) // 2
+    figure, axes = plt.subplots(rows, 2, figsize=(9, 3.7 * rows), squeeze=False)
+    for ax in axes.flat[len(steps) :]:
+        ax.set_axis_off()
+    for number, (ax, (active, p, best)) in enumerate(zip(axes.flat, steps, strict=False), 1):
         ax.fill(*corners.T, facecolor=PALE, edgecolor=INK, lw=1.2)
         ax.plot(*corners.T, "o", color=INK, mfc="white", ms=7)
         ax.plot(*active.T, "o-", color=BLUE, ms=8)
         mean = p @ active
         ax.plot(*np.stack([mean, point]).T, ":", color=GREY, lw=1.4)
-        ax.plot(*mean, "x", color=VERMILION, ms=9, mew=2.5)
+        ax.plot(*mean, "x", color=VERMILION, ms=8, mew=2.5)
         ax.plot(*point, "s", color=INK, ms=6)
-        ax.annotate("z", point, (5, 5), textcoords="offset points")
+        ax.annotate("z", point, (-13, -5), textcoords="offset points")
         if best is not None:
             style = {"arrowstyle": "-|>", "color": VERMILION, "lw": 1.6, "shrinkA": 6, "shrinkB": 6}
             ax.annotate("", best, mean, arrowprops=style)
+        elif len(active) == 2:  # the right angle between z − μ and the edge
+            sides = np.stack([active[1] - active[0], point - mean])
+            edge, down = 0.08 * sides / np.linalg.norm(sides, axis=1, keepdims=True)
+            ax.plot(*np.stack([mean + edge, mean + edge + down, mean + down]).T, color=INK, lw=1.2)
         ax.set_title(f"step {number}", fontsize=11)
-        ax.set(aspect="equal", xlim=(-0.3, 2.9), ylim=(-0.3, 2.6))
+        ax.set(aspect="equal", xlim=(-0.2, 2.8), ylim=(-0.2, 2.5))
         ax.set_axis_off()
     return figure
 

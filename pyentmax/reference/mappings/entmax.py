@@ -54,7 +54,8 @@ def textbook(z: Any, alpha: float = 1.5) -> np.ndarray:
 
     With x = (α−1) z and its value x* at the largest score, the largest p is 1 at τ = x* − 1, so
     that Σp ≥ 1, and 1/d at τ = x* − d^{1−α}, so that Σp ≤ 1: halve that bracket, and renormalise
-    in the end. Σp falls as τ rises; below α = 1, where x* is the smallest x, as τ falls.
+    in the end. Above α = 1, Σp falls as τ rises. Below, x* is the smallest x, and Σp falls as τ
+    falls.
 
     >>> textbook([2.0, 1.6, -1.0], 1.5).round(6)
     array([0.64, 0.36, 0.  ])
