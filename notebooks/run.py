@@ -75,6 +75,18 @@ def printed(cell: Any) -> str:
     return "".join(output.text for output in cell.outputs if output.output_type == "stream")
 
 
+def joined(outputs: list[Any]) -> list[Any]:
+    """The outputs, with a stream in one piece: on a busy machine it comes in several."""
+    whole: list[Any] = []
+    for output in outputs:
+        before = whole[-1] if whole else {}
+        if output["output_type"] == "stream" and before.get("name") == output["name"]:
+            before["text"] += output["text"]
+        else:
+            whole.append(output)
+    return whole
+
+
 def code_hash(notebook: dict[str, Any]) -> str:
     """A hash of all code cells, in their order."""
     sources = [c["source"] for c in notebook["cells"] if c["cell_type"] == "code"]
@@ -154,7 +166,7 @@ def _execute(path: Path) -> Any:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             # A slider without its kernel is a broken picture: the reader's own run brings it back.
-            cell.outputs = [o for o in cell.outputs if WIDGET not in o.get("data", {})]
+            cell.outputs = joined([o for o in cell.outputs if WIDGET not in o.get("data", {})])
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": KERNEL,

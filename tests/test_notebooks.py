@@ -472,6 +472,16 @@ def test_every_claim_is_asserted():
     assert claims.faults({"cells": silent}) == ["section 1.1 A marks no claim"]
 
 
+def test_pieces_of_a_stream_are_joined():
+    def text(name, text):
+        return {"output_type": "stream", "name": name, "text": text}
+
+    picture = {"output_type": "display_data", "data": {}}
+    pieces = [text("stdout", "a"), text("stdout", "\n"), text("stderr", "w"), picture]
+    expected = [text("stdout", "a\n"), text("stderr", "w"), picture, text("stdout", "b")]
+    assert load("run").joined([*pieces, text("stdout", "b")]) == expected
+
+
 @pytest.mark.notebooks
 @each_notebook
 def test_notebook_runs_in_small_setting(path, monkeypatch):
