@@ -253,6 +253,16 @@ def test_grad_alpha_against_differences(alpha: float) -> None:
     np.testing.assert_allclose(slope[steady], numeric[steady], rtol=0, atol=1e-6)
 
 
+def test_grad_alpha_jumps_where_sparsemax_gains_a_choice() -> None:
+    """By (1 + H)/(|S|(|S| + 1)): ∂p is p − p log p less its mean over S; one more 0 lowers that."""
+    third = 0.3  # the level of the first two
+    p, joined = (pyentmax.sparsemax([1.0, 0.6, third + step]) for step in (-1e-9, 1e-9))
+    assert p[2] == 0 < joined[2]
+    jump = (pyentmax.entmax_grad_alpha(joined, 2) - pyentmax.entmax_grad_alpha(p, 2))[:2]
+    expected = (1 + pyentmax.shannon_entropy(p)) / (2 * 3)
+    np.testing.assert_allclose(jump, expected, rtol=0, atol=1e-7)
+
+
 def test_rising_alpha_brings_no_entry_back() -> None:
     z = np.random.default_rng(7).standard_normal((20, 12))
     supports = [pyentmax.entmax(z, alpha) > 0 for alpha in np.linspace(1.05, 6, 60)]
