@@ -22,6 +22,11 @@ typedef struct {
     double sum, slope;
 } Filled;
 
+/* A level, what it lacks, the highest that there is, and what all bounds sum to. */
+typedef struct {
+    double t, rest, highest, bounds;
+} Level;
+
 /* Halfway between low <= high in the order of floating-point numbers. */
 static inline double middle_float(double low, double high) {
     const uint64_t sign = (uint64_t)1 << 63, from = rising_key_f64(low);
@@ -42,10 +47,12 @@ typedef struct {
     bool scaled;
 } TYPED(Vessels);
 
-static Filled TYPED(at_level)(TYPED(Vessels) all, double t) {
+/* p at the level t, raised by what the level lacks, `rest`, and its sum; it is written to value, if
+ * there is one. Where t is far above a bound, the rest could be infinite as well. */
+ALWAYS_INLINE Filled TYPED(level_pass)(TYPED(Vessels) all, double t, double rest, REAL *value) {
     enum { WIDTH = TYPED(WIDTH), REGISTERS = TYPED(REGISTERS) };
     const REAL factor = all.scaled ? (REAL)t : 1, offset = all.scaled ? 0 : (REAL)t; /* exact */
-    const REAL steep = all.scaled ? 1 : 0, even = 1 - steep;
+    const REAL steep = all.scaled ? 1 : 0, even = 1 - steep, further = (REAL)rest;
     const TYPED(Register) none = {0};
     Filled total = {0, 0};
     for (ptrdiff_t start = 0; start < all.n; start += LEAF) {
@@ -57,10 +64,16 @@ static Filled TYPED(at_level)(TYPED(Vessels) all, double t) {
             for (int k = 0; k < REGISTERS; k++) {
                 const TYPED(Register) a = TYPED(load_register)(all.a + i + k * WIDTH);
                 const TYPED(Register) u = TYPED(load_register)(all.u + i + k * WIDTH);
-                const TYPED(Register) value = TYPED(at_least)(a * factor + offset, 0);
-                const TYPED(LaneMask) open = (value > none) & (u > value);
-                sum[k] += TYPED(smaller_of)(u, value);
-                slope[k] += (TYPED(Register))(open & (TYPED(LaneMask))(a * steep + even));
+                const TYPED(Register) gain = a * steep + even;
+                TYPED(Register) raised = a * factor + offset;
+                if (value)
+                    raised = TYPED(choose_above)(2 * u, raised, raised + gain * further, raised);
+                raised = TYPED(at_least)(raised, 0);
+                const TYPED(LaneMask) open = (raised > none) & (u > raised);
+                raised = TYPED(smaller_of)(u, raised);
+                sum[k] += raised;
+                slope[k] += (TYPED(Register))(open & (TYPED(LaneMask))gain);
+                if (value) TYPED(store_register)(raised, value + i + k * WIDTH);
             }
         for (int k = 0; k < REGISTERS; k++) TYPED(store_register)(sum[k], lanes + k * WIDTH);
         total.sum += TYPED(lane_sum)(lanes);
@@ -68,6 +81,14 @@ static Filled TYPED(at_level)(TYPED(Vessels) all, double t) {
         total.slope += TYPED(lane_sum)(lanes);
     }
     return total;
+}
+
+NEVER_INLINE Filled TYPED(at_level)(TYPED(Vessels) all, double t) {
+    return TYPED(level_pass)(all, t, 0, NULL);
+}
+
+NEVER_INLINE double TYPED(filled)(TYPED(Vessels) all, double t, double rest, REAL *value) {
+    return TYPED(level_pass)(all, t, rest, value).sum;
 }
 
 /* The level where the sum is `total`, and in *rest what of it rounding takes away, from a guess;
@@ -103,52 +124,39 @@ static double TYPED(find_level)(TYPED(Vessels) all, double total, double t, doub
     return t;
 }
 
-/* The same from no guess; room is for 2 n/SAMPLE_STEP, and the highest level may be needed again.
+/* The same from no guess; room is for 2 n/SAMPLE_STEP.
  *
  * The first level: without bounds it were the whole of what is scaled. Otherwise at most what the
  * largest entry alone takes, and at most the mean that is left over any of the entries. A long row
  * begins with that of a sample, which has its share of the total. */
-static double TYPED(level)(TYPED(Vessels) all, double total, REAL *restrict room, double *highest,
-                           double *rest) {
+static Level TYPED(level)(TYPED(Vessels) all, double total, REAL *restrict room) {
     const ptrdiff_t n = all.n, size = n / (SAMPLE_STEP * LANES) * LANES;
-    REAL sum[LANES] = {0}, count[LANES] = {0}, top[LANES] = {0};
+    REAL sum[LANES] = {0}, count[LANES] = {0}, top[LANES] = {0}, bounds[LANES] = {0};
     for (ptrdiff_t i = 0; i < n; i += LANES)
         for (int j = 0; j < LANES; j++) {
             sum[j] += all.a[i + j];
             count[j] += all.u[i + j] > 0 ? (REAL)1 : (REAL)0;
+            bounds[j] += all.u[i + j];
             top[j] = TYPED(larger)(all.u[i + j] - all.a[i + j], top[j]);
         }
     const double sum_a = TYPED(lane_sum)(sum);
     const double mean = (total - sum_a) / TYPED(lane_sum)(count);
-    *highest = all.scaled ? DBL_MAX : TYPED(lane_max)(top);
-    double t = all.scaled ? total / sum_a : fmin(fmin(total, mean), *highest);
+    Level found = {0, 0, all.scaled ? DBL_MAX : TYPED(lane_max)(top), TYPED(lane_sum)(bounds)};
+    found.t = all.scaled ? total / sum_a : fmin(fmin(total, mean), found.highest);
     if (n >= WORTH_A_LEVEL) {
         const double part = total * ((double)size / (double)n);
-        double bounds = 0;
+        double some = 0;
         for (ptrdiff_t i = 0; i < size; i++) {
             room[i] = all.a[i * SAMPLE_STEP];
             room[size + i] = all.u[i * SAMPLE_STEP];
-            bounds += room[size + i];
+            some += room[size + i];
         }
         const TYPED(Vessels) sample = {room, room + size, size, all.scaled};
-        if (bounds > part) t = TYPED(find_level)(sample, part, t, *highest, rest);
+        if (some > part)
+            found.t = TYPED(find_level)(sample, part, found.t, found.highest, &found.rest);
     }
-    return TYPED(find_level)(all, total, t, *highest, rest);
-}
-
-/* p at a level, and its sum: rest is what the level lacks. Where that is far above a bound, a rest
- * could be infinite as well. */
-static double TYPED(filled)(TYPED(Vessels) all, double t, double rest, REAL *restrict value) {
-    const REAL factor = all.scaled ? (REAL)t : 1, offset = all.scaled ? 0 : (REAL)t;
-    const REAL steep = all.scaled ? (REAL)rest : 0, even = all.scaled ? 0 : (REAL)rest;
-    for (ptrdiff_t i = 0; i < all.n; i++) {
-        const REAL a = all.a[i], u = all.u[i], raised = a * factor + offset;
-        REAL p = raised + (a * steep + even);
-        p = raised < 2 * u ? p : raised;
-        p = p > 0 ? p : 0;
-        value[i] = p < u ? p : u;
-    }
-    return TYPED(at_level)((TYPED(Vessels)){value, all.u, all.n, false}, 0).sum;
+    found.t = TYPED(find_level)(all, total, found.t, found.highest, &found.rest);
+    return found;
 }
 
 #endif

@@ -23,7 +23,8 @@
  * well, and the level is looked for further down. */
 static void fill_to(Vessels_f64 all, double *restrict a, double total, double *restrict value) {
     const ptrdiff_t n = all.n;
-    double rest, highest, t = level_f64(all, total, value, &highest, &rest);
+    const Level found = level_f64(all, total, value);
+    double t = found.t, rest = found.rest;
     const double sum = filled_f64(all, t, rest, value);
     if (all.scaled || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
     double below = t * (1 - 4 * DBL_EPSILON);
@@ -32,7 +33,7 @@ static void fill_to(Vessels_f64 all, double *restrict a, double total, double *r
         below = t * (1 - 4 * DBL_EPSILON);
     }
     for (ptrdiff_t i = 0; i < n; i++) a[i] = all.u[i] > 0 ? a[i] + below : 0;
-    t = find_level_f64(all, total, t - below, highest - below, &rest);
+    t = find_level_f64(all, total, t - below, found.highest - below, &rest);
     filled_f64(all, t, rest, value);
 }
 
@@ -129,15 +130,12 @@ static bool TYPED(fill_ordinary)(const REAL *restrict z, const REAL *restrict up
     for (ptrdiff_t i = n; i < padded; i++) a[i] = u[i] = 0;
     for (ptrdiff_t i = 0; scaled && i < n; i++) a[i] = u[i] > 0 ? TYPED(scaled_exp)(a[i]) : 0;
     const TYPED(Vessels) all = {a, u, padded, scaled};
-    double highest, rest;
-    const double t = TYPED(level)(all, total, value, &highest, &rest);
-    const double sum = TYPED(filled)(all, t, rest, value);
-    REAL room[LANES] = {0}; /* left to what gets something: if none, these are full, exactly */
-    for (ptrdiff_t i = 0; i < padded; i += LANES)
-        for (int j = 0; j < LANES; j++) room[j] += value[i + j] > 0 ? u[i + j] - value[i + j] : 0;
-    if (!(TYPED(lane_sum)(room) > 64 * EPSILON * sqrt((double)n) * total
-          && fabs(sum - total) <= 3 * (double)EPSILON * sqrt((double)n) * total
-          && t * (scaled ? TYPED(scaled_exp)(-16) : 1) <= (scaled ? 1 : 16)))
+    const Level found = TYPED(level)(all, total, value);
+    const double sum = TYPED(filled)(all, found.t, found.rest, value), root = sqrt((double)n);
+    /* Where all bounds are needed, these are full, exactly. */
+    if (!(found.bounds > (1 + 64 * EPSILON * root) * total
+          && fabs(sum - total) <= 3 * (double)EPSILON * root * total
+          && found.t * (scaled ? TYPED(scaled_exp)(-16) : 1) <= (scaled ? 1 : 16)))
         return false;
     memcpy(p, value, (size_t)n * sizeof(REAL));
     return true;

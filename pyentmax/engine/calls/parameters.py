@@ -230,8 +230,10 @@ class UpperBounds:
         upper, precision = self._arranged(value, rows, "z")
         if not isinstance(z, np.ndarray) or not live.all():
             upper = np.where(live, upper, 0)
-        self._check_values(upper)
+        least = self._check_values(upper)
         bounds = _at_most(NO_BOUND, upper).astype(z.dtype, copy=False)
+        if least * z.shape[-1] >= 1:  # as of equal bounds: no row is short
+            return bounds
         total = bounds.sum(axis=-1)
         feasible = total >= least_sum(z.dtype, precision, z.shape[-1])
         if isinstance(z, np.ndarray) and feasible.all():
@@ -306,10 +308,13 @@ class UpperBounds:
             )
         return upper if upper.shape == shape else np.broadcast_to(upper, shape)
 
-    def _check_values(self, upper: Any) -> None:
-        if isinstance(upper, np.ndarray) and not upper.min(initial=0) >= 0:
+    def _check_values(self, upper: Any) -> Any:
+        """The least bound; 0 on a device, where nothing is looked at."""
+        least = upper.min(initial=NO_BOUND) if isinstance(upper, np.ndarray) else 0
+        if not least >= 0:
             wrong = upper[~(upper >= 0)].flat[0]
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
+        return least
 
 
 Parameter = PerRow | UpperBounds
