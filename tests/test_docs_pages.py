@@ -31,6 +31,7 @@ from pyentmax.engine.backends import choice
 
 ROOT = Path(__file__).parents[1]
 TRAINING = ["morphology.md", "translation.md", "language-model.md"]
+JUDGING = ["check-attention.md", "check-implementation.md"]  # ten seconds each
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
 REFERENCE = [
     page
@@ -134,7 +135,9 @@ def cases() -> list[Any]:
         run = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
         for needs in sorted({block.needs for block in run}, key=sorted):
             name = "/".join(page.relative_to(ROOT / "docs").parts)
-            found.append(pytest.param(page, needs, id="-".join([name, *sorted(needs)])))
+            marks = [pytest.mark.slow] if page.name in JUDGING else []
+            identity = "-".join([name, *sorted(needs)])
+            found.append(pytest.param(page, needs, id=identity, marks=marks))
     return found
 
 
