@@ -216,7 +216,10 @@ STRUCTURED = ("fusedmax", "oscarmax", *BOUNDED, "normmax")
 
 
 def assert_structured(name: str, p: np.ndarray, best: np.ndarray, given: Operands) -> None:
-    """To 64ε times how far apart scores are that can share probability; the sum, the bounds."""
+    """To 64ε times how far apart scores are that can share probability; the sum, the bounds.
+
+    normmax beyond α = 2, steep at the threshold, is exact for scores moved by 8ε there.
+    """
     scores = np.where(given[1] & np.isfinite(given[0]), given[0], np.nan).astype(np.float64)
     bounds = given[2] if name in ("csoftmax", "csparsemax") else 1
     if name in BOUNDED:  # what is full, and what has nothing, shares with no other
@@ -227,6 +230,12 @@ def assert_structured(name: str, p: np.ndarray, best: np.ndarray, given: Operand
         width = np.minimum(width, 1 + given[2] * (4 if name == "fusedmax" else p.shape[-1]))
     total = given[2] if name == "budget_sparsemax" else np.ones(len(p))
     size = np.maximum(width, np.maximum(total, 1))[:, None]
+    if name == "normmax":
+        alpha, on = np.clip(given[2], 2, 100)[:, None], best > 0
+        norm = (best**alpha).sum(axis=-1, keepdims=True) ** (1 / alpha)
+        steep = np.where(on, best, 1) ** (2 - alpha) * norm ** (alpha - 1) / (alpha - 1) * on
+        moved = steep + best * steep.sum(axis=-1, keepdims=True)  # by (I − p1ᵀ) diag(s)
+        size = np.maximum(size, moved / 8)
     wrong = np.abs(p - best) > 64 * float(np.finfo(p.dtype).eps) * size
     assert not wrong.any(), (name, p[wrong][:3], best[wrong][:3], np.nonzero(wrong))
     fine = best.sum(axis=-1) > 0

@@ -303,3 +303,18 @@ def test_bounds_that_are_hard_to_fill(name, dtype):
     given = z, np.ones(z.shape, bool), upper
     for kernels in _cpu.BUILDS.values():
         assert_contract(name, kernels[name](*given), given)
+
+
+@every_dtype
+@pytest.mark.parametrize("alpha", [3, 4])
+def test_normmax_near_its_threshold(alpha, dtype):
+    """Where p is a root of what a score exceeds the threshold by, its roundings count."""
+    rng = np.random.default_rng(0)
+    z = rng.uniform(-0.6, 0, (3000, 14)).astype(dtype)
+    z[:, :2] = 0, -np.inf
+    p = pe.normmax.reference(z.astype(np.float64), alpha)
+    norm = (p**alpha).sum(axis=-1) ** (1 / alpha)
+    z[:, 1] = -((p[:, 0] / norm) ** (alpha - 1)) + 10 ** rng.uniform(-7, -4, len(z))
+    given = z, np.ones(z.shape, bool), np.full(len(z), float(alpha))
+    for kernels in _cpu.BUILDS.values():
+        assert_contract("normmax", kernels["normmax"](*given), given)
