@@ -156,12 +156,13 @@ class Arguments:
         if "alpha" in record.parameters:
             parameters = {**parameters, "alpha": alpha}
         _, given = record_and_parameters(record, parameters)
-        bounds = tuple(name in BOUNDS for name in record.parameters)
-        values = tuple(
-            self._per_score(value, name) if is_bound else self.per_head(value, name)[..., None]
-            for name, value, is_bound in zip(record.parameters, given, bounds, strict=True)
-        )
-        self.mapping = RowMapping(record, values, bounds)
+        values: list[Any] = []
+        for name, value in zip(record.parameters, given, strict=True):
+            is_bound = name in BOUNDS
+            values.append(
+                self._per_score(value, name) if is_bound else self.per_head(value, name)[..., None]
+            )
+        self.mapping = RowMapping(record, tuple(values))
         self.is_entmax: bool = record in ENTMAX_FAMILY
         self.support_alpha = record.support_alpha
         if record is ENTMAX:
@@ -272,9 +273,10 @@ class Arguments:
 
     def gradient(self, gradient: Any, which: int) -> Any:
         """A gradient of query, key or value as the caller's: summed where it was broadcast."""
-        shape = (self.query, self.key, self.value)[which].shape
-        if gradient.shape != shape:
-            gradient = reduce_to(gradient, shape)
+        like = (self.query, self.key, self.value)[which]
+        if gradient.size != like.size:
+            gradient = gradient.reshape((*self.batch, *like.shape[-2:]))
+            gradient = reduce_to(gradient, like.shape)
         return gradient.reshape(self._shapes[which]).astype(self.result_dtype, copy=False)
 
     def parameter_gradient(self, each: Any, like: Any) -> Any:
@@ -331,15 +333,12 @@ class RowMapping:
     record : Mapping
     values : tuple of arrays
         the parameters, of shapes that broadcast against batch + (T,), or to the scores for bounds
-    bounds : tuple of bool
-        which of them are bounds, a number for each score
     sink : array that broadcasts against batch + (T,), or None
         one more score, which rows of weights and what the derivatives take have as the last
     """
 
     record: Mapping
     values: tuple[Any, ...]
-    bounds: tuple[bool, ...]
     sink: Any = None
 
     @property
@@ -464,7 +463,7 @@ def _offsets(offset: Any, count: int | None, causal: Any, by_slopes: bool) -> li
     else:
         each = [offset] * (count or 1)
     try:
-        offsets = [operator.index(own) for own in each]
+        offsets = list(map(operator.index, each))
     except TypeError:
         raise TypeError(f"offset must be a whole number, got {offset!r}") from None
     if any(offsets) and not causal and not by_slopes:
@@ -511,5 +510,5 @@ def _places(cu_seqlens: Any, t: int, s: int) -> list[tuple[int, int, int, int]]:
 
 def has_gradient(value: Any) -> bool:
     """Whether the scale, sink or bias is an array, which has a gradient, and not a number."""
-    value = array_of(value)
+    value = value.array if isinstance(value, DistanceBias) else value
     return not (value is None or np.isscalar(value))

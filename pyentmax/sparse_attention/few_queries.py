@@ -92,7 +92,8 @@ def serves(problem: Arguments, keep: bool) -> bool:
     """
     arrays = problem.query, problem.key, problem.value
     served = (
-        max(own.bottom - own.top for own in problem.sequences) <= FEW
+        problem.shape[-2] <= FEW * len(problem.sequences)
+        and max(own.bottom - own.top for own in problem.sequences) <= FEW
         and not (keep and len(problem.sequences) > 1)
         and problem.is_entmax
         and all(type(x) is np.ndarray and x.size for x in arrays)

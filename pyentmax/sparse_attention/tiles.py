@@ -17,12 +17,9 @@ share the work give the same bits as one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
-from itertools import groupby
-from operator import call as run_it
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -32,11 +29,17 @@ from pyentmax.engine.calls.devices import array_module, on_device, to_host
 from pyentmax.reference.sparse_output import pack
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
-from pyentmax.sparse_attention.arguments import Arguments, RowMapping, Sequence, has_gradient
+from pyentmax.sparse_attention.arguments import (
+    BOUNDS,
+    Arguments,
+    RowMapping,
+    Sequence,
+    has_gradient,
+)
 from pyentmax.sparse_attention.products import product
 from pyentmax.sparse_attention.route import is_dense
-from pyentmax.sparse_attention.tiling import KEYS, QUERIES, SAMPLE, Heads, Tile, Tiling
-from pyentmax.sparse_attention.weights import AttentionWeights, edges
+from pyentmax.sparse_attention.tiling import KEYS, SAMPLE, Heads, Tile, Tiling, runs
+from pyentmax.sparse_attention.weights import AttentionWeights
 
 WORK = 1 << 18  # scores from which a further thread pays
 TRUE = np.ones(1, bool)  # the mask of a tile without a mask, with strides of 0
@@ -49,9 +52,14 @@ class Call(Tiling):
     ----------
     query, key, value : Heads
         the queries times the scale
+    alphas, sinks : arrays
+        the α of each head, for the kernels, and the score of its sink, −∞ for none
     has_sink : bool
-    again : bool array
-        the heads whose weights are not stored, but computed again for each derivative
+    weights : AttentionWeights
+    sink_weights : array (heads, T)
+        those of sinks, 0 for none
+    workers : int
+        threads to use at most
     """
 
     def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
@@ -60,19 +68,22 @@ class Call(Tiling):
         self.key: Heads = self.heads(problem.key)
         self.value: Heads = self.heads(problem.value)
         self._bias = None if problem.bias is None else self.heads(problem.bias.rows)
-        self._parameters = [
-            self._parameter(value, is_bound)
-            for value, is_bound in zip(problem.mapping.values, problem.mapping.bounds, strict=True)
-        ]
-        scores = self.n_heads * sum((b - t) * (s - f) for t, b, f, s, *_ in problem.sequences)
-        self._workers = min(scores // WORK, problem.workers)
+        self._parameters = list(
+            map(self._parameter, problem.mapping.values, problem.mapping.record.parameters)
+        )
+        scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
+        self.workers: int = min(scores // WORK, problem.workers) if self.has_kernels else 1
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
         if not self.only_dense:
-            alpha = np.empty(problem.batch)
-            alpha[...] = problem.support_alpha
-            self._alpha = alpha.reshape(self.n_heads)
+            self.alphas: Any = np.empty(problem.batch)
+            self.alphas[...] = problem.support_alpha
+            self.alphas = self.alphas.reshape(self.n_heads)
         self.has_sink: bool = problem.sink is not None
-        self.again: Any = np.zeros(self.n_heads, bool)
+        if self.has_sink:
+            sinks = np.broadcast_to(problem.sink[..., 0], problem.batch)
+            self.sinks: Any = sinks.reshape(self.n_heads)
+        else:
+            self.sinks = np.full(self.n_heads, -np.inf, problem.dtype)
         if weights is not None:
             if weights.dense_heads is not None:
                 self.again = np.asarray(weights.dense_heads, bool)
@@ -81,16 +92,14 @@ class Call(Tiling):
                 raise ValueError(
                     "sink: expected weights of attention with a sink, got weights without"
                 )
-            self.has_sink = weights.sink is not None
-            if self.has_sink:
-                self._sink_weights = weights.sink.reshape(self.n_heads, self.t)
-        if problem.sink is not None:
-            self._sinks = np.broadcast_to(problem.sink[..., 0], problem.batch).reshape(self.n_heads)
+            self.has_sink, shape = weights.sink is not None, (self.n_heads, self.t)
+            sinks = weights.sink if self.has_sink else self.zeros(*shape)
+            self.sink_weights: Any = sinks.reshape(shape)
 
-    def _parameter(self, value: Any, is_bound: bool) -> Any:
+    def _parameter(self, value: Any, name: str) -> Any:
         if value.size == 1:
             return value.reshape(()) if on_device(value) else value.item()
-        if is_bound:
+        if name in BOUNDS:
             return self.per_score(value)
         return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
 
@@ -132,61 +141,42 @@ class Call(Tiling):
 
     def mapping(self, tile: Tile) -> RowMapping:
         """The mapping with the parameters of a tile's heads."""
-        some = slice(tile.start, tile.stop)
         values = tuple(
-            x.scores(tile) if isinstance(x, Heads) else x[some] if getattr(x, "ndim", 0) else x
+            x.scores(tile) if isinstance(x, Heads) else x[tile.heads] if np.ndim(x) else x
             for x in self._parameters
         )
-        sink = self._sinks[some, None] if self.problem.sink is not None else None
+        sink = None if self.problem.sink is None else self.sinks[tile.heads, None]
         return replace(self.problem.mapping, values=values, sink=sink)
-
-    def alpha(self, tile: Tile) -> Any:
-        """The α of each of a tile's heads, for the kernels."""
-        return self._alpha[tile.start : tile.stop]
-
-    def sink(self, tile: Tile) -> Any:
-        """The score of each head's sink, for the kernels; −∞ for none."""
-        if self.problem.sink is not None:
-            return self._sinks[tile.start : tile.stop]
-        return np.full(tile.shape[0], -np.inf, self.problem.dtype)
-
-    def sink_weights(self, tile: Tile) -> Any:
-        """The weights of a tile's sinks; 0 for none."""
-        if self.has_sink:
-            return self._sink_weights[tile.start : tile.stop, tile.top : tile.bottom]
-        return self.zeros(*tile.shape[:2])
-
-    def nothing(self, tile: Tile) -> tuple[Any, Any, Any]:
-        """The parts of compressed rows without entries."""
-        indptr = np.zeros(tile.shape[0] * tile.shape[1] + 1, np.int64)
-        return self.zeros(0), np.zeros(0, np.int32), indptr
 
     def entries(self, start: int, stop: int) -> tuple[slice, Any]:
         """The entries of the rows from start to stop, and where the rows begin among them."""
         ends = self._indptr[start : stop + 1]
         return slice(int(ends[0]), int(ends[-1])), ends - ends[0]
 
-    def part(self, tile: Tile) -> tuple[AttentionWeights, slice]:
-        """The weights of a tile, and which of all entries they are."""
+    def part(self, tile: Tile) -> tuple[AttentionWeights, slice, tuple[Any, Any]]:
+        """The weights of a tile, which of all entries they are, and where their rows begin, end."""
         first = tile.start * self.t + tile.top
         stop = first + tile.shape[0] * tile.shape[1]
         entries, indptr = self.entries(first, stop)
-        if on_device(self.weights.indptr):
+        if not self.has_kernels and on_device(self.weights.indptr):
             indptr = self.weights.indptr[first : stop + 1] - entries.start
         data, indices = self.weights.data[entries], self.weights.indices[entries]
         if tile.sequence.first:
             indices = indices - np.int32(tile.sequence.first)
-        sink = self.sink_weights(tile) if self.has_sink else None
-        return AttentionWeights(tile.shape, data, indices, indptr, sink), entries
+        sink = self.sink_weights[tile.rows] if self.has_sink else None
+        shape = tile.shape[:2]
+        places = indptr[:-1].reshape(shape), indptr[1:].reshape(shape)
+        return AttentionWeights(tile.shape, data, indices, indptr, sink), entries, places
 
     def all_weights(self, tile: Tile) -> Any:
         """All weights of a tile, zeros included, and those of sinks last."""
         if not self.again[tile.start]:
-            return self.spread(self.part(tile)[0])
+            part, _, places = self.part(tile)
+            return self.spread(part, places)
         query, key, _, mapping, _ = self.dense_operands(tile)
         return dense.weights(query, key, mapping, self.attention_mask(tile), self.bias(tile))
 
-    def spread(self, part: AttentionWeights) -> Any:
+    def spread(self, part: AttentionWeights, places: tuple[Any, Any]) -> Any:
         """All weights of a tile whose weights are stored, and those of sinks last."""
         *shape, keys = part.shape
         out = np.empty_like(part.data, shape=(*shape, keys + self.has_sink))
@@ -195,17 +185,19 @@ class Call(Tiling):
         if not self.has_kernels:
             out[..., :keys] = part.to_dense()
         else:
-            operands = part.data, part.indices, *edges(part), np.int64(0)
+            operands = part.data, part.indices, *places, np.int64(0)
             rows.rows_spread(*operands, out=out[..., :keys])
         return out
 
-    def added(self, part: AttentionWeights, entries: slice, g_weights: Any) -> Any:
+    def added(
+        self, part: AttentionWeights, entries: slice, places: tuple[Any, Any], g_weights: Any
+    ) -> Any:
         """What is added to the gradient of all weights of a tile, in the shape of `spread`."""
         if g_weights is None:
             return None
         data = np.ascontiguousarray(g_weights[entries], self.problem.dtype)
         sink = None if part.sink is None else np.zeros_like(part.sink)
-        return self.spread(replace(part, data=data, sink=sink))
+        return self.spread(replace(part, data=data, sink=sink), places)
 
     def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
         """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
@@ -213,46 +205,27 @@ class Call(Tiling):
         return *arrays, self.mapping(tile), None if self.has_sink else self.attention_mask(tile)
 
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
-        """First and last of the heads that make a tile, and whether few of their weights are zero.
+        """First and last of neighbouring heads, and whether few of their weights are zero.
 
-        `each` heads stay together. Those whose weights are not stored are groups of their own,
-        unless they stay with others.
+        `each` heads stay together, and a tile has room for those of a group, if for so many.
         """
-        places = ((own.top, own.bottom, own) for own in self.problem.sequences)
-        scores = sum(int(self.visible(self.tile(0, 1, *place)).sum()) for place in places)
-        for start, stop, again in runs(self.again, each, self.at_once(each)):
-            entries = self._indptr[stop * self.t] - self._indptr[start * self.t]
-            stored = int(np.count_nonzero(~self.again[start:stop]))
-            yield start, stop, again or self.only_dense or is_dense(int(entries), stored * scores)
+        scores, again = 0, self.again.reshape(-1, each)
+        for own in self.problem.sequences:
+            scores += int(self.visible(self.tile(0, 1, own.top, own.bottom, own)).sum())
+        edges = self._indptr[np.arange(len(again) + 1) * each * self.t]
+        stored = np.count_nonzero(~again, axis=1)
+        few_zeros = self.only_dense | again.all(axis=1) | is_dense(np.diff(edges), stored * scores)
+        return runs(few_zeros, each, self.at_once(each))
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
         """Call a function with every tile, and with whether few of its weights are zero."""
         pieces = [
-            partial(run, tile, dense_tile)
+            (tile, dense_tile)
             for start, stop, dense_tile in self.groups()
-            for tile in self.tiles(start, stop, None if dense_tile else QUERIES)
+            for tile in self.tiles(start, stop)
             if tile.keys
         ]
-        self.share(pieces)
-
-    def share(
-        self, pieces: Iterable[Any], start: Callable[[], Callable[[Any], None]] = lambda: run_it
-    ) -> None:
-        """Work on pieces, by default by calling them, on several threads where that pays."""
-        threads.run_pieces(pieces, start, self._workers if self.has_kernels else 1)
-
-
-def runs(again: Any, each: int = 1, most: int | None = None) -> Iterator[tuple[int, int, bool]]:
-    """First and last of at most so many groups of heads, and whether all of them are marked, or
-    none is all marked.
-    """
-    start = 0
-    for marked, run in groupby(again.reshape(-1, each).all(axis=1).tolist()):
-        stop = start + each * len(list(run))
-        step = stop - start if most is None else most * each
-        for first in range(start, stop, step):
-            yield first, min(first + step, stop), marked
-        start = stop
+        threads.run_pieces(pieces, lambda: lambda piece: run(*piece), self.workers)
 
 
 def forward(
@@ -264,11 +237,7 @@ def forward(
         columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
         if not (call.only_dense or keep and whole):
             call.again = _dense_heads(call, columns)
-    tiles = [
-        tile
-        for first, last, _ in runs(call.again)
-        for tile in call.tiles(first, last, in_order=keep)
-    ]
+    tiles = call.tiles(0, call.n_heads, in_order=False)
     output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
     parts: list[Any] = [None] * len(tiles)
 
@@ -277,8 +246,7 @@ def forward(
 
         def run(i: int) -> None:
             tile = tiles[i]
-            out = output[tile.start : tile.stop, tile.top : tile.bottom]
-            again = call.again[tile.start]
+            out, again = output[tile.rows], call.again[tile.start]
             if kernels is not None and not again:
                 weights = kernels.forward(tile, out)
                 parts[i] = weights.copy(tile.sequence.first) if keep else None
@@ -288,23 +256,32 @@ def forward(
             out[...], all_weights = dense.forward(*arrays, *options)
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
-                if again:
-                    parts[i] = AttentionWeights(tile.shape, *call.nothing(tile), sink)
-                else:
-                    own = AttentionWeights.from_dense(all_weights[..., : tile.keys], sink)
-                    parts[i] = own.copy(tile.sequence.first)
+                stored = all_weights[..., : 0 if again else tile.keys]
+                parts[i] = AttentionWeights.from_dense(stored, sink).copy(tile.sequence.first)
 
         return run
 
-    call.share(range(len(tiles)), start)
+    threads.run_pieces(range(len(tiles)), start, call.workers)
     output = output.reshape((*problem.batch, *output.shape[1:]))
     if not keep:
         return output, None
     if not parts:
         sink = call.zeros(0) if call.has_sink else None
         parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
-    weights = AttentionWeights.joined(problem.outer_shape, parts)
+    order = None if len(problem.sequences) == 1 else _order(call, tiles)
+    weights = AttentionWeights.joined(problem.outer_shape, parts, order)
     return output, weights if whole else replace(weights, dense_heads=call.again)
+
+
+def _order(call: Call, tiles: list[Tile]) -> Any:
+    """Where each row of the weights is among those of the tiles."""
+    order = np.empty((call.n_heads, call.t), np.int64)
+    first = 0
+    for tile in tiles:
+        heads, queries, _ = tile.shape
+        order[tile.rows] = np.arange(first, first + heads * queries).reshape(heads, queries)
+        first += heads * queries
+    return order.ravel()
 
 
 def _dense_heads(call: Call, columns: Heads) -> Any:
@@ -326,12 +303,11 @@ def _dense_heads(call: Call, columns: Heads) -> Any:
 
         def look(tile: Tile) -> None:
             weights = kernels.forward(tile, call.zeros(*tile.shape[:2], call.value.own.shape[-1]))
-            entries = np.diff(weights.indptr[::SAMPLE])
-            are_dense[tile.start : tile.stop] = [is_dense(n, visible) for n in entries.tolist()]
+            are_dense[tile.heads] = is_dense(np.diff(weights.indptr[::SAMPLE]), visible)
 
         return look
 
-    call.share(samples, start)
+    threads.run_pieces(samples, start, call.workers)
     return are_dense
 
 
@@ -343,54 +319,55 @@ class _Kernels:
 
     def __init__(self, call: Call, columns: Heads, tiles: list[Tile]) -> None:
         self._call, self._keys = call, columns
-        size = max([math.prod(tile.shape) for tile in tiles], default=0)
+        size = max(map(attrgetter("size"), tiles), default=0)
         self._scores = np.empty(size, call.problem.dtype)
         self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
         self._columns = np.empty(size + rows.OVERHANG, np.int32)
 
     def forward(self, tile: Tile, out: Any) -> AttentionWeights:
         """The weights of a tile, views of the buffers; the output is written to `out`."""
-        call, (heads, queries, keys) = self._call, tile.shape
-        size = heads * queries * keys
+        call, problem, (heads, queries, keys) = self._call, self._call.problem, tile.shape
+        size = tile.size
         scores = self._scores[:size].reshape(tile.shape)
         columns = self._keys.some(tile.start, tile.stop)[..., tile.columns]
         product(call.query.queries(tile), columns, out=scores)
-        if (bias := call.bias(tile)) is not None:
-            scores += bias
+        if problem.bias is not None:
+            scores += call.bias(tile)
         values = self._values[: size + rows.OVERHANG]
         places = self._columns[: size + rows.OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
+        starts, ends = indptr[:-1].reshape(heads, queries), indptr[1:].reshape(heads, queries)
         all_weights = sinks = rest = None
         alpha: Any = 1  # softmax, or a mapping without a kernel for rows
-        if call.problem.is_entmax or call.has_sink:
-            alpha = call.alpha(tile)
-        if not np.all(alpha == 1):
+        if problem.is_entmax or call.has_sink:
+            alpha = call.alphas[tile.heads]
+        if np.any(alpha != 1):
             mask = None if call.mask is None else call.mask.scores(tile)
-            if not call.problem.is_entmax:
+            if not problem.is_entmax:
                 mask = call.mapping(tile).chosen(scores, call.attention_mask(tile))
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
-            ends, sinks = indptr[1:].reshape(heads, queries), call.zeros(heads, queries)
-            operands = scores, mask, call.visible(tile), alpha, call.sink(tile)
+            sinks = np.zeros((heads, queries), out.dtype)
+            operands = scores, mask, call.visible(tile), alpha, call.sinks[tile.heads]
             rows.rows_entmax(*operands, out=(values, places, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
             all_weights = mapping.forward(scores, call.attention_mask(tile))
             if call.has_sink:
-                sinks, rest = _softmax_sink(all_weights, scores, call.sink(tile))
+                sinks, rest = _softmax_sink(all_weights, scores, call.sinks[tile.heads])
                 all_weights[rest == 0] = 0
             flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
             pack(flat, values, places, indptr[1:], 0)
         count = int(indptr[-1])
         sinks = sinks if call.has_sink else None
         weights = AttentionWeights(tile.shape, values[:count], places[:count], indptr, sinks)
-        value, between = call.value.keys(tile), edges(weights)
+        value, entries = call.value.keys(tile), (weights.data, weights.indices, starts, ends)
         if not is_dense(count, size):
-            rows.rows_product(weights.data, weights.indices, *between, value, out=out)
+            rows.rows_product(*entries, value, out=out)
         else:
             if all_weights is None:
                 all_weights = scores
-                rows.rows_spread(weights.data, weights.indices, *between, np.int64(0), out=scores)
+                rows.rows_spread(*entries, np.int64(0), out=scores)
             out[...] = dense.on_support(all_weights, value)
         if rest is not None:
             out *= rest[..., None]
@@ -418,7 +395,7 @@ def vjp(
     with_bias: bool,
     g_weights: Any = None,
 ) -> tuple[Any, ...]:
-    """Gradients of query, key and value, of their shapes or of the full batch shape.
+    """Gradients of query, key and value, of their own matrices or of all heads.
 
     `g` is the gradient of the output, and `g_weights` what is added to that of the weights.
 
@@ -434,15 +411,14 @@ def vjp(
     g_scores, g_sink = np.empty_like(weights.data), call.zeros(call.n_heads, t)
 
     def sparse_tile(tile: Tile) -> None:
-        part, entries = call.part(tile)
-        queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
-        out = g_scores[entries], g_query[queries], g_sink[queries]
+        part, entries, places = call.part(tile)
+        out = g_scores[entries], g_query[tile.rows], g_sink[tile.rows]
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
-        parameters = call.alpha(tile), call.sink_weights(tile)
+        parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
         if g_weights is None:
-            rows.rows_vjp(part.data, part.indices, *edges(part), *arrays, *parameters, out=out)
+            rows.rows_vjp(part.data, part.indices, *places, *arrays, *parameters, out=out)
             return
-        dots, places = np.empty_like(part.data), edges(part)
+        dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
         dots += g_weights[entries]
         zeros = call.zeros(tile.shape[0])
@@ -452,34 +428,34 @@ def vjp(
         sums = np.bincount(part.rows, weights=out[0], minlength=out[2].size)
         out[2][...] = -sums.reshape(out[2].shape)
 
-    def sum_columns(
-        first: int, stop: int, own: Sequence, top: int, w: Any, x: Heads, out: Any
-    ) -> None:
+    def sum_columns(piece: tuple[int, int, Sequence, int, Any, Heads, Any]) -> None:
+        first, stop, own, top, w, x, out = piece
         entries, indptr = call.entries(first * each * t, stop * each * t)
-        shape, queries = (stop - first, each, t), slice(own.top, own.bottom)
-        starts, ends = (
-            edge.reshape(shape)[..., queries].reshape(stop - first, -1)
-            for edge in (indptr[:-1], indptr[1:])
-        )
+        queries, n = slice(own.top, own.bottom), stop - first
+        starts = indptr[:-1].reshape(n, each, t)[..., queries].reshape(n, -1)
+        ends = indptr[1:].reshape(n, each, t)[..., queries].reshape(n, -1)
         operands = w[entries], weights.indices[entries], starts, ends
         x = x.some(first * each, stop * each)[:, queries].reshape(*starts.shape, x.own.shape[-1])
         out = out[first:stop, top : min(top + KEYS, own.stop)]
         rows.columns_product(*operands, x, np.int64(top), out=out)
 
-    def dense_tiles(heads: list[tuple[int, int]]) -> None:
-        for tile in (tile for first, last in heads for tile in call.tiles(first, last)):
+    def dense_tiles(piece: tuple[int, int, bool]) -> None:
+        """Heads with all of their weights; those of stored weights only if they are asked for."""
+        start, stop, stored = piece
+        for tile in call.tiles(start, stop):
+            again = call.again[tile.start]
+            if not (again or stored):
+                continue
             *arrays, mapping, mask = call.dense_operands(tile)
-            part, entries = call.part(tile)
+            part, entries, places = call.part(tile)
             operands = [*arrays, heads_g.queries(tile), mapping, mask]
-            operands.append(call.added(part, entries, g_weights))
+            operands.append(call.added(part, entries, places, g_weights))
             gradients = dense.vjp(call.all_weights(tile), *operands)
-            queries = np.s_[tile.start : tile.stop, tile.top : tile.bottom]
-            g_query[queries] = gradients[0]
+            g_query[tile.rows] = gradients[0]
             if call.has_sink:
-                g_sink[queries] = gradients[3][..., -1]
-            if with_bias and call.again[tile.start]:
-                sums = call.bias_sums(tile, gradients[3])
-                of_bias[heads[0]] = of_bias.get(heads[0], 0) + sums
+                g_sink[tile.rows] = gradients[3][..., -1]
+            if with_bias and again:
+                of_bias[start] = of_bias.get(start, 0) + call.bias_sums(tile, gradients[3])
             elif with_bias:
                 g_scores[entries] = gradients[3].reshape(-1, gradients[3].shape[-1])[
                     part.rows, part.indices
@@ -488,26 +464,25 @@ def vjp(
                 g_key[i // each, tile.columns] += gradients[1][i - tile.start]
                 g_value[i // each, tile.columns] += gradients[2][i - tile.start]
 
-    by_queries: list[Callable[[], None]] = []
-    by_keys: list[Callable[[], None]] = []
-    by_heads: list[Callable[[], None]] = []  # which add to the gradients of keys and values
-    of_bias: dict[tuple[int, int], Any] = {}
-    for start, stop, dense_tile in call.groups(each):
-        if dense_tile:
-            by_heads.append(partial(dense_tiles, [(start, stop)]))
+    by_queries: list[Tile] = []
+    by_keys: list[Any] = []
+    by_heads: list[Any] = []  # which add to the gradients of keys and values
+    of_bias: dict[int, Any] = {}
+    blocks = call.blocks()
+    for start, stop, few_zeros in call.groups(each):
+        if few_zeros:
+            by_heads.append((start, stop, True))
             continue
         for owner in range(start, stop, each):
-            own = [(i, i + 1) for i in range(owner, owner + each) if call.again[i]]
-            by_heads += [partial(dense_tiles, own)] if own else []
-        by_queries += [partial(sparse_tile, tile) for tile in call.rows(start, stop)]
-        by_keys += [
-            partial(sum_columns, start // each, stop // each, own, top, *term)
-            for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value))
-            for own in call.spans()
-            for top in range(own.first, own.stop, KEYS)
-        ]
-    for pieces in (by_queries, by_keys, by_heads):
-        call.share(pieces)
+            if call.again[owner : owner + each].any():
+                by_heads.append((owner, owner + each, False))
+        by_queries += call.rows(start, stop)
+        for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value)):
+            for block in blocks:
+                by_keys.append((start // each, stop // each, *block, *term))
+    threads.run_pieces(by_queries, lambda: sparse_tile, call.workers)
+    threads.run_pieces(by_keys, lambda: sum_columns, call.workers)
+    threads.run_pieces(by_heads, lambda: dense_tiles, call.workers)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
     if has_gradient(problem.scale):
@@ -515,26 +490,20 @@ def vjp(
     g_query *= problem.scale
     return (
         g_query,
-        _shaped(g_key, problem, problem.key),
-        _shaped(g_value, problem, problem.value),
+        g_key,
+        g_value,
         g_scale,
         g_sink.sum(axis=1).reshape(problem.batch) if call.has_sink else None,
         call.bias_gradient(g_scores, [of_bias[i] for i in sorted(of_bias)]) if with_bias else None,
     )
 
 
-def _shaped(gradient: Any, problem: Arguments, like: Any) -> Any:
-    """Gradients of matrices in the shape of the array that they belong to, or of the full batch."""
-    full = (*problem.batch, *gradient.shape[1:])
-    return gradient.reshape(like.shape if gradient.size == like.size else full)
-
-
 def _heads_per_key(call: Call) -> int:
     """The number of neighbouring heads that share keys and values; 1 if others share some."""
     each = max(1, call.n_heads // max(1, len(call.key.own)))
     neighbours = np.arange(call.n_heads) // each
-    numbers = call.key.number, call.value.number
-    return each if all(np.array_equal(neighbours, number) for number in numbers) else 1
+    alike = (call.key.number == neighbours) & (call.value.number == neighbours)
+    return each if alike.all() else 1
 
 
 def jvp(
@@ -562,25 +531,24 @@ def jvp(
     d_rows = None if d_bias is None else call.heads(d_bias.rows)
 
     def run(tile: Tile, dense_tile: bool) -> None:
-        part, _ = call.part(tile)
+        part, _, places = call.part(tile)
         d_added = None if d_rows is None else call.bias(tile, d_rows)
-        out = output[tile.start : tile.stop, tile.top : tile.bottom]
+        out = output[tile.rows]
         query, key, value, mapping, mask = call.dense_operands(tile)
         moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
-        d_sinks = d_sink[tile.start : tile.stop]
+        d_sinks = d_sink[tile.heads]
         if dense_tile:
             more = moved, mapping, mask, d_sinks[:, None], d_added
             out[...] = dense.jvp(call.all_weights(tile), query, key, value, *more)
             return
-        places = edges(part)
         first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
         rows.rows_dots(part.indices, *places, moved[0], key, out=first)
         rows.rows_dots(part.indices, *places, query, moved[1], out=second)
         first += second
         if d_added is not None:
             first += d_added.reshape(-1, tile.keys)[part.rows, part.indices]
-        operands = part.data, first, *places, call.alpha(tile), call.sink_weights(tile), d_sinks
-        rows.rows_jvp(*operands, out=d_weights)
+        parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
+        rows.rows_jvp(part.data, first, *places, *parameters, d_sinks, out=d_weights)
         rows.rows_product(d_weights, part.indices, *places, value, out=out)
         more = np.empty_like(out)
         rows.rows_product(part.data, part.indices, *places, moved[2], out=more)
@@ -597,22 +565,22 @@ def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: 
     each = call.zeros(call.n_heads, call.t)
 
     def run(tile: Tile, dense_tile: bool) -> None:
-        part, entries = call.part(tile)
-        out = each[tile.start : tile.stop, tile.top : tile.bottom]
+        part, entries, places = call.part(tile)
+        out = each[tile.rows]
         arrays = heads_g.queries(tile), call.value.keys(tile)
         if dense_tile:
             mapping = call.mapping(tile)
             zeros = np.zeros_like(part.data, shape=(tile.shape[0], 1), dtype=np.float64)
             mapping = replace(mapping, values=(zeros + mapping.values[0],))
-            operands = arrays[1], arrays[0], mapping, call.added(part, entries, g_weights)
+            operands = arrays[1], arrays[0], mapping, call.added(part, entries, places, g_weights)
             out[:, 0] = dense.vjp_alpha(call.all_weights(tile), *operands)[:, 0]
             return
         dots = np.empty_like(part.data)
-        rows.rows_dots(part.indices, *edges(part), *arrays, out=dots)
+        rows.rows_dots(part.indices, *places, *arrays, out=dots)
         if g_weights is not None:
             dots += g_weights[entries]
-        parameters = call.alpha(tile), call.sink_weights(tile)
-        rows.rows_vjp_alpha(part.data, dots, *edges(part), *parameters, out=out)
+        parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
+        rows.rows_vjp_alpha(part.data, dots, *places, *parameters, out=out)
 
     call.over_tiles(run)
     return each.sum(axis=1).reshape(problem.batch)

@@ -8,7 +8,10 @@ queries see and which matrices its heads share do not depend on the mapping.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +24,7 @@ TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
 DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
 SAMPLE = 16  # queries of a head that tell whether few of its weights are zero
-QUERIES = 256  # queries in a tile of the backward pass over the support
+QUERIES = 256  # queries in a tile of the backward pass over the support, or of a causal one
 KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 
 
@@ -34,8 +37,11 @@ class Tile(NamedTuple):
     bottom: int
     keys: int
     sequence: Sequence
+    heads: slice
+    rows: tuple[slice, slice]  # its heads and queries
     columns: slice  # where the keys are among those of all sequences
     shape: tuple[int, int, int]  # heads, queries and keys
+    size: int  # the number of its scores
 
 
 @dataclass(frozen=True)
@@ -54,16 +60,6 @@ class Heads:
     number: Any
     is_shared: bool
 
-    @classmethod
-    def of(cls, array: Any, batch: tuple[int, ...]) -> Heads:
-        """Those of an array of shape (…, n, features), spread over the heads of a batch."""
-        own = array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
-        number = np.arange(len(own))
-        is_shared = array.shape[:-2] != batch
-        if is_shared:
-            number = np.broadcast_to(number.reshape(array.shape[:-2]), batch).ravel()
-        return cls(own, number, is_shared)
-
     def some(self, start: int, stop: int) -> Any:
         """The matrices of the heads from start to stop; a view where they lie side by side."""
         if not self.is_shared:
@@ -76,10 +72,14 @@ class Heads:
 
     def queries(self, tile: Tile) -> Any:
         """The rows of a tile's queries."""
+        if not self.is_shared:
+            return self.own[tile.rows]
         return self.some(tile.start, tile.stop)[:, tile.top : tile.bottom]
 
     def keys(self, tile: Tile) -> Any:
         """The rows of a tile's keys."""
+        if not self.is_shared:
+            return self.own[tile.heads, tile.columns]
         return self.some(tile.start, tile.stop)[:, tile.columns]
 
     def scores(self, tile: Tile) -> Any:
@@ -99,12 +99,15 @@ class Tiling:
     t, s, n_heads : int
     has_kernels : bool
         whether compiled kernels take these arrays
+    again : bool array
+        the heads whose weights are not stored, but computed again for each derivative
     """
 
     def __init__(self, problem: Arguments) -> None:
         self.problem = problem
         self.t, self.s = problem.shape[-2:]
         self.n_heads: int = math.prod(problem.batch)
+        self.again: Any = np.zeros(self.n_heads, bool)
         query, key, value = problem.query, problem.key, problem.value
         self.has_kernels: bool = (
             isinstance(query, np.ndarray)
@@ -118,16 +121,22 @@ class Tiling:
         self.mask: Heads | None = None if problem.mask is None else self.per_score(problem.mask)
         self._room = DEVICE_TILE if on_device(query) else TILE
 
-    def heads(self, array: Any) -> Heads:
+    def heads(self, array: Any, *, as_it_lies: bool = False) -> Heads:
         """An array of shape (…, n, features) as its matrices."""
-        array = np.ascontiguousarray(array) if self.has_kernels else array
-        return Heads.of(array, self.problem.batch)
+        if self.has_kernels and not as_it_lies:
+            array = np.ascontiguousarray(array)
+        own = array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
+        number, batch = np.arange(len(own)), self.problem.batch
+        is_shared = array.shape[:-2] != batch
+        if is_shared:
+            number = np.broadcast_to(number.reshape(array.shape[:-2]), batch).ravel()
+        return Heads(own, number, is_shared)
 
     def per_score(self, array: Any) -> Heads:
         """An array of shape (…, 1 or T, 1 or S) as its matrices, not repeated where it was."""
         strides = getattr(array, "strides", (1,) * array.ndim)  # 0 where it was broadcast
         array = array[tuple(slice(0, 1 if step == 0 else None) for step in strides)]
-        return Heads.of(array, self.problem.batch)
+        return self.heads(array, as_it_lies=True)
 
     def zeros(self, *shape: int) -> Any:
         """An array that lies where the queries do."""
@@ -138,61 +147,64 @@ class Tiling:
         queries = self.t if queries is None else queries
         return max(1, self._room // max(1, each * queries * self.s))
 
-    def tiles(
-        self, start: int, stop: int, queries: int | None = None, *, in_order: bool = True
-    ) -> list[Tile]:
-        """The tiles of the heads from start to stop, as high as there is room unless given.
+    def tiles(self, start: int, stop: int, *, in_order: bool = True) -> list[Tile]:
+        """The tiles of the heads from start to stop, as high as there is room.
 
         In the order of rows, a tile has several heads only where it has all of their queries. So
-        have those of one sequence, for which that is the order in which keys stay in a cache.
+        have those of one sequence, for which that is the order in which keys stay in a cache. The
+        weights of a tile's heads are all stored, or none are.
         """
-        tiles, places = [], self._places(queries)
+        tiles, places = [], self._places
         if len(places) > 1 and (in_order or len(self.problem.sequences) == 1):
             return [self.tile(n, n + 1, *place) for n in range(start, stop) for place in places]
-        for top, bottom, sequence in places:
-            scores = (bottom - top) * (sequence.stop - sequence.first)
-            heads = max(1, self._room // max(1, scores))
-            for first in range(start, stop, heads):
-                tiles.append(self.tile(first, min(first + heads, stop), top, bottom, sequence))
+        for first, last, _ in runs(self.again[start:stop]):
+            for top, bottom, sequence in places:
+                scores = (bottom - top) * (sequence.stop - sequence.first)
+                heads = max(1, self._room // max(1, scores))
+                for i in range(start + first, start + last, heads):
+                    some = i, min(i + heads, start + last)
+                    tiles.append(self.tile(*some, top, bottom, sequence))
         return tiles
 
-    def spans(self) -> list[Sequence]:
-        """The sequences, neighbours as one where a block of keys has room for theirs."""
+    def blocks(self) -> list[tuple[Sequence, int]]:
+        """The first of each block of keys, and the sequences that have them, as one."""
         spans: list[Sequence] = []
         for own in self.problem.sequences:
             if spans and own.stop - spans[-1].first <= KEYS:
                 spans[-1] = spans[-1]._replace(bottom=own.bottom, stop=own.stop)
             else:
                 spans.append(own)
-        return spans
+        return [(own, top) for own in spans for top in range(own.first, own.stop, KEYS)]
 
     def rows(self, start: int, stop: int) -> list[Tile]:
         """Tiles of stored weights before all keys, where sequences need not be kept apart."""
         whole = Sequence(0, self.t, 0, self.s, None, 0)
-        heads = self.at_once() if self.t <= QUERIES else 1
-        return [
-            self.tile(first, min(first + heads, stop), top, min(top + QUERIES, self.t), whole)
-            for first in range(start, stop, heads)
-            for top in range(0, self.t, QUERIES)
-        ]
+        heads, tiles = self.at_once() if self.t <= QUERIES else 1, []
+        for first in range(start, stop, heads):
+            for top in range(0, self.t, QUERIES):
+                place = top, min(top + QUERIES, self.t), whole
+                tiles.append(self.tile(first, min(first + heads, stop), *place))
+        return tiles
 
     def tile(self, start: int, stop: int, top: int, bottom: int, sequence: Sequence) -> Tile:
         """Some queries of a sequence before all keys that they may see."""
         keys = sequence.stop - sequence.first
         if sequence.reach is not None:
             keys = min(max(bottom + sequence.reach, 0), keys)
-        columns = slice(sequence.first, sequence.first + keys)
-        shape = stop - start, bottom - top, keys
-        return Tile(start, stop, top, bottom, keys, sequence, columns, shape)
+        heads, columns = slice(start, stop), slice(sequence.first, sequence.first + keys)
+        rows, shape = (heads, slice(top, bottom)), (stop - start, bottom - top, keys)
+        size = shape[0] * shape[1] * keys
+        return Tile(start, stop, top, bottom, keys, sequence, heads, rows, columns, shape, size)
 
-    def _places(self, queries: int | None) -> list[tuple[int, int, Sequence]]:
+    @cached_property
+    def _places(self) -> list[tuple[int, int, Sequence]]:
         """Top and bottom of a head's tiles, which are higher while causality hides keys."""
         places = []
         side = SIDE if self.has_kernels else 1
         for sequence in self.problem.sequences:
             top, reach = sequence.top, sequence.reach
             keys = max(1, sequence.stop - sequence.first)
-            high = queries or max(side, self._room // keys // side * side)
+            high = max(side, self._room // keys // side * side)
             while top < sequence.bottom:
                 size = high
                 while reach is not None and 2 * size <= QUERIES:
@@ -219,3 +231,17 @@ class Tiling:
         last = xp.arange(tile.top, tile.bottom)[:, None] + tile.sequence.reach
         causal = np.broadcast_to(xp.arange(tile.keys) <= last, tile.shape)
         return causal if mask is None else mask & causal
+
+
+def runs(marks: Any, each: int = 1, most: int | None = None) -> Iterator[tuple[int, int, Any]]:
+    """First and last of the heads of at most so many neighbours with one mark, and that mark.
+
+    There is a mark for each group of `each` heads.
+    """
+    start = 0
+    for mark, run in groupby(marks.tolist()):
+        stop = start + each * len(list(run))
+        step = stop - start if most is None else most * each
+        for first in range(start, stop, step):
+            yield first, min(first + step, stop), mark
+        start = stop

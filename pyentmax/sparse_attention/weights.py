@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import on_device
+from pyentmax.engine.calls.devices import array_module, on_device
 from pyentmax.reference.sparse_output import INT32_MAX, scipy_sparse
 
 
@@ -65,19 +65,29 @@ class AttentionWeights:
         return cls(dense.shape, rows[row, column], column.astype(np.int32), indptr, sink)
 
     @classmethod
-    def joined(cls, shape: tuple[int, ...], parts: list[AttentionWeights]) -> AttentionWeights:
-        """Weights of all rows from those of some rows after the other, at least one."""
+    def joined(
+        cls, shape: tuple[int, ...], parts: list[AttentionWeights], order: Any = None
+    ) -> AttentionWeights:
+        """Weights of all rows from those of some rows after the other, at least one.
+
+        `order` says where each row is among those, unless they are in order.
+        """
+        data = np.concatenate([part.data for part in parts])
+        indices = np.concatenate([part.indices for part in parts])
+        counts = np.concatenate([np.diff(part.indptr) for part in parts])
         sink = parts[0].sink
         if sink is not None:
-            sink = np.concatenate([part.sink.ravel() for part in parts]).reshape(shape[:-1])
-        if len(parts) == 1:
-            return cls(shape, parts[0].data, parts[0].indices, parts[0].indptr, sink)
-        data, indices, counts = (
-            np.concatenate(arrays)
-            for arrays in zip(
-                *((part.data, part.indices, np.diff(part.indptr)) for part in parts), strict=True
-            )
-        )
+            sink = np.concatenate([part.sink.ravel() for part in parts])
+        if order is not None:
+            xp = array_module(counts)
+            order = xp.asarray(order)
+            starts = (np.cumsum(counts) - counts)[order]
+            counts, sink = counts[order], None if sink is None else sink[order]
+            moved = cls(shape, data, indices, indptr_of(counts))
+            places = (starts - moved.indptr[:-1])[moved.rows]
+            places += xp.arange(len(data))
+            data, indices = data[places], indices[places]
+        sink = None if sink is None else sink.reshape(shape[:-1])
         return cls(shape, data, indices, indptr_of(counts), sink)
 
     def copy(self, first: int = 0) -> AttentionWeights:
@@ -183,12 +193,6 @@ class AttentionWeights:
 
 
 OUTSIDE = "compressed rows: a row or a column lies outside of the matrix"
-
-
-def edges(weights: AttentionWeights) -> tuple[Any, Any]:
-    """Where each row starts and ends, of shape batch + (T,)."""
-    shape = weights.shape[:-1]
-    return weights.indptr[:-1].reshape(shape), weights.indptr[1:].reshape(shape)
 
 
 def check_weights(weights: Any, shape: tuple[int, ...]) -> None:

@@ -205,7 +205,7 @@ def test_number_of_threads_follows_the_time(
             np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=4), 2 * z)
         assert sum(count for _, count in kernel.calls) == len(z)
         assert kernel.calls[0][1] == 10
-        assert hired == [expected - 1], seconds
+        assert hired == [expected - 1] * (expected > 1), seconds
 
 
 def test_more_workers_than_rows() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyentmax.sparse_attention import DistanceBias
+from pyentmax.sparse_attention import DistanceBias, tiles
 from pyentmax.sparse_attention.problem import AttentionProblem
 
 pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
@@ -57,6 +57,23 @@ def test_gradients_are_those_of_stored_weights(options: dict[str, Any], key_head
         np.testing.assert_allclose(gradient, expected, rtol=1e-10, atol=1e-12)
     of_alpha = problem.vjp_alpha(weights, g), problem.vjp_alpha(stored, g)
     np.testing.assert_allclose(*of_alpha, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("marks", [[False, True], [True, False]])
+def test_heads_of_one_key_may_differ(marks: list[bool], monkeypatch: Any) -> None:
+    rng = np.random.default_rng(0)
+    query, key, value, g = (rng.standard_normal((h, 80, 8)) for h in (2, 1, 1, 2))
+    problem = AttentionProblem(query, key, value, scale=0.02)
+    _, stored = problem.forward(True)
+    monkeypatch.setattr(tiles, "_dense_heads", lambda *_: np.array(marks))
+    _, weights = problem.forward(True, whole=False)
+    assert stored is not None
+    assert weights is not None
+    for gradient, expected in zip(problem.vjp(weights, g), problem.vjp(stored, g), strict=True):
+        np.testing.assert_allclose(gradient, expected, rtol=1e-10, atol=1e-12)
+    tangents = rng.standard_normal(query.shape), key, value, None, None, None
+    moved = problem.jvp(weights, *tangents), problem.jvp(stored, *tangents)
+    np.testing.assert_allclose(*moved, rtol=1e-10, atol=1e-12)
 
 
 def peak(t: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import pyentmax as pe
 from pyentmax.seq2seq.autograd import attention as tape_attention
 from pyentmax.seq2seq.autograd.tensor import Tensor
+from pyentmax.sparse_attention import tiles
 
 QUERIES, KEYS = [0, 3, 3, 8, 9], [0, 4, 6, 6, 11]  # the second has no query, the third no key
 ROOM = 1e-14  # few queries alone go another way, which rounds elsewhere
@@ -100,6 +102,36 @@ def test_directions_of_packed_sequences(name: str) -> None:
     assert not pe.attention_jvp(
         weights, *packed, None, None, None, cu_seqlens=cu_seqlens, **form
     ).any()
+
+
+def test_heads_of_a_sequence_share_a_tile(monkeypatch: Any) -> None:
+    """Of four heads and three sequences there are three tiles, whose rows are put in order."""
+    pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+    rng = np.random.default_rng(3)
+    query, key, value = (rng.standard_normal((2, 2, 60, 4)) for _ in range(3))
+    sink, edges, seen = np.array([0.3, -0.5]), [0, 25, 36, 60], []
+    forward = tiles._Kernels.forward
+
+    def counted(self: Any, tile: Any, out: Any) -> Any:
+        seen.append(tile)
+        return forward(self, tile, out)
+
+    monkeypatch.setattr(tiles._Kernels, "forward", counted)
+    output, weights = pe.attention(
+        query, key, value, sink=sink, cu_seqlens=edges, return_weights=True
+    )
+    assert len(seen) == 3
+    dense = weights.to_dense()
+    np.testing.assert_allclose(dense @ value, output, atol=ROOM)
+    np.testing.assert_allclose(dense.sum(axis=-1) + weights.sink, 1)
+    for start, stop in itertools.pairwise(edges):
+        own, part = slice(start, stop), (query, key, value)
+        expected, alone = pe.attention(
+            *(x[:, :, own] for x in part), sink=sink, return_weights=True
+        )
+        np.testing.assert_allclose(output[:, :, own], expected, rtol=0, atol=ROOM)
+        np.testing.assert_allclose(dense[:, :, own, own], alone.to_dense(), rtol=0, atol=ROOM)
+        np.testing.assert_allclose(weights.sink[:, :, own], alone.sink, rtol=0, atol=ROOM)
 
 
 def test_the_tape_packs_sequences_and_learns() -> None:

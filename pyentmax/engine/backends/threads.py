@@ -161,8 +161,11 @@ def run_pieces(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], wo
                 return
             do(piece)
 
-    if pending:
-        _share(work, min(workers, len(pending)) - 1, pending.clear)
+    helpers = min(workers, len(pending)) - 1
+    if helpers > 0:
+        _share(work, helpers, pending.clear)
+    elif pending:
+        work()
 
 
 class _Batch:
