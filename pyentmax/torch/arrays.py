@@ -12,11 +12,12 @@ import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.dlpack import to_dlpack
 
 from pyentmax.torch.composed import HALF
 
@@ -56,16 +57,19 @@ def lent(value: Tensor) -> Any:
         value = value.float()
     if value.requires_grad:
         value = value.detach()
-    return np.from_dlpack(_Lent(value.resolve_neg() if value.is_neg() else value))
+    lender = _Lender()
+    lender.tensor = value.resolve_neg() if value.is_neg() else value
+    return np.from_dlpack(lender)
 
 
-class _Lent(NamedTuple):
-    """A tensor on the host lent to NumPy; its own ``numpy()`` would forbid it to be resized."""
+class _Lender:
+    """Lends a tensor on the host to NumPy; its own ``numpy()`` would forbid it to be resized."""
 
+    __slots__ = ("tensor",)  # and no `__init__`, for speed
     tensor: Tensor
 
     def __dlpack__(self, **unused: Any) -> Any:
-        return torch.utils.dlpack.to_dlpack(self.tensor)
+        return to_dlpack(self.tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # the host

@@ -25,6 +25,7 @@ from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     Rule,
     is_plain,
+    is_unwatched,
     not_differentiable,
     one_by_one,
     refused,
@@ -56,9 +57,13 @@ def output_like(*operands: Any) -> Tensor:
 
 def keep_problem(ctx: Any, inputs: Any, output: Any) -> None:
     """Keep a problem for its derivatives, and the outputs after the first."""
-    ctx.fixed = [None if isinstance(x, Tensor) else x for x in inputs[:FIELDS]]
-    more: Any = output[1:] if isinstance(output, tuple) else ()
-    ctx.save_for_backward(*[x if isinstance(x, Tensor) else None for x in inputs[:FIELDS]], *more)
+    saved: list[Any] = []
+    ctx.fixed = []
+    for x in inputs[:FIELDS]:
+        tensor = x if isinstance(x, Tensor) else None
+        saved.append(tensor)
+        ctx.fixed.append(x if tensor is None else None)
+    ctx.save_for_backward(*saved, *(output[1:] if isinstance(output, tuple) else ()))
 
 
 def kept_problem(ctx: Any) -> tuple[TensorProblem, list[Any]]:
@@ -159,12 +164,15 @@ def sparse_operation(problem: TensorProblem) -> Any:
 
     A call that learns keeps its weights for the derivative.
     """
-    if problem.return_weights or (
-        problem.learns and is_plain([x for x in problem if isinstance(x, Tensor)])
-    ):
-        output, *weights, _ = attention_with_weights(*problem)
-        return output, weights if problem.return_weights else None
-    return _attention_operation(*problem), None
+    direct = is_unwatched(problem)
+    keep = problem.return_weights or problem.learns and (direct or is_plain(problem))
+    operation = attention_with_weights if keep else _attention_operation
+    if direct:
+        operation = operation.directly  # type: ignore[attr-defined]
+    if not keep:
+        return operation(*problem), None
+    output, *weights, _ = operation(*problem)
+    return output, weights if problem.return_weights else None
 
 
 def _attention_gradients(g: Tensor, *operands: Any) -> Any:
@@ -190,7 +198,7 @@ def _attention_gradients(g: Tensor, *operands: Any) -> Any:
     more = g.to(tensors.query.dtype), g_data, *weights
     *found, in_alpha, in_sink, in_bias = _on_problem(gradients, own, *more)
     pairs = (in_alpha, tensors.parameter), (in_sink, tensors.sink), (in_bias, tensors.bias)
-    return *found, *(x if like is None else x.to(like.dtype) for x, like in pairs)
+    return *found, *[x if like is None else x.to(like.dtype) for x, like in pairs]
 
 
 def _attention_gradients_fake(g: Tensor, *operands: Any) -> tuple[Tensor, ...]:

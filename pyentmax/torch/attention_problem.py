@@ -64,9 +64,11 @@ class TensorProblem(NamedTuple):
     @property
     def learns(self) -> bool:
         """Whether a derivative may be asked for."""
-        learned = *self[:3], self.parameter, self.sink, self.bias
-        tensors = [x for x in learned if isinstance(x, Tensor) and x.requires_grad]
-        return torch.is_grad_enabled() and bool(tensors)
+        if torch.is_grad_enabled():
+            for x in (*self[:3], self.parameter, self.sink, self.bias):
+                if isinstance(x, Tensor) and x.requires_grad:
+                    return True
+        return False
 
     @property
     def has_few_queries(self) -> bool:

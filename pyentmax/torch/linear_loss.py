@@ -141,7 +141,7 @@ def linear_loss(
     learned = any(x is not None and x.requires_grad for x in layer)
     gradients = torch.is_grad_enabled() and learned
     if reduction == "none":  # of supports, whose size a graph would have to know
-        gradients = gradients and is_plain(x for x in (*layer, target) if x is not None)
+        gradients = gradients and is_plain((*layer, target))
     smoothing = float(label_smoothing)
     rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
     no_supports = None, None, None

@@ -524,7 +524,7 @@ def _version(tensor: Any) -> int | None:
 def takes_arrays(*args: Any) -> bool:
     """Whether rows of different lengths in these tensors can go through the functions of arrays."""
     tensors = [x for x in args if isinstance(x, Tensor)]
-    return has_kernels(tensors[0]) and is_plain(tensors) and not has_tangent(tensors)
+    return has_kernels(tensors[0]) and is_plain(args) and not has_tangent(tensors)
 
 
 def mapping_of_cut(

@@ -125,9 +125,14 @@ def is_unwatched(args: Iterable[Any]) -> bool:
         return False
     if _modes() or _is_transformed() or _is_profiled() or _has_tangents():
         return False
-    for x in args:
-        if isinstance(x, Tensor) and (type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x)):
-            return False
+    try:
+        for x in args:
+            if isinstance(x, Tensor):
+                if type(x) not in _PLAIN or not x.is_cpu:
+                    return False
+                x.data_ptr()
+    except RuntimeError:  # it has no memory
+        return False
     return True
 
 
@@ -152,11 +157,14 @@ def has_tangent(tensors: Iterable[Tensor]) -> bool:
     return any(_unpacked(x)[1] is not None for x in tensors)
 
 
-def is_plain(tensors: Iterable[Tensor]) -> bool:
-    """Whether none is part of a graph, wrapped by `torch.func`, or of another class."""
-    return not torch.compiler.is_compiling() and all(
-        type(x) in _PLAIN and not _is_wrapped(x) for x in tensors
-    )
+def is_plain(args: Iterable[Any]) -> bool:
+    """Whether no tensor is part of a graph, wrapped by `torch.func`, or of another class."""
+    if torch.compiler.is_compiling():
+        return False
+    for x in args:
+        if isinstance(x, Tensor) and (type(x) not in _PLAIN or _is_wrapped(x)):
+            return False
+    return True
 
 
 def _is_wrapped(tensor: Tensor) -> bool:

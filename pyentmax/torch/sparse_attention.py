@@ -355,7 +355,7 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of the scores, (…, T, S), or an error for tensors that do not fit."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_scores(x, name)
-        if is_distributed(x):
+        if type(x) is not Tensor and is_distributed(x):
             raise TypeError(
                 f"{name} must not be a DTensor: pass {name}.to_local(), sharded along the batch or "
                 "the heads, and make a DTensor of the output with DTensor.from_local()"
