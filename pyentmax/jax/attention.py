@@ -17,6 +17,7 @@ from pyentmax.jax.mappings import (
     topk_sparsemax,
 )
 from pyentmax.jax.rows import as_mask, places, promoted
+from pyentmax.sparse_attention.arguments import check_shapes
 
 _MAPPINGS: dict[str, Callable[..., jax.Array]] = {
     "entmax": entmax,
@@ -99,7 +100,7 @@ def attention(
     if chosen not in _MAPPINGS:
         raise ValueError(f"mapping: expected one of {', '.join(_MAPPINGS)}, got {mapping!r}")
     query, key, value = _arranged(query, key, value)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     shape = (query.shape[-2], key.shape[-2])
     mask = None if mask is None else _ranked(as_mask(mask), query.ndim)
     if causal:
@@ -121,24 +122,17 @@ def attention(
     return (output, weights) if return_weights else output
 
 
-def _arranged(*arrays: Any) -> tuple[jax.Array, ...]:
+def _arranged(*arrays: Any) -> list[jax.Array]:
     """Query, key and value of one dtype and rank, keys and values repeated for the query heads."""
-    named = {
-        name: jnp.asarray(x) for name, x in zip(("query", "key", "value"), arrays, strict=True)
-    }
-    dtype = jnp.result_type(*named.values())
+    arrays = tuple(map(jnp.asarray, arrays))
+    batch, groups = check_shapes(*(x.shape for x in arrays))
+    dtype = jnp.result_type(*arrays)
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
-    if any(x.ndim < 2 for x in named.values()):
-        shapes = ", ".join(f"{name} {x.shape}" for name, x in named.items())
-        raise ValueError(f"query, key, value: expected shapes (…, length, d), got {shapes}")
-    ndim = max(x.ndim for x in named.values())
-    query, *others = (_ranked(x, ndim).astype(dtype) for x in named.values())
-    if ndim > 2:
-        heads = query.shape[-3]
-        for i, x in enumerate(others):
-            if x.shape[-3] not in (1, heads) and heads % x.shape[-3] == 0:
-                others[i] = jnp.repeat(x, heads // x.shape[-3], axis=-3)
-    return query, *others
+    arranged = [_ranked(x, len(batch) + 2).astype(dtype) for x in arrays]
+    return [
+        jnp.repeat(x, batch[-1] // groups, axis=-3) if groups and x.shape[-3] == groups else x
+        for x in arranged
+    ]
 
 
 def _ranked(x: jax.Array, ndim: int) -> jax.Array:

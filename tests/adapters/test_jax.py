@@ -232,6 +232,22 @@ def test_attention_agrees_with_the_library(options):
         np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((5, 8), (7, 4), (7, 3)), "query and key must have the same number of features"),
+        (((5, 8), (7, 8), (6, 3)), "key and value must have the same number of positions"),
+        (((8,), (7, 8), (7, 3)), "query must have at least two axes"),
+        (((4, 5, 8), (3, 7, 8), (3, 7, 3)), "must broadcast, or keys and values must have one"),
+    ],
+)
+def test_attention_refuses_shapes_as_the_library(shapes, message):
+    arrays = list(map(np.ones, shapes))
+    for attention in (pe.attention, pj.attention):
+        with pytest.raises(ValueError, match=message):
+            attention(*arrays)
+
+
 @pytest.mark.slow
 def test_classes_may_be_sharded_over_an_explicit_mesh():
     """In a process of its own, since devices are counted once."""
