@@ -13,49 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.checking import _engine as engine
 from pyentmax.checking._differences import Array
-from pyentmax.checking._engine import (
-    LONG_SUM,
-    CallError,
-    Case,
-    Cause,
-    Expected,
-    Finding,
-    Missing,
-    Property,
-    Report,
-    WrongShape,
-    causes,
-    examine,
-    inputs_unchanged,
-    measure,
-    repeated,
-    results_kept,
-    same,
-)  # fmt: skip
-from pyentmax.checking._subjects import (
-    Settings,
-    Subject,
-    blaming,
-    check_function,
-    dtype_name,
-    fitting,
-    in_memory_order,
-    parameters_of,
-    quiet,
-    to_numbers,
-)  # fmt: skip
+from pyentmax.checking._engine import CallError, Case, Cause, Expected, Finding, Missing, Property
+from pyentmax.checking._subjects import Settings, Subject, blaming, in_memory_order, judge
 from pyentmax.checking._truths import JACOBIANS, truth
 from pyentmax.engine.calls.record import Mapping
 
 NAMES = {
-    "mask": ("mask", "attn_mask", "attention_mask"), "causal": ("causal", "is_causal"),
-    "scale": ("scale", "softmax_scale", "sm_scale", "scaling"), "bias": ("bias", "attn_bias"),
-    "sink": ("sink", "sinks", "s_aux"), "softcap": ("softcap", "logits_soft_cap"),
-    "window": ("window", "window_size", "sliding_window", "local_window_size"),
-    "offset": ("offset",), "lengths": ("lengths", "key_lengths", "key_value_seq_lengths"),
-    "cu_seqlens": ("cu_seqlens",), "dropout": ("dropout", "dropout_p", "dropout_rate"),
-    "slopes": ("slopes", "alibi_slopes"),
+    "mask": ("mask", "attn_mask", "attention_mask", "att_mask"), "causal": ("causal", "is_causal"),
+    "scale": ("scale", "softmax_scale", "sm_scale", "scaling"),
+    "bias": ("bias", "attn_bias", "position_bias"), "sink": ("sink", "sinks", "s_aux"),
+    "softcap": ("softcap", "logits_soft_cap", "attn_logits_soft_cap", "soft_cap", "logit_cap"),
+    "window": ("window", "window_size", "sliding_window", "local_window_size",
+               "sliding_window_size"),
+    "offset": ("offset",),
+    "lengths": ("lengths", "key_lengths", "key_value_seq_lengths", "seq_lens", "valid_lens"),
+    "cu_seqlens": ("cu_seqlens", "cu_seqlens_q"),
+    "dropout": ("dropout", "dropout_p", "dropout_rate"), "slopes": ("slopes", "alibi_slopes"),
 }  # fmt: skip
 ALIGNMENTS, KINDS = ("bottom-right", "top-left"), ("boolean", "additive", "0/1")
 LAYOUTS = ("BHTd", "BTHd")
@@ -66,7 +41,7 @@ GRADIENTS = ("dquery", "dkey", "dvalue")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AttentionReport(Report):
+class AttentionReport(engine.Report):
     """What holds of an attention; as `MappingReport`, with
 
     Attributes
@@ -79,21 +54,24 @@ class AttentionReport(Report):
         that was tried: how far the inputs tell it from the right one.
     """
 
-    causal: str = ""
-    coarsest: Any = field(default=None, repr=False)
+    @property
+    def causal(self) -> str:
+        """Where the causal mask is aligned."""
+        return str(self.subjects[0].aligned)
 
     @cached_property
     def distances(self) -> dict[str, float]:
         """Variant → its largest error over the small cases, in tolerances."""
         found: dict[str, float] = {}
-        with quiet():
-            for case in (one.case for one in self.coarsest.seen if one.case["cost"] < 2e3):
-                right = self.coarsest.expect(case)
+        coarsest = self.subjects[-1]
+        with np.errstate(all="ignore"):
+            for case in (one.case for one in coarsest.seen if one.case["cost"] < 2e3):
+                right = coarsest.expect(case)
                 for variant in VARIANTS:
-                    changed = self.coarsest.expect(variant.variant(case))
-                    off = max(measure(self.coarsest, case, name, changed[name].value, one).units
+                    changed = coarsest.expect(variant.variant(case))
+                    off = max(engine.measure(coarsest, case, name, changed[name].value, one).units
                               for name, one in right.items())  # fmt: skip
-                    found[variant.name] = max(off / self.coarsest.limit, found.get(variant.name, 0))
+                    found[variant.name] = max(off / coarsest.limit, found.get(variant.name, 0))
         return {name: off for name, off in found.items() if off}
 
 
@@ -112,29 +90,39 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
     bias, more, first = case.get("bias", 0), _added(case, t, s), case.get("bias_first", False)
     scores, slope, cap = scale * q @ np.swapaxes(k, -1, -2) + bias * first, 1.0, case.get("softcap")
     if cap:
+        cap = cap * (scale if case.get("cap_first") else 1.0)
         bent = np.tanh(scores / cap)
         scores, slope = cap * bent, 1 - bent**2
     scores = scores + bias * (not first) + more
     largest = float(np.max(np.abs(scores), initial=0))
     hidden = -cap if cap and case.get("mask_first") else -np.inf
-    rows = scores = scores if late else np.where(see, scores, hidden)
+    rows = scores if late else np.where(see, scores, hidden)
     if case.get("sink") is not None:
         sink = np.reshape(case["sink"], (-1, 1, 1)) if q.ndim > 2 else case["sink"]
-        rows = np.concatenate([scores, np.broadcast_to(sink, (*scores.shape[:-1], 1))], axis=-1)
-    p = record.forward(rows, *values[: len(record.parameters)], axis=case.get("axis", -1))
+        rows = np.concatenate([rows, np.broadcast_to(sink, (*scores.shape[:-1], 1))], axis=-1)
+    if n := case.get("padded"):  # zeros in the scores beyond the last key
+        rows = np.concatenate([rows, np.zeros((*rows.shape[:-1], -s % n))], axis=-1)
+    p = record.forward(rows * case.get("times", 1.0), *values[: len(record.parameters)],
+                       axis=case.get("axis", -1))  # fmt: skip
     p = np.where(np.isfinite(rows), p, 0)
     if case.get("mean"):
         p = np.where(see.any(-1, keepdims=True), p, 1 / s)
     weights = np.where(see, p[..., :s], 0) if late else p[..., :s]
+    if "blocks" in case:
+        weights = _not_rescaled(*case["blocks"], p, rows, s)
     out = weights @ v
+    if case.get("reshaped") and out.ndim > 2:
+        out = np.swapaxes(out, -2, -3).reshape(out.shape)
     if not case.get("gradients"):
         return {"output": out}, largest
     g, towards = case["g"], np.zeros_like(p)
     towards[..., :s] = g @ np.swapaxes(v, -1, -2)
     if "backward" in case:  # a backward pass that computes its weights of other scores
         total = np.log(np.sum(np.exp(rows), axis=-1, keepdims=True))
-        weights = np.where(visible(case | case["backward"], t, s), np.exp(scores - total), 0)
-        at_rows = weights * (towards[..., :s] - np.sum(g * out, axis=-1, keepdims=True))
+        again = np.where(visible(case | case["backward"], t, s), scores, -np.inf)
+        p = np.exp(np.concatenate([again, rows[..., s:]], axis=-1) - total)
+        weights = p[..., :s]
+        at_rows = p * (towards - np.sum(g * out, axis=-1, keepdims=True))
     elif case.get("no_delta"):
         at_rows = p * towards
     elif record.name in JACOBIANS:
@@ -145,14 +133,17 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
         at_rows = np.nan_to_num(record.vjp(p, towards, *values[: len(record.parameters)]))
     at_bias = at_rows[..., :s] * (slope if first else 1)
     at_scores = at_rows[..., :s] * (1.0 if case.get("no_slope") else slope)
-    at_k, at_v = scale * np.swapaxes(at_scores, -1, -2) @ q, np.swapaxes(weights, -1, -2) @ g
+    used = [_summed(case, name, n) for name, n in zip(GRADIENTS, (s, t, t), strict=True)]
+    at_q = scale * at_scores[..., used[0]] @ k[..., used[0], :]
+    at_k = scale * np.swapaxes(at_scores[..., used[1], :], -1, -2) @ q[..., used[1], :]
+    at_v = np.swapaxes(weights[..., used[2], :], -1, -2) @ g[..., used[2], :]
     if groups > 1:
         order = np.argsort(heads, kind="stable")
         shape = (*q.shape[:-3], kv, groups)
         at_k, at_v = (x[..., order, :, :].reshape(*shape, *x.shape[-2:]) for x in (at_k, at_v))
-        at_k, at_v = ((x[..., -1, :, :] if case.get("one_of_group") else x.sum(-3))
-                      for x in (at_k, at_v))  # fmt: skip
-    grads = {"output": out, "dquery": scale * at_scores @ k, "dkey": at_k, "dvalue": at_v}
+        at_k, at_v = (x.sum(-3) if one is None else x[..., one, :, :]
+                      for one in [case.get("one_of_group")] for x in (at_k, at_v))  # fmt: skip
+    grads = {"output": out, "dquery": at_q, "dkey": at_k, "dvalue": at_v}
     for name, factor in case.get("factors", {}).items():
         grads[name] = grads[name] * (factor or 1 / scale)
     if case.get("sink") is not None:
@@ -160,7 +151,28 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
         grads["dsink"] = at_rows[..., -1].sum(axes) * (not case.get("sink_constant"))
     if "bias" in case:
         grads["dbias"] = at_bias * (not case.get("bias_constant"))
+    if case.get("learned"):
+        grads["dparameter"] = record.parameter_vjp(p, towards, *values[: len(record.parameters)])
     return grads, largest
+
+
+def _not_rescaled(what: str, n: int, p: Array, rows: Array, s: int) -> Array:
+    """Softmax's weights where a new maximum does not rescale the values, or the sum, before it."""
+    running = np.maximum.accumulate(rows[..., :s], axis=-1)
+    running = running[..., np.minimum((np.arange(s) // n + 1) * n, s) - 1]
+    first = np.max(rows[..., s:], axis=-1, keepdims=True, initial=-np.inf)  # a sink
+    running = np.concatenate([np.maximum(running, first), rows[..., s:]], axis=-1)
+    late = np.where(p > 0, p * np.exp(np.max(rows, axis=-1, keepdims=True) - running), 0)
+    total = np.sum(late, axis=-1, keepdims=True)
+    return (late if what == "values" else p / np.where(total > 0, total, 1))[..., :s]
+
+
+def _summed(case: Case, name: str, n: int) -> slice:
+    """Over which keys or queries a gradient is summed: all, or those of one block."""
+    names, block, last = case.get("block", ((), 0, False))
+    if name not in names:
+        return slice(None)
+    return slice((n - 1) // block * block, n) if last else slice(block)
 
 
 def visible(case: Case, t: int, s: int) -> Array:
@@ -183,9 +195,12 @@ def visible(case: Case, t: int, s: int) -> Array:
         of = np.searchsorted(ends, np.arange(s), side="left" if case.get("cu_late") else "right")
         see = see & (of[:t, None] == of)
     if case.get("lengths") is not None:
-        see = see & (j < np.reshape(case["lengths"], (-1, 1, 1, 1)) + case.get("longer", 0))
+        shape = (-1, *[1] * (case["query"].ndim - 1))
+        see = see & (j < np.reshape(case["lengths"], shape) + case.get("longer", 0))
     if (n := case.get("skip")) and s > n:
         see = see & (j < s // n * n)
+    if n := case.get("diagonal"):
+        see = see & (j // n < i // n)
     return see
 
 
@@ -219,8 +234,12 @@ def _with(needs: str = "query", **changes: Any) -> Callable[[Case], Case]:
     )  # fmt: skip
 
 
+def _one_query(**changes: Any) -> Callable[[Case], Case]:
+    return lambda case: case | changes if case["query"].shape[-2] == 1 else case
+
+
 def _backward(name: str) -> Callable[[Case], Case]:
-    return _with(name, backward={name: None})
+    return _with(name, backward=lambda c: c.get("backward", {}) | {name: None})
 
 
 CONDITIONAL = [
@@ -283,6 +302,29 @@ VARIANTS = (
     *(Cause(f"keys after whole blocks of {n} skipped", _with(skip=n),
             "the last block may be shorter; round their number up")
       for n in (16, 32, 64, 80, 128)),
+    *(Cause(f"the {what} not rescaled, blocks of {n}", _with(blocks=(what, n)),
+            "a new maximum rescales what was summed before, e^(old − new)")
+      for what in ("values", "sum") for n in (16, 32, 64, 128)),
+    *(Cause(f"the block of {n} on the diagonal skipped", _with("causal", diagonal=n),
+            "it is masked in part: j ≤ i") for n in (16, 32, 64, 128)),
+    *(Cause(f"padding to blocks of {n} counted", _with(padded=n), "keys beyond S weigh nothing")
+      for n in (16, 32, 64, 128)),
+    Cause("zeros", _with(value=lambda c: 0 * c["value"]), "nothing was computed"),
+    Cause("powers of 2", _with(times=np.log(2)), "2^x is e^(x ln 2): multiply by log₂ e"),
+    Cause("scaled by the width of all heads", lambda c: {
+        "scale": c["query"][..., 0, :].size ** -0.5 * c["query"].shape[0] ** (
+            0.5 * (c["query"].ndim == 4))} | c, "d is the width of one head"),
+    Cause("softcap before the scale", _with("softcap", cap_first=True), "scale, then cap"),
+    Cause("half of the window", _with("window", window=lambda c: c["window"] // 2),
+          "w keys, not w / 2"),
+    Cause("lengths of the first sequence", _with("lengths", lengths=lambda c: (
+        0 * c["lengths"] + c["lengths"][0])), "each sequence has its own"),
+    Cause("heads and positions confused in the output", _with(reshaped=True),
+          "transpose before reshape"),
+    Cause("one query stands at the first key", _one_query(offset=0),
+          "a single query is the newest: it sees all keys"),
+    Cause("one query without the newest key", _one_query(later=-1),
+          "a single query is the newest: it sees all keys"),
     *CONDITIONAL,
     Cause("δ left out of the gradient", _with("gradients", no_delta=True),
           "the gradient of scores is p ∘ (g vᵀ − δ), δ = Σ g ∘ out"),
@@ -292,15 +334,23 @@ VARIANTS = (
       for name in GRADIENTS),
     Cause("upstream gradient unused", _with("gradients", g=lambda c: np.ones_like(c["g"])),
           "multiply by it"),
-    Cause("one head of a group in dkey and dvalue", _with("gradients", one_of_group=True),
-          "sum over the query heads that share a head of keys"),
+    *(Cause("one head of a group in dkey and dvalue", _with("gradients", one_of_group=one),
+            "sum over the query heads that share a head of keys") for one in (0, -1)),
+    *(Cause(f"{' and '.join(names)} of the {'last' if last else 'first'} block of {n} alone",
+            _with("gradients", block=(names, n, last)), "add up what all blocks give")
+      for names in (("dquery",), ("dkey",), ("dvalue",), ("dkey", "dvalue"))
+      for n in (16, 32, 64, 128) for last in (False, True)),
+    Cause("causal aligned at the other corner backwards", _with("causal", backward=lambda c: {
+        "alignment": ALIGNMENTS[c.get("alignment") != "top-left"]}),
+        "hide the same keys as forwards"),
     Cause("softcap without its slope in the gradient", _with("softcap", no_slope=True),
           "multiply by 1 − tanh²"),
     Cause("no gradient of the sink", _with("sink", sink_constant=True),
           "its gradient is that of its column, summed"),
     Cause("no gradient of the bias", _with("bias", bias_constant=True),
           "its gradient is that of the scores"),
-    *(Cause(f"{name} missing backwards", _backward(name), "hide the same keys as forwards")
+    *(Cause(f"{name} missing backwards", _backward(name),
+            "hide the same keys as forwards")
       for name in ("causal", "window", "lengths", "mask", "cu_seqlens")),
 )  # fmt: skip
 
@@ -314,10 +364,11 @@ class AttentionSubject(Subject):
     """An attention, and the mapping that it claims to use."""
 
     integers = "int32"
+    positional = laid_out = 3
     vital = ("output", "blocks")
     paired = True
     variants = VARIANTS
-    spelled: dict[str, str]  # option → fn's name of it
+    named: dict[str, str]  # option → fn's own name of it
     rank: int
     wider: int  # by how much values are wider than keys
     multiple: int = 1  # of T and S
@@ -326,7 +377,8 @@ class AttentionSubject(Subject):
     always: dict[str, Any] = field(default_factory=dict)
     pairs: bool = False  # fn takes a window as (left, right)
     extra: int = 0  # how many keys more than w a window has
-    alignment: str = ALIGNMENTS[0]
+    declared: str = ""  # where the causal mask should be aligned
+    aligned: str = ""  # where it is
     kinds: tuple[str, ...] = KINDS[:2]
     mask_axes: int = 4  # of the mask that fn takes
     one: bool = True  # fn takes one query
@@ -335,16 +387,30 @@ class AttentionSubject(Subject):
     widths: tuple[int, ...] = WIDTHS
     differentiable: str = "yes"
     shapes: tuple[tuple[int, ...], ...] = ()
-    sizes: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def swapped(self) -> bool:
+        """Whether positions come before heads."""
+        return self.layout == "BTHd" and self.rank > 2
+
+    @cached_property
+    def spelled(self) -> dict[str, str]:
+        """Option → fn's name of it."""
+        own = {option: name for option, all in NAMES.items() for name in all if name in self.known}
+        return own | self.named
 
     @property
     def spellings(self) -> set[str]:
         """fn's names of its options."""
         return {*self.spelled.values()}
 
+    def sample(self) -> Case:
+        """As many queries as keys."""
+        return self.make(t=2, s=2)
+
     def tried(self) -> Any:
         """What fn gives for as many queries as keys, and whether it has the shape."""
-        case = self.make(t=2, s=2)
+        case = self.sample()
         self.observe(case)
         return self.first(self.call(case, [*map(self.array, self.arrays_of(case))]))
 
@@ -372,9 +438,11 @@ class AttentionSubject(Subject):
             raise Missing("fn's arrays have no heads")
         extra: Case = {
             name: options.pop(name)
-            for name in ("nan", "gradients", "upstream", "layout", "edge")
+            for name in ("nan", "gradients", "upstream", "layout", "edge", "learned")
             if name in options
         }
+        if "learned" in extra and not self.learned:
+            raise Missing("no parameter of the mapping that may be learned")
         for name in options:
             if (
                 name not in self.spelled
@@ -397,6 +465,8 @@ class AttentionSubject(Subject):
             if fixed:
                 raise Missing(self.differentiable)
             del extra["gradients"]
+        if self.compiles and max(t, s) < 10:  # few shapes, since each is compiled
+            t, s = 1 if t == 1 else 3 if t < s else 7, 3 if s < t else 7
         t, s, d = self.size(t), self.size(s), self.width(d)
         if t != s and "cu_seqlens" in options:
             raise Missing("packed sequences have T = S")
@@ -428,14 +498,13 @@ class AttentionSubject(Subject):
         if "bias" in case:
             case["bias"] = draw(*batch, t, s)
         if "sink" in case:
-            case["sink"] = draw(heads) if batch else draw()
+            case["sink"] = draw(*batch[-1:])
         if "slopes" in case:
             case["slopes"] = self.rounded(2.0 ** -np.arange(1, heads + 1))
         if "lengths" in case:
-            case["lengths"] = np.array(
-                [max(1, s // 2), s, max(1, s - 1)][-b:] if b > 1 else [s // 2]
-            )
-            case["lengths"] = np.resize(case["lengths"], b)
+            n = (1, heads, b)[self.rank - 2]
+            lengths = [max(1, s // 2), s, max(1, s - 1)][-n:] if n > 1 else [s // 2]
+            case["lengths"] = np.resize(lengths, n)
         if "cu_seqlens" in case:
             case["cu_seqlens"] = np.array([0, max(1, 2 * s // 5), s])
         see = np.broadcast_to(visible(case, t, s), (*batch, t, s))
@@ -444,9 +513,9 @@ class AttentionSubject(Subject):
             case["nothing"], case["g"] = nothing, np.where(nothing, 0, case["g"])
             if not case.get("edge"):
                 case.pop("gradients", None)
-        case["cost"], case["long"] = float(case["query"].size * s), s * self.epsilon > LONG_SUM
-        for name, n in (("T", t), ("S", s), ("d", d), ("B", b), ("H", heads)):
-            self.sizes.setdefault(name, set()).add(n)
+        case["cost"] = float(case["query"].size * s)
+        case["long"] = s * self.epsilon > engine.LONG_SUM
+        self.count(T=t, S=s, d=d, B=b, H=heads)
         return case
 
     def _mask(self, case: Case, kind: str, shape: tuple[int, ...], rng: Any) -> None:
@@ -476,18 +545,17 @@ class AttentionSubject(Subject):
             for name in NAMES
             if name in case and name in self.spelled and name not in self.always
         }
-        known = parameters_of(self.fn) or {}
         *batch, t, _ = case["query"].shape
         s, d = case["key"].shape[-2:]
         heads = batch[-1:]
         neutral = {
             "causal": False, "scale": d**-0.5, "dropout": 0.0, "offset": s - t, "softcap": 0.0,
-            "mask": np.ones((t, s), bool), "bias": np.zeros((t, s)), "window": None,
+            "mask": np.ones((t, s), bool), "bias": np.zeros((t, s)), "window": t + s,
             "sink": np.full(heads, -1e4), "slopes": np.zeros(heads),
-            "lengths": np.full(batch[:1], s), "cu_seqlens": np.array([0, s]),
+            "lengths": np.full(batch[:1], s), "cu_seqlens": np.array([0, t]),
         }  # fmt: skip
         for name, value in neutral.items():
-            parameter = known.get(self.spelled.get(name, ""))
+            parameter = self.known.get(self.spelled.get(name, ""))
             if parameter is not None and name not in options and name not in self.always:
                 needed = parameter.default is parameter.empty and parameter.kind.value in (1, 3)
                 if needed or (name == "causal" and parameter.default is True):
@@ -501,37 +569,22 @@ class AttentionSubject(Subject):
                 options["mask"] = keep.astype(float)
         if self.pairs and options.get("window") is not None:
             options["window"] = (options["window"] - 1, 0)
-        return {self.spelled[name]: x for name, x in options.items()} | self.passed
+        own = self.passed | ({self.learned: case["at"]} if "at" in case else {})
+        if "cu_seqlens" in options:  # FlashAttention's has those of the keys and the longest, too
+            ends = {"q": options["cu_seqlens"], "k": case.get("cu_seqlens", np.array([0, s]))}
+            own |= {f"cu_seqlens_{x}": ends[x] for x in ends if f"cu_seqlens_{x}" in self.known}
+            own |= {f"max_seqlen_{x}": int(np.diff(ends[x]).max()) for x in ends
+                    if f"max_seqlen_{x}" in self.known}  # fmt: skip
+        return {self.spelled[name]: x for name, x in options.items()} | own
 
     def arguments(self, case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
         """What fn is passed: arrays by name, and options that are not arrays."""
         given = self.given(case)
         arrays = {name: case[name] for name in ("query", "key", "value")}
-        if self.layout == "BTHd" and self.rank == 4:
-            arrays = {name: np.swapaxes(x, 1, 2) for name, x in arrays.items()}
+        if self.swapped:
+            arrays = {name: np.swapaxes(x, -2, -3) for name, x in arrays.items()}
         arrays |= {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
         return arrays, {name: x for name, x in given.items() if name not in arrays}
-
-    def arrays_of(self, case: Case) -> list[Array]:
-        """Query, key and value as fn takes them, and the options that are arrays."""
-        return [*self.arguments(case)[0].values()]
-
-    def call(self, case: Case, arrays: list[Any]) -> Any:
-        """What fn gives for arrays in the order of `arrays_of`."""
-        named, options = self.arguments(case)
-        more = dict(zip([*named][3:], arrays[3:], strict=True))
-        with blaming(case):
-            return self.fn(*arrays[:3], **more, **options)
-
-    def native(self, case: Case) -> list[Any]:
-        """The arrays of a case in the library; queries, keys and values laid out."""
-        layout = case.get("layout", "")
-        return [self.array(x, layout if i < 3 else "")
-                for i, x in enumerate(self.arrays_of(case))]  # fmt: skip
-
-    def numbers(self, array: Any) -> Array:
-        """An array of the library as float64."""
-        return to_numbers(array)
 
     def observe(self, case: Case) -> dict[str, Array]:
         """What fn gives, with the gradients if the case asks for them."""
@@ -539,9 +592,9 @@ class AttentionSubject(Subject):
         with blaming(case):
             raw = self.first(self.call(case, native))
             case["epsilon"] = self.epsilon_of(raw)
-            out = self._back(to_numbers(raw))
+            out = self._back(self.numbers(raw))
             if out.shape != (*query.shape[:-1], case["value"].shape[-1]):
-                raise WrongShape(f"expected queries of values, got shape {out.shape}")
+                raise engine.WrongShape(f"expected queries of values, got shape {out.shape}")
             result = {"output": out}
             if case.get("gradients"):
                 result |= self.gradients(case, self.native(case))
@@ -557,15 +610,14 @@ class AttentionSubject(Subject):
 
     def gradients(self, case: Case, native: list[Any]) -> dict[str, Array]:
         """Those in query, key and value, and in a sink and a bias, for g."""
-        g = case["g"] if self.layout == "BHTd" or self.rank < 4 else np.swapaxes(case["g"], 1, 2)
+        g = self._back(case["g"])
         names = [*self.arguments(case)[0]]
         if self.own_vjp is not None:
             options = self.arguments(case)[1]
             more = dict(zip(names[3:], native[3:], strict=True))
             grads = self.own_vjp(*native[:3], self.array(g), **more, **options)
-            return {
-                name: self._back(to_numbers(x)) for name, x in zip(GRADIENTS, grads, strict=False)
-            }
+            pairs = zip(GRADIENTS, grads, strict=False)
+            return {name: self._back(self.numbers(x)) for name, x in pairs}
         floats = [i for i, name in enumerate(names) if i < 3 or (
             name in [self.spelled.get(x) for x in ("sink", "bias") if x in case])]  # fmt: skip
         assert self.functions.vjp is not None
@@ -576,15 +628,22 @@ class AttentionSubject(Subject):
                 arrays[i] = x
             return self.first(self.call(case, arrays))
 
+        if case.get("learned"):
+            parameter = self.array(self.parameters[self.learned])
+
+            def at(x: Any) -> Any:
+                return self.first(self.call(case | {"at": x}, native))
+
+            return {"dparameter": self.numbers(self.functions.vjp(at, [parameter], g)[0])}
         grads = self.functions.vjp(along, [native[i] for i in floats], g)
         spelled = {x: f"d{name}" for name, x in self.spelled.items()}
         return {
-            spelled.get(names[i], f"d{names[i]}"): self._back(to_numbers(x)) if i < 3
-            else to_numbers(x) for i, x in zip(floats, grads, strict=True)
+            spelled.get(names[i], f"d{names[i]}"): self._back(self.numbers(x)) if i < 3
+            else self.numbers(x) for i, x in zip(floats, grads, strict=True)
         }  # fmt: skip
 
     def _back(self, x: Array) -> Array:
-        return np.swapaxes(x, 1, 2) if self.layout == "BTHd" and self.rank == 4 else x
+        return np.swapaxes(x, -2, -3) if self.swapped else x
 
     # --- what is right ----------------------------------------------------------------------------
     def expect(self, case: Case) -> dict[str, Expected]:
@@ -627,32 +686,40 @@ class AttentionSubject(Subject):
         """The layout, which shapes and masks fn takes, and what it always does."""
         found = replace(self, **_layout(self))
         if found.layout == "BTHd":
-            found.say('its arrays are (B, T, H, d); layout="BTHd" declares it')
+            axes = "(B, T, H, d)" if found.rank == 4 else "(T, H, d)"
+            found.say(f'its arrays are {axes}; layout="BTHd" declares it')
         for step in (_always, _sizes, _window, _alignment, _masks, _differentiable):
             found = replace(found, **step(found))
+        if found.aligned:
+            found.say(f"the causal mask is aligned {found.aligned}")
         return replace(found, sizes={})
+
+    @property
+    def alignment(self) -> str:
+        """What is right."""
+        return self.declared or self.aligned or ALIGNMENTS[0]
 
     def near(self, case: Case) -> float:
         """By how many times its limit the output is off; infinite if it raises."""
         with suppress(CallError):
             found, right = self.observe(case)["output"], self.expect(case)["output"]
-            return measure(self, case, "output", found, right).units / self.limit
+            return engine.measure(self, case, "output", found, right).units / self.limit
         return np.inf
 
 
 def _layout(subject: AttentionSubject) -> dict[str, Any]:
     """Heads before or after positions: a value moves the outputs of its own head alone."""
-    if subject.rank < 4 or subject.layout != "":
+    if subject.rank < 3 or subject.layout != "":
         return {"layout": subject.layout or "BHTd"}
     usual, n = replace(subject, layout="BHTd"), max(3, subject.size(3))
     case = usual.make(t=n, s=n, heads=n)
     with suppress(CallError):
         out, others = usual.observe(case)["output"], []
-        for axis in (1, 2):
-            value = np.swapaxes(case["value"], 0, axis).copy()
+        for axis in (-3, -2):
+            value = np.moveaxis(case["value"], axis, 0).copy()
             value[0] += 1.0
-            found = usual.observe({**case, "value": np.swapaxes(value, 0, axis)})["output"]
-            moved = np.swapaxes(np.abs(np.nan_to_num(found - out)), 0, axis)
+            found = usual.observe({**case, "value": np.moveaxis(value, 0, axis)})["output"]
+            moved = np.moveaxis(np.abs(np.nan_to_num(found - out)), axis, 0)
             others.append(bool(moved[1:].max() > 1e-3))
         if others == [True, False]:
             return {"layout": "BTHd"}
@@ -712,7 +779,7 @@ def _window(subject: AttentionSubject) -> dict[str, Any]:
     words: Case = {"t": 6, "s": 6, "causal": True, "window": 2}
     if "window" not in subject.spelled:
         return {}
-    parameter = (parameters_of(subject.fn) or {}).get(subject.spelled["window"])
+    parameter = subject.known.get(subject.spelled["window"])
     pair = replace(subject, pairs=True)
     default = isinstance(getattr(parameter, "default", None), tuple)
     if default or (not _works(subject, **words) and _works(pair, **words)):
@@ -737,8 +804,8 @@ def _alignment(subject: AttentionSubject) -> dict[str, Any]:
             other["value"][..., at, :] += 1.0
             a, b = (np.nan_to_num(subject.observe(x)["output"]) for x in (case, other))
             moved = bool((np.abs(b - a)[..., corner, :] > 1e-3).any())
-            return {"alignment": ALIGNMENTS[(not moved) ^ corner]}
-    return {"alignment": ""}
+            return {"aligned": ALIGNMENTS[(not moved) ^ corner]}
+    return {}
 
 
 def _masks(subject: AttentionSubject) -> dict[str, Any]:
@@ -795,13 +862,9 @@ def _dropout(subject: AttentionSubject, case: Case) -> Iterator[Finding]:
             stack.enter_context(sys.modules["torch"].random.fork_rng(devices=[]))
         outputs = np.stack([subject.observe(case)["output"] for _ in range(N_DROPOUTS)])
     deviation = np.std(outputs, axis=0) / np.sqrt(N_DROPOUTS) + 1e-6
-    right = subject.expect(case)["output"]._replace(allowed=deviation * DEVIATIONS / subject.limit)
-    yield measure(subject, case, "output", outputs.mean(0), right)
-
-
-def _float_type(subject: AttentionSubject, case: Case) -> Iterator[Finding]:
-    out = subject.first(subject.call(case, subject.native(case)))
-    yield same(case, dtype_name(out), subject.dtype)
+    right = subject.expect(case)["output"]
+    right = right._replace(allowed=right.allowed + deviation * DEVIATIONS / subject.limit)
+    yield engine.measure(subject, case, "output", outputs.mean(0), right)
 
 
 def _laid_out(subject: AttentionSubject) -> list[Case]:
@@ -919,16 +982,22 @@ PROPERTIES = (
         {**G, "t": 2, "s": 300}, {**G, "t": 130, "s": 70}]),
     Property("gradients of sink and bias", "A sink and a bias have their own.", [
         {**G, "sink": "drawn"}, {**G, "bias": "drawn"}]),
+    Property("gradient of the parameter", "That in α, if fn takes it as an array.", [
+        {**G, "learned": True}, {**G, "learned": True, "causal": True}], refusable="all"),
     Property("gradients beside rows that see nothing", "No NaN comes from such a row.", [
         {**G, **one} for one in EMPTY], edge=True),
-    Property("a second call", "It gives the same.", [{}, {"t": 17, "s": 17}], question=repeated),
+    Property("a second call", "It gives the same.", [{}, {"t": 17, "s": 17}],
+             question=engine.repeated),
+    Property("arrays read anew", "A call sees what was written into its arrays since the last.",
+             lambda subject: [{}, {"mask": "some"}] * subject.has_layout("transposed"),
+             question=engine.arrays_read_anew),
     Property("inputs left as they were", "fn does not write into its arrays.", [
         {}, {"mask": "some"}, {"sink": "drawn"}, {"bias": "drawn"}, {"lengths": "drawn"}],
-        question=inputs_unchanged, edge=True, core=True),
+        question=engine.inputs_unchanged, edge=True, core=True),
     Property("results left as they were", "A result does not change with the next call.",
-             [{}, {"t": 4, "s": 4}], question=results_kept, edge=True),
+             [{}, {"t": 4, "s": 4}], question=engine.results_kept, edge=True),
     Property("float type", "The output has the float type of the arrays.", [{}],
-             question=_float_type, edge=True, core=True),
+             question=engine.float_type, edge=True, core=True),
 )  # fmt: skip
 
 
@@ -1002,7 +1071,6 @@ def check_attention(
     >>> report.verdict, report.causal, report.causes
     ('wrong', 'top-left', ('scores not scaled: multiply by 1/√d, or by scale= if it is given',))
     """
-    check_function(fn)
     for what, value, known in (("causal", causal, ALIGNMENTS), ("layout", layout, LAYOUTS),
                                ("masks", masks, KINDS)):  # fmt: skip
         if value not in (None, *known):
@@ -1012,34 +1080,18 @@ def check_attention(
         raise ValueError(f"always takes {', '.join(NAMES)}, got {', '.join(sorted(unknown))}")
     record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
-    own = parameters_of(fn) or {}
-    spelled = {option: name for option, all in NAMES.items() for name in all if name in own}
-    settings = Settings(tuple(dtypes) if dtypes is not None else None, device, seed,
-                        dict(tolerances or {}))  # fmt: skip
+    settings = Settings(dtypes, device, seed, tolerances, strict)
 
     def trials(library: str) -> Iterator[AttentionSubject]:
-        forms = [(4, layout or ""), *([(4, "BTHd")] if layout is None else ()), (3, ""), (2, "")]
+        forms = [(rank, form) for rank in (4, 3) for form in ([layout] if layout else ["", "BTHd"])]
+        forms += [(2, "")]
         for (t, d), (rank, form), wider in product(SIZES, forms, (1, 0)):
             yield AttentionSubject(
                 fn=fn, own_vjp=vjp, record=record, parameters=parameters, library=library,
-                settings=settings, spelled=spelled | (names or {}), rank=rank, wider=wider,
+                settings=settings, named=names or {}, rank=rank, wider=wider,
                 multiple=1 if t == 2 else t, least=d, layout=form,
                 always=dict(always or {}), kinds=(masks,) if masks else KINDS[:2],
-                shapes=tuple(shapes))  # fmt: skip
+                shapes=tuple(shapes), declared=causal or "")  # fmt: skip
 
-    with quiet():
-        subjects = fitting(trials, settings, "query, key and value (…, T, d) to (…, T, e)")
-        aligned = subjects[0].alignment
-        subjects = [replace(one, alignment=causal or aligned or ALIGNMENTS[0], sizes={})
-                    for one in subjects]  # fmt: skip
-        results = examine(PROPERTIES, subjects)
-        found, none = causes(subjects)
-    sizes = subjects[0].sizes
-    tried = ", ".join(f"{name} {min(x)} to {max(x)}" for name, x in sizes.items())
-    notes = [*([f"the causal mask is aligned {aligned}"] if aligned else ()), *subjects[0].notes]
-    return AttentionReport(
-        f"attention of {subjects[0].title}", tuple(one.dtype for one in subjects), results, strict,
-        found, (*notes, *([none] if none else ())),
-        f"{sum(one.cases for one in results)} cases, {tried}", tuple(subjects), aligned,
-        subjects[-1],
-    )  # fmt: skip
+    expected = "query, key and value (…, T, d) to (…, T, e)"
+    return judge(AttentionReport, "attention of ", fn, PROPERTIES, settings, trials, expected)

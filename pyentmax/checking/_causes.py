@@ -117,6 +117,48 @@ def _kept(change: Callable[[Array], Any]) -> Any:
     return variant
 
 
+def _softmax(claim: Any, z: Array, top: Any = 0.0, more: float = 0.0) -> Array:
+    if claim.record.name != "softmax":
+        raise ValueError("of softmax alone")
+    e = np.exp(z - top)
+    return np.asarray(e / (_sum(e) + more))
+
+
+def _bfloat16(x: Array) -> Array:
+    part, power = np.frexp(x)
+    return np.asarray(np.ldexp(np.round(part * 2.0**8), power - 8))
+
+
+def _float16(x: Array) -> Array:
+    return np.asarray(x).astype(np.float16).astype(np.float64)
+
+
+def _in_half(claim: Any, z: Array, p: Array) -> Array:
+    x, half = z - np.max(z, axis=-1, keepdims=True), (_bfloat16, _float16)
+    found = [to(claim.exact(z)) for to in half]
+    if claim.record.name == "softmax":
+        powers = [one for to in half for e in [np.exp(to(x))] for one in (e, to(e), to(np.exp(x)))]
+        found += [e / _sum(e) for e in powers]
+    return _closest(found, p)
+
+
+def _constant(claim: Any, z: Array, p: Array) -> Array:
+    """Softmax with 10⁻⁴ to 10⁻¹² added to the sum, of shifted scores or as they are."""
+    tops: Any = (np.max(z, axis=-1, keepdims=True), 0.0)
+    return _closest([_softmax(claim, z, top, 0.1**n) for top in tops for n in range(4, 13)], p)
+
+
+def _without_tail(n: int) -> Any:
+    def variant(claim: Any, z: Array, p: Array) -> Array:
+        d = z.shape[-1]
+        return np.asarray(claim.exact(np.where(np.arange(d) < max(d // n, d < n) * n, z, -np.inf)))
+
+    return variant
+
+
+WHOLE = Cause("the maximum of the whole array",
+              lambda claim, z, p: _softmax(claim, z, np.max(z)),
+              "subtract the maximum of each row: axis=-1, keepdims=True")  # fmt: skip
 OFF = Cause(
     "the threshold is off",
     _threshold,
@@ -141,6 +183,14 @@ VALUE_CAUSES = (
     Cause("another mapping, softmax", _named("softmax"), "fn gives softmax(z)"),
     Cause("another mapping, sparsemax", _named("sparsemax"), "fn gives sparsemax(z)"),
     Cause("another mapping, entmax15", _named("entmax15"), "fn gives entmax15(z)"),
+    WHOLE,
+    Cause("the maximum is not subtracted", lambda claim, z, p: _softmax(claim, z),
+          "e^z overflows: subtract the maximum of the row first"),
+    Cause("a constant in the sum", _constant, "the sum is at least 1 after the shift: add nothing"),
+    Cause("rounded to a half type", _in_half, "keep exponentials and sums in float32"),
+    *(Cause(f"scores after whole blocks of {n} left out", _without_tail(n),
+            "the last block may be shorter; round their number up")
+      for n in (4, 8, 16, 32, 64, 128)),
     Cause("the 1 is not shifted", lambda claim, z, p: _powers(z) / (1 + _sum(_powers(z))),
           "with the maximum m subtracted, the 1 of the denominator is e^{-m}"),
     Cause("the sum over the batch", lambda claim, z, p: _powers(z) / np.sum(_powers(z)),
@@ -156,6 +206,7 @@ VALUE_CAUSES = (
     Cause("absolute scores", lambda claim, z, p: claim.exact(np.abs(z)),
           "take the scores as they are"),
     Cause("negated scores", lambda claim, z, p: claim.exact(-z), "the largest score gets the most"),
+    Cause("zeros", lambda claim, z, p: 0 * claim.exact(z), "nothing was computed"),
     Cause("logarithms returned", lambda claim, z, p: np.log(claim.exact(z)), "exponentiate"),
     Cause("one score too many is kept", _other_k(1), "keep k; the k-th largest is the least kept"),
     Cause("one score too few is kept", _other_k(-1), "keep k; the k-th largest is the least kept"),
@@ -193,6 +244,8 @@ DERIVATIVE_CAUSES = (
         v - _sum(s * v) / np.max(_sum(s))), "Σsv/Σs is of each row: keepdims=True, no maximum"),
     Cause("the mean over all entries", lambda p, v, s: s * (v - np.mean(v, axis=-1, keepdims=True)),
           "the mean is over the support, weighted by s = p^{2−α}"),
+    Cause("the sum over the support divided by the length of the row", lambda p, v, s: s * (
+        v - np.mean(s * v, axis=-1, keepdims=True)), "Σsv/Σs: divide by the sum of the slopes"),
     Cause("the derivative of softmax", lambda p, v, s: _centred(p, v),
           "the slopes are p^{2−α}, not p"),
     Cause("the derivative of sparsemax", lambda p, v, s: _centred((p > 0) * 1.0, v),

@@ -32,6 +32,7 @@ LONG_SUM = 0.25  # spacings at 1 times the terms of a sum: more, and none in tha
 GRADES = ("not applicable", "right", "edges", "imprecise", "wrong")  # the worst counts
 MARKS = dict(zip(GRADES, "–✓▵≈✗", strict=True))
 PAIRED_COST = 2e4  # entries of a case up to which two causes at a time are tried
+KINDS_OF_CASES = 12  # that are asked which variants change them, before these are paired
 ROUNDS = 2  # times the limit that a variant may be off by: it rounds otherwise than fn
 
 
@@ -98,11 +99,6 @@ class Finding(NamedTuple):
     def z(self) -> Array:
         """The scores, or the queries."""
         return np.asarray(self.case.get("z", self.case.get("query", 0.0)))
-
-    @property
-    def v(self) -> Any:
-        """The vector of a vector-Jacobian product."""
-        return self.case.get("v")
 
     @property
     def error(self) -> float:
@@ -191,6 +187,13 @@ def same(case: Case, observed: Any, expected: Any, equal: bool | None = None) ->
     return Finding(case, observed, expected, 0.0 if equal else np.inf)
 
 
+def float_type(subject: Any, case: Case) -> Iterator[Finding]:
+    """Whether the result has the float type of the arrays, and its precision."""
+    name = subject.type_of(subject.first(subject.call(case, subject.native(case))))
+    words = " of float32's precision" * (subject.single and name == subject.dtype)
+    yield same(case, name + words, subject.dtype)
+
+
 def inputs_unchanged(subject: Any, case: Case) -> Iterator[Finding]:
     """Whether fn writes into what it gets."""
     arrays = [subject.array(x, case.get("layout", "")) for x in subject.arrays_of(case)]
@@ -206,10 +209,26 @@ def results_kept(subject: Any, case: Case) -> Iterator[Finding]:
     arrays = [subject.array(x) for x in subject.arrays_of(case)]
     out = subject.first(subject.call(case, arrays))
     before = subject.numbers(out).copy()
-    others = [x[::-1] if x.dtype.kind == "f" and x.ndim else x for x in subject.arrays_of(case)]
-    subject.call(case, [subject.array(-x if x.dtype.kind == "f" else x) for x in others])
+    subject.call(case, _others(subject, case))
     intact = np.array_equal(before, subject.numbers(out), equal_nan=True)
     yield same(case, "changed by the next call" if not intact else "kept", "kept")
+
+
+def _others(subject: Any, case: Case) -> list[Any]:
+    """Arrays of the same shapes, and other numbers."""
+    return [subject.array(np.where(np.isfinite(x), -x, 0) if x.dtype.kind == "f" else x)
+            for x in map(np.asarray, subject.arrays_of(case))]  # fmt: skip
+
+
+def arrays_read_anew(subject: Any, case: Case) -> Iterator[Finding]:
+    """Whether a call sees what was written into its arrays since the last one."""
+    arrays, others = ([subject.array(x) for x in subject.arrays_of(case)], _others(subject, case))
+    subject.call(case, arrays)
+    for array, other in zip(arrays, others, strict=True):
+        array[...] = other
+    again, right = (subject.numbers(subject.first(subject.call(case, x))) for x in (arrays, others))
+    name = subject.primary[0]
+    yield measure(subject, case, name, again, subject.expect(case)[name]._replace(value=right))
 
 
 def repeated(subject: Any, case: Case) -> Iterator[Finding]:
@@ -539,8 +558,13 @@ def causes(subjects: Sequence[Any]) -> tuple[tuple[str, ...], str]:
 
 
 def _explain(subject: Any, seen: list[Any], edges: bool) -> tuple[tuple[str, ...], str]:
+    cases = {frozenset(case): case for fine, cost, case, _ in seen
+             if not fine and cost <= PAIRED_COST}  # fmt: skip
     small = seen[0][1] <= PAIRED_COST and subject.paired and not edges
-    pairs = combinations(subject.variants, 2) if small else ()
+    changing = [{id(one) for one in subject.variants if _changes(subject, one, case)}
+                for case in [seen[0][2], *cases.values()][:KINDS_OF_CASES] if small]  # fmt: skip
+    able = [one for one in subject.variants if any(id(one) in some for some in changing)]
+    pairs = (two for two in combinations(able, 2) if changing[0] & {*map(id, two)})
     for variants in chain(((one,) for one in subject.variants), pairs):
         explained = 0
         for fine, _, case, observed in seen:
@@ -567,15 +591,23 @@ def _explains(
         if predicted is None:
             return None
         limit = subject.limit * ROUNDS
-        if not fine:
-            right = subject.expect(case)
-            if all(
-                _agrees(one.value, right[name], subject.limit) for name, one in predicted.items()
-            ):
-                return False
+        if not fine and _right(subject, case, predicted):
+            return False
         return all(
             name in predicted and _agrees(x, predicted[name], limit) for name, x in observed.items()
         )
+    return False
+
+
+def _right(subject: Any, case: Case, predicted: dict[str, Expected]) -> bool:
+    right = subject.expect(case)
+    return all(_agrees(one.value, right[name], subject.limit) for name, one in predicted.items())
+
+
+def _changes(subject: Any, variant: Any, case: Case) -> bool:
+    """Whether a variant gives anything but what is right for a case."""
+    with suppress(ValueError, KeyError, ZeroDivisionError, NotImplementedError):
+        return not _right(subject, case, subject.predict((variant,), case, {}))
     return False
 
 

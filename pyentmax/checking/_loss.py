@@ -4,44 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Table
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from pyentmax.checking import _engine as engine
 from pyentmax.checking._differences import Array
-from pyentmax.checking._engine import (
-    HALF_ORDINARY,
-    LONG_SUM,
-    ORDINARY,
-    CallError,
-    Case,
-    Cause,
-    Expected,
-    Finding,
-    Missing,
-    Property,
-    Report,
-    WrongShape,
-    causes,
-    examine,
-    measure,
-    repeated,
-    results_kept,
-    same,
-    text,
-)  # fmt: skip
-from pyentmax.checking._subjects import (
-    Settings,
-    Subject,
-    blaming,
-    check_function,
-    dtype_name,
-    fitting,
-    quiet,
-    to_numbers,
-)  # fmt: skip
+from pyentmax.checking._engine import CallError, Case, Cause, Expected, Finding, Missing, Property
+from pyentmax.checking._subjects import Settings, Subject, blaming, judge
 from pyentmax.checking._truths import truth
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
@@ -56,13 +28,13 @@ LONG = ((1, 2), (9, 32), (9, 33), (130, 300), (9, 1000), (1, 4099))  # np.eye of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LossReport(Report):
-    __doc__ = Report.__doc__
+class LossReport(engine.Report):
+    __doc__ = engine.Report.__doc__
 
 
 # --- wrong variants: the loss of each row, and the cure -------------------------------------------
 def _p(claim: LossSubject, z: Array, y: Any) -> Array:
-    return claim.gradients_of(z, y) + claim.one_hot(y, z.shape[-1])
+    return np.asarray(claim.record.forward(z, *claim.parameters.values(), axis=-1))
 
 
 def _at(x: Array, claim: LossSubject, y: Any) -> Array:
@@ -90,6 +62,12 @@ CAUSES = (
           "Ω*(z) is p·z − Ω(p)"),
     Cause("−log p_y", lambda claim, z, y: -np.log(_at(_p(claim, z, y), claim, y)),
           "infinite off the support; use Ω*(z) + Ω(y) − z_y"),
+    *(Cause(f"log of p{words} {eps:g}", lambda claim, z, y, at=at, eps=eps: -np.log(
+        at(_at(_p(claim, z, y), claim, y), eps)), "use log_softmax: a constant hides large losses")
+      for words, at in ((" +", np.add), (" clipped at", np.maximum))
+      for eps in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)),
+    Cause("rows of label 0 ignored", lambda claim, z, y: claim.losses(z, y) * (np.asarray(y) != 0),
+          "0 is a class; padding has a label of its own"),
     Cause("−p_y, without the logarithm", lambda claim, z, y: -_at(_p(claim, z, y), claim, y),
           "NLL expects log-probabilities"),
     Cause("−z_y alone", lambda claim, z, y: -_at(z, claim, y),
@@ -149,22 +127,25 @@ class LossSubject(Subject):
 
     primary = ("loss",)
     vital = ("targets", "batches", "rows and classes", "gradient")
-    paired = False
+    positional = 2
     variants = (*CAUSES, *GRADIENT_CAUSES)
     spellings = frozenset({"mask"})
     one_row: bool
     targets: str
     reduction: str = "none"
     lengths: tuple[tuple[int, int], ...] = ()
-    sizes: dict[str, set[int]] = field(default_factory=dict)
+
+    def sample(self) -> Case:
+        """Four rows, or one."""
+        return self.make(Z[0] if self.one_row else Z, Y[0] if self.one_row else Y)
 
     def tried(self) -> Any:
         """What fn gives for a batch of four rows, or for one row."""
-        case = self.make(Z[0] if self.one_row else Z, Y[0] if self.one_row else Y)
+        case = self.sample()
         loss = self.first(self.call(case, [*map(self.array, self.arrays_of(case))]))
         if np.shape(loss) not in ((), (1,), (4,)) or isinstance(loss, str):
             raise ValueError(f"expected a loss, or one for each row, got {np.shape(loss)}")
-        to_numbers(loss)
+        self.numbers(loss)
         return loss
 
     def settled(self, out: Any) -> LossSubject:
@@ -192,7 +173,7 @@ class LossSubject(Subject):
     def _reduced(self, out: Any) -> LossSubject:
         if self.one_row or np.shape(out) == (4,):
             return self
-        exact, observed = self.losses(Z, Y), float(np.ravel(to_numbers(out))[0])
+        exact, observed = self.losses(Z, Y), float(np.ravel(self.numbers(out))[0])
         near = min(("mean", "sum"), key=lambda name: abs(observed - REDUCTIONS[name](exact)))
         return replace(self, reduction=near)
 
@@ -203,7 +184,9 @@ class LossSubject(Subject):
             found = self.observe(case)["loss"]
         except CallError:
             return np.inf
-        return measure(self, case, "loss", found, self.expect(case)["loss"]).units / self.limit
+        return (
+            engine.measure(self, case, "loss", found, self.expect(case)["loss"]).units / self.limit
+        )
 
     @property
     def differentiable(self) -> bool:
@@ -217,7 +200,7 @@ class LossSubject(Subject):
         """Scores, labels over the whole range or distributions, and fn's options."""
         known = {"layout", "plain", "edge", "soft"}
         for name in {*options} - known:
-            if name not in self.names:
+            if name not in self.known:
                 raise Missing(f"no parameter {name}")
         if gradients and not self.differentiable:
             raise Missing(f"{self.library} has no gradients; grad= hands one in")
@@ -244,18 +227,17 @@ class LossSubject(Subject):
             case["v"] = (np.asarray(float(v if not isinstance(v, str) else 2.5)) if scalar else
                          np.resize([1.0, -0.5, 2.0], rows) if isinstance(v, str) else
                          np.full(rows, float(v)))  # fmt: skip
-        if not (np.abs(z) <= (HALF_ORDINARY if self.half else ORDINARY)).all():
+        if not (np.abs(z) <= (engine.HALF_ORDINARY if self.half else engine.ORDINARY)).all():
             case["edge"] = True
-        case["long"] = z.shape[-1] * self.epsilon > LONG_SUM
+        case["long"] = z.shape[-1] * self.epsilon > engine.LONG_SUM
         words = [
             f"{name} = {x!r}"
             for name, x in options.items()
             if name not in ("edge", "soft", "plain", "mask")
         ]
-        case["words"] = ", ".join([*words, f"{text(z)}, y = {text(y)}"])
+        case["words"] = ", ".join([*words, f"{engine.text(z)}, y = {engine.text(y)}"])
         case["cost"] = float(z.size)
-        for name, n in (("classes", z.shape[-1]), ("rows", z.size // max(z.shape[-1], 1))):
-            self.sizes.setdefault(name, set()).add(n)
+        self.count(classes=z.shape[-1], rows=z.size // max(z.shape[-1], 1))
         return case
 
     def one_hot(self, y: Any, d: int) -> Array:
@@ -279,27 +261,7 @@ class LossSubject(Subject):
             name: x for name, x in options.items() if name not in arrays
         }
 
-    def arrays_of(self, case: Case) -> list[Array]:
-        """Scores and targets, and a mask."""
-        return [*self.arguments(case)[0].values()]
-
     # --- the function -----------------------------------------------------------------------------
-    def call(self, case: Case, arrays: list[Any], function: Any = None) -> Any:
-        """What fn, or its gradient, gives for the arrays."""
-        named, options = self.arguments(case)
-        more = dict(zip([*named][2:], arrays[2:], strict=True))
-        with blaming(case):
-            return (function or self.fn)(*arrays[:2], **more, **options)
-
-    def numbers(self, array: Any) -> Array:
-        """An array of the library as float64."""
-        return to_numbers(array)
-
-    def native(self, case: Case) -> list[Any]:
-        """The arrays of a case in the library."""
-        return [self.array(x, case.get("layout", "") if i == 0 else "")
-                for i, x in enumerate(self.arrays_of(case))]  # fmt: skip
-
     def observe(self, case: Case) -> dict[str, Array]:
         """The loss, and the gradient if the case asks for it."""
         z = case["z"]
@@ -309,11 +271,13 @@ class LossSubject(Subject):
         with blaming(case):
             out = self.first(self.call(case, self.native(case)))
             case["epsilon"] = self.epsilon_of(out)
-            loss = to_numbers(out)
+            loss = self.numbers(out)
             if loss.shape == (1,) and (z.ndim == 1 or self.reduction != "none"):
                 loss = loss.reshape(())
             if loss.shape not in ((), z.shape[:1] if z.ndim > 1 else ()):
-                raise WrongShape(f"expected a loss, or one for each row, got shape {loss.shape}")
+                raise engine.WrongShape(
+                    f"expected a loss, or one for each row, got shape {loss.shape}"
+                )
             result = {"loss": loss}
             if case.get("gradients"):
                 result["gradient"] = self._gradient(case)[0]
@@ -328,16 +292,16 @@ class LossSubject(Subject):
         arrays, passed = self.native(case), []
         if self.own_vjp is not None:
             g = self.call(case, arrays, self.own_vjp)
-            return to_numbers(g).reshape(case["z"].shape), to_numbers(arrays[0])
+            return self.numbers(g).reshape(case["z"].shape), self.numbers(arrays[0])
         assert self.functions.vjp is not None
 
         def along(z: Any) -> Any:
             passed.append(z)
             return self.first(self.call(case, [z, *arrays[1:]]))
 
-        g = to_numbers(self.functions.vjp(along, arrays[:1], case["v"])[0])
+        g = self.numbers(self.functions.vjp(along, arrays[:1], case["v"])[0])
         traced = self.library == "jax"  # whose arrays cannot be written to
-        return g.reshape(case["z"].shape), case["z"] if traced else to_numbers(passed[-1])
+        return g.reshape(case["z"].shape), case["z"] if traced else self.numbers(passed[-1])
 
     # --- what is right ----------------------------------------------------------------------------
     def losses(self, z: Array, y: Any, **options: Any) -> Any:
@@ -396,28 +360,20 @@ class LossSubject(Subject):
         loss = np.asarray(REDUCTIONS[reduction](rows))
         return {"loss": Expected(loss, right["loss"].allowed)}
 
-    def ask(self, question: Any, case: Case) -> list[Finding]:
-        """The findings."""
-        return [*question(self, case)]
-
 
 # --- the properties -------------------------------------------------------------------------------
-def _rows(subject: LossSubject, **more: Any) -> list[Case]:
+def _rows(**more: Any) -> list[Case]:
     rng = np.random.default_rng(0)
     drawn = (np.round(s * rng.standard_normal(d), 2) for d in (2, 5, 40) for s in (1.0, 4.0))
     rows = []
     for z in (*Z, np.zeros(3), *drawn):
-        for y in {0, z.size - 1, int(np.argmax(z))}:
-            one = (z, y) if subject.one_row else (z[None], np.array([y]))
-            rows.append({"z": one[0], "y": one[1], **more})
+        rows += [{"z": z[None], "y": np.array([y]), **more}
+                 for y in {0, z.size - 1, int(np.argmax(z))}]  # fmt: skip
     return rows
 
 
-def _at_rows(rows: Any) -> Callable[[LossSubject], list[Case]]:
-    return lambda subject: [
-        {"z": np.array(z), "y": np.array(y)} if subject.one_row
-        else {"z": np.array([z]), "y": np.array([y])} for z, y in rows
-    ]  # fmt: skip
+def _at_rows(rows: Any) -> list[Case]:
+    return [{"z": np.array([z]), "y": np.array([y])} for z, y in rows]
 
 
 def _soft(subject: LossSubject) -> list[Case]:
@@ -440,13 +396,13 @@ def _soft_targets(subject: LossSubject, case: Case) -> Iterator[Finding]:
             return
         raise
     both = [case | {"plain": plain} for plain in (False, True)]
-    findings = [measure(subject, one, "loss", observed["loss"], subject.expect(one)["loss"])
+    findings = [engine.measure(subject, one, "loss", observed["loss"], subject.expect(one)["loss"])
                 for one in both]  # fmt: skip
     nearest = min(findings, key=lambda one: one.units)
     yield nearest
     if "gradient" in observed:
         right = subject.expect(case)["gradient"]
-        yield measure(subject, case, "gradient", observed["gradient"], right)
+        yield engine.measure(subject, case, "gradient", observed["gradient"], right)
 
 
 def _inputs(subject: LossSubject, case: Case) -> Iterator[Finding]:
@@ -460,12 +416,7 @@ def _inputs(subject: LossSubject, case: Case) -> Iterator[Finding]:
             intact = np.array_equal(subject._gradient(case | {"v": np.asarray(
                 1.0 if subject.reduction != "none" or case["z"].ndim == 1 else
                 np.ones(len(case["z"])))})[1], case["z"])  # fmt: skip
-    yield same(case, "as they were" if intact else "inputs changed", "as they were")
-
-
-def _float_type(subject: LossSubject, case: Case) -> Iterator[Finding]:
-    yield same(case, dtype_name(subject.first(subject.call(case, subject.native(case)))),
-               subject.dtype)  # fmt: skip
+    yield engine.same(case, "as they were" if intact else "inputs changed", "as they were")
 
 
 def _own(subject: LossSubject) -> list[Case]:
@@ -479,7 +430,7 @@ def _sized(subject: LossSubject) -> list[Case]:
 
 G: Case = {"gradients": True}
 PROPERTIES = (
-    Property("targets", "The loss of a row is Ω*(z) + Ω(y) − z_y, in many digits.", _rows,
+    Property("targets", "The loss of a row is Ω*(z) + Ω(y) − z_y, in many digits.", _rows(),
              core=True),
     Property("soft targets", "The target may be a distribution q, if fn takes one; with Ω(q), or "
              "without.", _soft, question=_soft_targets),
@@ -507,18 +458,21 @@ PROPERTIES = (
                               ("transposed", "every second", "part of a wider array", "reversed",
                                "read-only") if subject.has_layout(name) and not subject.one_row]),
     Property("float type", "The loss has the float type of the scores.", _own,
-             question=_float_type, edge=True, core=True),
-    Property("gradient", "The gradient is mapping(z) − y.", lambda subject: _rows(subject, **G),
+             question=engine.float_type, edge=True, core=True),
+    Property("gradient", "The gradient is mapping(z) − y.", _rows(**G),
              core=True),
     Property("gradient of a batch", "In a batch each row has its own gradient, divided by the "
              "number of rows for a mean.", [{"z": Z, "y": Y, **G}]),
     Property("upstream gradient", "The gradient of a multiple of the loss, or of a weighted sum.",
              [{"z": Z, "y": Y, **G, "v": v} for v in (2.5, "drawn")]),
-    Property("a second call", "It gives the same.", _own, question=repeated),
+    Property("a second call", "It gives the same.", _own, question=engine.repeated),
+    Property("arrays read anew", "A call sees what was written into its arrays since the last.",
+             lambda subject: _own(subject) * subject.has_layout("transposed"),
+             question=engine.arrays_read_anew),
     Property("inputs left as they were", "Neither the function nor its gradient writes into the "
              "scores.", _own, question=_inputs, edge=True),
     Property("results left as they were", "A result does not change with the next call.", _own,
-             question=results_kept, edge=True),
+             question=engine.results_kept, edge=True),
 )  # fmt: skip
 
 
@@ -576,13 +530,11 @@ def check_loss(
     >>> print(report.verdict, report.causes, report.notes)
     wrong ('Ω(y) left out: ½‖p‖² ...) ('fn takes one row; it was called row by row',)
     """
-    check_function(fn)
     if targets not in (None, *TARGETS):
         raise ValueError(f'targets must be "labels", "soft" or None, got {targets!r}')
     record = truth(mapping, parameters)
     fenchel_young_loss(Z, Y, record, **parameters)  # an error if it has no loss
-    settings = Settings(tuple(dtypes) if dtypes is not None else None, device, seed,
-                        dict(tolerances or {}))  # fmt: skip
+    settings = Settings(dtypes, device, seed, tolerances, strict)
 
     def trials(library: str) -> Iterator[LossSubject]:
         kinds = (targets,) if targets else TARGETS
@@ -592,14 +544,5 @@ def check_loss(
                 settings=settings, one_row=one_row, targets=kind,
                 lengths=tuple(shapes))  # fmt: skip
 
-    with quiet():
-        subjects = fitting(trials, settings, "scores (4, 3) and labels (4,), or one row, to losses")
-        subjects = [replace(one, sizes=subjects[0].sizes) for one in subjects]
-        results = examine(PROPERTIES, subjects)
-        found, none = causes(subjects)
-    sizes = ", ".join(f"{min(x)} to {max(x)} {name}" for name, x in subjects[0].sizes.items())
-    return LossReport(
-        f"loss of {subjects[0].title}", tuple(one.dtype for one in subjects), results, strict,
-        found, (*subjects[0].notes, *([none] if none else ())),
-        f"{sum(one.cases for one in results)} cases, {sizes}", tuple(subjects),
-    )  # fmt: skip
+    expected = "scores (4, 3) and labels (4,), or one row, to losses"
+    return judge(LossReport, "loss of ", fn, PROPERTIES, settings, trials, expected)

@@ -11,49 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.checking import _engine as engine
+from pyentmax.checking import _subjects as subjects
 from pyentmax.checking._causes import (
     ALPHAS,
     DERIVATIVE_CAUSES,
     OFF,
     STRIDES,
     VALUE_CAUSES,
+    WHOLE,
     alpha_of,
     slopes,
 )
 from pyentmax.checking._differences import Array
-from pyentmax.checking._engine import (
-    HALF_ORDINARY,
-    LONG_SUM,
-    ORDINARY,
-    Case,
-    Cause,
-    Expected,
-    Finding,
-    Missing,
-    Property,
-    Report,
-    WrongShape,
-    causes,
-    examine,
-    inputs_unchanged,
-    measure,
-    repeated,
-    results_kept,
-    same,
-)  # fmt: skip
-from pyentmax.checking._subjects import (
-    SMALLEST,
-    Settings,
-    Subject,
-    blaming,
-    check_function,
-    dtype_name,
-    fitting,
-    in_memory_order,
-    parameter_names,
-    quiet,
-    to_numbers,
-)  # fmt: skip
+from pyentmax.checking._engine import Case, Cause, Expected, Finding, Missing, Property
+from pyentmax.checking._subjects import SMALLEST, Settings, Subject, blaming, in_memory_order, judge
 from pyentmax.checking._truths import JACOBIANS, slack, truth
 from pyentmax.engine.calls.record import Mapping
 
@@ -65,8 +37,8 @@ SHAPES = ((2, 2), (1, 2), (2, 1), (1, 1))  # of batches
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MappingReport(Report):
-    __doc__ = Report.__doc__
+class MappingReport(engine.Report):
+    __doc__ = engine.Report.__doc__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,8 +55,7 @@ class MappingSubject(Subject):
     length: int  # of rows in batches
     one_vector: bool = False  # fn takes no batches, and is called row by row
     lengths: tuple[tuple[int, int], ...] = ()
-    taken: dict[int, bool] = field(default_factory=dict)
-    rows: dict[str, set[int]] = field(default_factory=dict)
+    taken: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     @property
     def limit(self) -> float:
@@ -96,15 +67,19 @@ class MappingSubject(Subject):
         """Ordinary scores, of a length that fn takes."""
         return np.arange(self.length) / 2
 
+    def sample(self) -> Case:
+        """Ordinary scores."""
+        return self.make(self.ordinary)
+
     def tried(self) -> Any:
         """What fn gives for ordinary scores."""
-        return self.native(self.array(self.shaped(self.rounded(self.ordinary))))
+        return self.apply(self.array(self.shaped(self.rounded(self.ordinary))))
 
     def settled(self, out: Any) -> MappingSubject:
         """Whether fn takes one row, and no batch of rows."""
         try:
             batch = self.array(np.stack([self.ordinary, self.ordinary]))
-            one = np.shape(self.native(batch)) != np.shape(batch)
+            one = np.shape(self.apply(batch)) != np.shape(batch)
         except Exception:  # libraries have errors of their own
             one = True
         if self.rank == 1 and one:
@@ -113,14 +88,15 @@ class MappingSubject(Subject):
 
     def takes(self, length: int) -> bool:
         """Whether fn takes rows of that length."""
-        if length not in self.taken:
+        key = self.dtype, length
+        if key not in self.taken:
             try:
                 z = np.resize(np.arange(min(length, 8)), length) / 2
-                p = self.native(self.array(self.shaped(z)))
-                self.taken[length] = int(np.prod(np.shape(p))) == length
+                p = self.apply(self.array(self.shaped(z)))
+                self.taken[key] = int(np.prod(np.shape(p))) == length
             except Exception:  # libraries have errors of their own
-                self.taken[length] = False
-        return self.taken[length]
+                self.taken[key] = False
+        return self.taken[key]
 
     def shaped(self, z: Array) -> Array:
         """A single row as fn wants it."""
@@ -159,14 +135,16 @@ class MappingSubject(Subject):
             v = None
         if v is not None and not self.differentiable:
             raise Missing(f"{self.library} has no derivatives; vjp= hands one in")
+        if "learned" in more and not self.learned:
+            raise Missing("no parameter that may be learned")
         if v is not None:
             drawn = np.resize([1.0, -0.5, 2.0, 0.25, -2.0], z.shape)
             case["v"] = {"ones": np.ones(z.shape), "drawn": drawn, "tripled": 3 * drawn}[v] if (
                 isinstance(v, str)) else np.asarray(v)  # fmt: skip
         compared = z[: more.get("compare")]
-        if not (np.abs(z) <= (HALF_ORDINARY if self.half else ORDINARY)).all():
+        if not (np.abs(z) <= (engine.HALF_ORDINARY if self.half else engine.ORDINARY)).all():
             case["edge"] = True
-        case["long"] = d * self.epsilon > LONG_SUM
+        case["long"] = d * self.epsilon > engine.LONG_SUM
         if compared.size and axis == -1:
             with np.errstate(all="ignore"):
                 try:
@@ -174,8 +152,7 @@ class MappingSubject(Subject):
                 except ValueError as error:  # a budget of 2 for one entry, for example
                     raise Missing(str(error)) from error
         case["cost"] = float(z.size)
-        for name, n in (("scores a row", d), ("rows", max(1, z.size // max(d, 1)))):
-            self.rows.setdefault(name, set()).add(n)
+        self.count(**{"scores a row": d, "rows": max(1, z.size // max(d, 1))})
         return case
 
     def _draw(self, rng: Any, shape: Any, spread: float, digits: int, shift: float) -> Array:
@@ -208,63 +185,62 @@ class MappingSubject(Subject):
         return self.own_vjp is not None or self.functions.vjp is not None
 
     # --- the function -----------------------------------------------------------------------------
-    def native(self, z: Any, axis: int = -1) -> Any:
+    def apply(self, z: Any, axis: int = -1, **learned: Any) -> Any:
         """What fn returns for an array of its library."""
         if self.one_vector and z.ndim > 1:
-            rows = [self.native(row) for row in z.reshape(-1, z.shape[-1])]
+            rows = [self.apply(row) for row in z.reshape(-1, z.shape[-1])]
             return self.functions.stack(rows).reshape(z.shape) if rows else z
-        out = self.fn(z, **self.passed, **({self.axis_name: axis} if self.axis_name else {}))
+        axes = {self.axis_name: axis} if self.axis_name else {}
+        out = self.fn(z, **self.passed | learned, **axes)
         out = self.first(out)
         if not hasattr(out, "shape"):
             raise TypeError(f"expected an array, got {type(out).__name__}")
         return out
-
-    def arrays_of(self, case: Case) -> list[Array]:
-        """The scores."""
-        return [self.shaped(case["z"])]
 
     def arguments(self, case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
         """The scores, and keywords."""
         axis = {self.axis_name: case["axis"]} if self.axis_name else {}
         return {"z": self.shaped(case["z"])}, {**self.passed, **axis}
 
-    def call(self, case: Case, arrays: list[Any]) -> Any:
+    def call(self, case: Case, arrays: list[Any], function: Any = None) -> Any:
         """What fn gives."""
         with blaming(case):
-            return self.native(arrays[0], case["axis"])
-
-    def numbers(self, array: Any) -> Array:
-        """An array of the library as float64."""
-        return to_numbers(array)
+            return self.apply(arrays[0], case["axis"])
 
     def observe(self, case: Case) -> dict[str, Array]:
         """Probabilities, their sum, and Jᵀv if the case has a v."""
         z, axis = case["z"], case["axis"]
         with blaming(case):
             array = self.array(self.shaped(z), case.get("layout", ""))
-            out = self.native(array, axis)
+            out = self.apply(array, axis)
             case["epsilon"] = self.epsilon_of(out)
-            p = to_numbers(out)
+            p = self.numbers(out)
             if p.shape != self.shaped(z).shape:
-                raise WrongShape(f"expected the shape {self.shaped(z).shape}, got {p.shape}")
+                raise engine.WrongShape(f"expected the shape {self.shaped(z).shape}, got {p.shape}")
             p = p.reshape(z.shape)[: case.get("compare")]
             result = {"p": p}
             if z.size and axis == -1:
                 result["sum"] = np.sum(p, axis=-1)
             if "v" in case:
-                product = self.product(case, array)
+                product = None if "learned" in case else self.product(case, array)
                 if product is not None:
-                    result["Jᵀv"] = to_numbers(product).reshape(z.shape)
+                    result["Jᵀv"] = self.numbers(product).reshape(z.shape)
+            if "learned" in case:
+                assert self.functions.vjp is not None
+                grad = self.functions.vjp(
+                    lambda x: self.apply(array, axis, **{self.learned: x}),
+                    [self.array(self.parameters[self.learned])], case["v"])[0]  # fmt: skip
+                result["in the parameter"] = self.numbers(grad)
         return result
 
     def product(self, case: Case, array: Any) -> Any:
         """Jᵀv by the function handed in, or by the library's own; None if it has no axis."""
         axis, v = case["axis"], self.shaped(case["v"])
-        along = partial(self.native, axis=axis)
+        along = partial(self.apply, axis=axis)
         if self.own_vjp is None:
             assert self.functions.vjp is not None
             return self.functions.vjp(along, [array], v)[0]
-        names = {"axis", "dim"} & (parameter_names(self.own_vjp) or set())
+        names = {"axis", "dim"} & ({*(subjects.parameters_of(self.own_vjp) or ())})
         if axis != -1 and not names:
             return None
         more = {} if axis == -1 else dict.fromkeys(names, axis)
@@ -308,6 +284,10 @@ class MappingSubject(Subject):
             unit += float(np.max(slack(self.record, rows, self.limit))) * size
             most = float(np.max(p) * np.max(np.abs(v)))
             result["Jᵀv"] = Expected(np.moveaxis(right, -1, axis), unit, most)
+            if "learned" in case:
+                parameters = [*self.parameters.values()]
+                slope = self.record.parameter_vjp(p, v, *parameters)
+                result["in the parameter"] = Expected(slope, 4 * unit * rows.shape[-1], most)
         return result
 
     def allowed(self, z: Array, p: Array, epsilon: float) -> Array:
@@ -333,13 +313,13 @@ class MappingSubject(Subject):
             own = (moved - self.exact(y)).reshape(2, len(z), -1)
             first_order = first_order + np.abs(np.diagonal(own, 0, 1, 2)).max(0)
         first_order = first_order + slack(self.record, z, self.limit) * p
-        return np.asarray(np.maximum(4 * epsilon * p + first_order, SMALLEST[self.dtype]))
+        return np.asarray(np.maximum(4 * epsilon * p + first_order, SMALLEST[self.computed]))
 
     def predict(self, variants: tuple[Cause, ...], case: Case, observed: Any) -> Any:
         """What a variant gives: of values for the scores, of derivatives for p and v."""
         (one,) = variants
         z, unit = case["z"], 8 * self.epsilon
-        if case["axis"] != -1 or "compare" in case or not 0 < z.size <= 4000:
+        if case["axis"] != -1 or ("compare" in case and one != WHOLE) or not 0 < z.size <= 4000:
             return None
         if "Jᵀv" not in observed:
             if one not in VALUE_CAUSES:
@@ -348,7 +328,7 @@ class MappingSubject(Subject):
                 return None
             if one == STRIDES:
                 z = in_memory_order(z, case.get("layout", ""))
-            p = np.asarray(one.variant(self, z, observed["p"]))
+            p = np.asarray(one.variant(self, z, observed["p"]))[: case.get("compare")]
             return {
                 "p": Expected(p, unit * max(1, np.nanmax(np.abs(p), initial=0))),
                 "sum": Expected(np.sum(p, axis=-1), 4 * unit * z.shape[-1]),
@@ -358,10 +338,6 @@ class MappingSubject(Subject):
         p = self.exact(z)
         product = one.variant(p, case["v"], slopes(p, alpha_of(self)))
         return {"Jᵀv": Expected(product, unit * max(1, np.max(np.abs(product))))}
-
-    def ask(self, question: Any, case: Case) -> list[Finding]:
-        """The findings."""
-        return [*question(self, case)]
 
 
 # --- the properties -------------------------------------------------------------------------------
@@ -394,7 +370,7 @@ def _lengths(subject: MappingSubject) -> list[Case]:
 
 def _row_lengths(subject: MappingSubject, case: Case) -> Iterator[Finding]:
     subject.observe(case)
-    yield same(case, "taken", "taken")
+    yield engine.same(case, "taken", "taken")
 
 
 def _kth(subject: MappingSubject) -> list[Case]:
@@ -407,14 +383,16 @@ def _ties_at_kth(subject: MappingSubject, case: Case) -> Iterator[Finding]:
     k, n = subject.parameters["k"], case["z"].size - 1
     stay = int(np.count_nonzero(subject.observe(case)["p"] > 0))
     words = f"{stay} of {n} tied scores stay, k = {k}"
-    yield same(case, words, f"{k} or {n} of {n} tied scores stay", stay in (k, n))
+    yield engine.same(case, words, f"{k} or {n} of {n} tied scores stay", stay in (k, n))
 
 
 def _tie(subject: MappingSubject, case: Case) -> Iterator[Finding]:
     z, p = case["z"], subject.observe(case)["p"]
     tied = z == z[:, None]
     right = subject.expect(case)["p"]
-    yield measure(subject, case, "p", p, right._replace(value=tied @ p / np.sum(tied, axis=-1)))
+    yield engine.measure(
+        subject, case, "p", p, right._replace(value=tied @ p / np.sum(tied, axis=-1))
+    )
 
 
 def _masked(subject: MappingSubject) -> list[Case]:
@@ -426,7 +404,7 @@ def _masked(subject: MappingSubject) -> list[Case]:
 
 def _masked_row(subject: MappingSubject, case: Case) -> Iterator[Finding]:
     p = subject.observe(case)["p"]
-    yield same(case, p, "zeros or NaN", bool((p == 0).all() or np.isnan(p).all()))
+    yield engine.same(case, p, "zeros or NaN", bool((p == 0).all() or np.isnan(p).all()))
 
 
 def _batches(subject: MappingSubject) -> list[Case]:
@@ -469,8 +447,9 @@ def _laid_out(subject: MappingSubject) -> list[Case]:
 def _type_and_shape(subject: MappingSubject, case: Case) -> Iterator[Finding]:
     array = subject.array(subject.shaped(case["z"]))
     p = subject.call(case, [array])
-    observed, expected = ((dtype_name(x), tuple(np.shape(x))) for x in (p, array))
-    yield same(case, observed, expected)
+    words = " of float32's precision" * subject.single
+    observed, expected = ((subject.type_of(x), tuple(np.shape(x))) for x in (p, array))
+    yield engine.same(case, (observed[0] + words, observed[1]), expected)
 
 
 def _smooth_rows(subject: MappingSubject) -> list[Case]:
@@ -538,18 +517,24 @@ PROPERTIES = (
              "axis, also for v expanded from one number.", _in_arrays),
     Property("derivative of long rows", "Jᵀv of rows of 130 and 1000 scores.",
              [{"shape": (2, d), "digits": 5, "spread": 2.0, "v": "drawn"} for d in (130, 1000)]),
+    Property("derivative in the parameter", "The gradient in α, if fn takes it as an array.",
+             [{"shape": (d,), "smooth": True, "v": "drawn", "learned": True} for d in (3, 5)],
+             refusable="all"),
     Property("derivative at masked entries", "A score of −∞ gets no gradient, and spoils that of "
              "no other.",
              [{"z": [1.0, 0.25, -np.inf], "v": v} for v in ([1.0, 0, 0], "drawn")], edge=True),
     Property("a second call", "It gives the same.", lambda subject: [{"z": subject.ordinary}],
-             question=repeated),
+             question=engine.repeated),
+    Property("arrays read anew", "A call sees what was written into its arrays since the last.",
+             lambda subject: [{"z": subject.ordinary}] * subject.has_layout("transposed"),
+             question=engine.arrays_read_anew),
     Property("inputs left as they were", "The function does not write into its scores.",
              lambda subject: [{"z": [0.5]}, {"z": subject.ordinary},
                               {"z": [0.5, -np.inf, 1.0]}, {"shape": (4, subject.length)}],
-             question=inputs_unchanged, edge=True),
+             question=engine.inputs_unchanged, edge=True),
     Property("results left as they were", "A result does not change with the next call.",
              lambda subject: [{"z": subject.ordinary}, {"shape": (4, subject.length)}],
-             question=results_kept, edge=True),
+             question=engine.results_kept, edge=True),
 )  # fmt: skip
 
 
@@ -629,13 +614,11 @@ def check_mapping(
     >>> print(report.failures["shifts"])
     [100, 100.5] gives [nan, nan], expected [0.377541, 0.622459]: no number (float32)
     """
-    check_function(fn)
     record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
-    known = parameter_names(fn)
-    axis_names = ("axis", "dim") if known is None else sorted({"axis", "dim"} & known)
-    settings = Settings(tuple(dtypes) if dtypes is not None else None, device, seed,
-                        dict(tolerances or {}))  # fmt: skip
+    known = subjects.parameters_of(fn)
+    axis_names = ("axis", "dim") if known is None else sorted({"axis", "dim"} & {*known})
+    settings = Settings(dtypes, device, seed, tolerances, strict)
 
     def trials(library: str) -> Iterator[MappingSubject]:
         for axis, rank, length in product((*axis_names, None), (1, 2), LENGTHS + FIXED):
@@ -644,15 +627,5 @@ def check_mapping(
                 settings=settings, axis_name=axis, rank=rank, length=length,
                 lengths=tuple(shapes))  # fmt: skip
 
-    with quiet():
-        expected = "an array of scores (of 3, 5, 40, 100 or 2 to 64) to probabilities"
-        subjects = fitting(trials, settings, expected)
-        subjects = [replace(one, taken={}, rows=subjects[0].rows) for one in subjects]
-        results = examine(PROPERTIES, subjects)
-        likely, none = causes(subjects)
-    sizes = ", ".join(f"{min(x)} to {max(x)} {name}" for name, x in subjects[0].rows.items())
-    return MappingReport(
-        subjects[0].title, tuple(one.dtype for one in subjects), results, strict, likely,
-        (*subjects[0].notes, *([none] if none else ())),
-        f"{sum(one.cases for one in results)} cases, {sizes}", tuple(subjects),
-    )  # fmt: skip
+    expected = "an array of scores (of 3, 5, 40, 100 or 2 to 64) to probabilities"
+    return judge(MappingReport, "", fn, PROPERTIES, settings, trials, expected)

@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -27,7 +27,13 @@ from pyentmax.checking._engine import (
     Case,
     Cause,
     Expected,
+    Finding,
+    Missing,
+    Property,
+    Report,
     Seen,
+    causes,
+    examine,
 )  # fmt: skip
 from pyentmax.engine.calls.record import Mapping
 
@@ -167,17 +173,11 @@ def to_numbers(array: Any) -> Array:
 
 
 def parameters_of(fn: Function) -> dict[str, inspect.Parameter] | None:
-    """fn's parameters; None if it has no signature."""
+    """fn's parameters, those of a module's ``forward``; None if it has no signature."""
     try:
-        return dict(inspect.signature(fn).parameters)
+        return dict(inspect.signature(getattr(fn, "forward", fn)).parameters)
     except (TypeError, ValueError):
         return None
-
-
-def parameter_names(fn: Function) -> set[str] | None:
-    """The names of fn's parameters; None if it has no signature."""
-    known = parameters_of(fn)
-    return None if known is None else {*known}
 
 
 # --- subjects -------------------------------------------------------------------------------------
@@ -196,13 +196,15 @@ HINTS = {  # words in an error → what to do
 class Settings:
     """What the caller declares for every subject."""
 
-    dtypes: tuple[str, ...] | None = None
+    dtypes: Sequence[str] | None = None
     device: Any = None
     seed: int = 0
-    tolerances: dict[str, float] = field(default_factory=dict)
+    tolerances: Any = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """An error for a name or a number that cannot be."""
+        object.__setattr__(self, "tolerances", dict(self.tolerances or {}))
         for name, tolerance in self.tolerances.items():
             if name not in SPACINGS or not (isinstance(tolerance, (int, float)) and tolerance > 0):
                 raise ValueError(
@@ -224,10 +226,14 @@ class Subject:
     dtype: str = "float32"
     full: bool = True  # every case is tried; otherwise the most telling ones
     alone: bool = False  # fn takes no wider float type
+    single: bool = False  # fn computes float64 in float32
     seen: list[Seen] = field(default_factory=list)
     observed: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sizes: dict[str, set[int]] = field(default_factory=dict)
 
+    positional: ClassVar[int] = 1  # arrays that fn is passed by position
+    laid_out: ClassVar[int] = 1  # arrays that may be views
     integers: ClassVar[str] = "int64"
     primary: ClassVar[tuple[str, ...]] = ("output",)  # values; the rest observed are gradients
     vital: ClassVar[tuple[str, ...]] = ("output",)  # properties where an error raised is wrong
@@ -243,7 +249,12 @@ class Subject:
     @property
     def epsilon(self) -> float:
         """The spacing of floats at 1."""
-        return SPACINGS[self.dtype]
+        return SPACINGS[self.computed]
+
+    @property
+    def computed(self) -> str:
+        """The float type that fn computes in, as far as it is known."""
+        return "float32" if self.single else self.dtype
 
     @property
     def half(self) -> bool:
@@ -261,14 +272,21 @@ class Subject:
         return LIBRARIES[self.library]()
 
     @cached_property
-    def names(self) -> set[str]:
-        """The names of fn's parameters, as far as they are known."""
-        return parameter_names(self.fn) or set()
+    def known(self) -> dict[str, inspect.Parameter]:
+        """fn's parameters, as far as they are known."""
+        return parameters_of(self.fn) or {}
 
     @property
     def passed(self) -> dict[str, Any]:
         """The parameters of the mapping that fn takes by their names."""
-        return {name: value for name, value in self.parameters.items() if name in self.names}
+        return {name: value for name, value in self.parameters.items() if name in self.known}
+
+    @property
+    def learned(self) -> str:
+        """The parameter of the mapping that fn takes and that has a gradient, if there is one."""
+        learns = self.record.parameter_vjp and not self.record.parameter_vjp_takes_scores
+        learns = learns and self.own_vjp is None and self.functions.vjp
+        return next((x for x in self.passed if learns and np.ndim(self.passed[x]) == 0), "")
 
     @property
     def title(self) -> str:
@@ -312,16 +330,47 @@ class Subject:
         coarse = SPACINGS.get(dtype_name(out), 0.0)
         return self.epsilon if coarse <= self.epsilon else coarse * HALF_LIMIT / self.limit
 
-    def make(self, **words: Any) -> Case:
-        """A case of a few words; `Missing` if fn has no parameter for it."""
+    def type_of(self, array: Any) -> str:
+        """The name of an array's float type."""
+        return dtype_name(array)
+
+    def numbers(self, array: Any) -> Array:
+        """An array of the library as float64."""
+        return to_numbers(array)
+
+    def arguments(self, case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
+        """What fn is passed: arrays by name, and options that are not arrays."""
         raise NotImplementedError
 
     def arrays_of(self, case: Case) -> list[Array]:
         """All arrays that are passed to fn."""
-        raise NotImplementedError
+        return [*self.arguments(case)[0].values()]
 
-    def call(self, case: Case, arrays: list[Any]) -> Any:
-        """What fn gives for the arrays, of its library."""
+    def native(self, case: Case) -> list[Any]:
+        """The arrays of a case in the library, the first of them laid out."""
+        layout = case.get("layout", "")
+        return [self.array(x, layout if i < self.laid_out else "")
+                for i, x in enumerate(self.arrays_of(case))]  # fmt: skip
+
+    def call(self, case: Case, arrays: list[Any], function: Any = None) -> Any:
+        """What fn, or another function of the same arguments, gives for arrays of its library."""
+        named, options = self.arguments(case)
+        n = self.positional
+        more = dict(zip([*named][n:], arrays[n:], strict=True))
+        with blaming(case):
+            return (function or self.fn)(*arrays[:n], **more, **options)
+
+    def ask(self, question: Any, case: Case) -> list[Finding]:
+        """The findings."""
+        return [*question(self, case)]
+
+    def count(self, **sizes: int) -> None:
+        """Remember the sizes of a case, for the report."""
+        for name, n in sizes.items():
+            self.sizes.setdefault(name, set()).add(n)
+
+    def sample(self) -> Case:
+        """Ordinary input."""
         raise NotImplementedError
 
     def observe(self, case: Case) -> dict[str, Array]:
@@ -332,9 +381,17 @@ class Subject:
         """What is right, and what it may be off by."""
         raise NotImplementedError
 
-    def predict(self, variants: tuple[Cause, ...], case: Case, observed: Any) -> Any:
-        """What fn would give if all the variants were what is wrong; None if that says nothing."""
-        raise NotImplementedError
+    def computes_in_single(self) -> bool:
+        """Whether a change that float32 does not show changes nothing in float64 either."""
+        if self.dtype != "float64":
+            return False
+        with suppress(CallError, Missing):
+            case, name = self.sample(), self.primary[0]
+            moved = case | {x: case[x] * (1 + 2.0**-40) for x in ("z", "query") if x in case}
+            a, b = (self.expect(x)[name].value for x in (case, moved))
+            p, q = (self.observe(x)[name] for x in (case, moved))
+            return not np.array_equal(a, b) and np.array_equal(p, q)
+        return False
 
     def tried(self) -> Any:
         """What fn gives for ordinary input, of its library; an exception if it does not fit."""
@@ -362,14 +419,6 @@ def blaming(case: Case) -> Iterator[None]:
         raise
     except Exception as error:  # libraries have errors of their own
         raise CallError(case, error) from error
-
-
-def check_function(fn: Any) -> None:
-    """A TypeError for what cannot be called with scores."""
-    if not callable(fn):
-        raise TypeError(f"fn must be a function, got {fn!r:.60}")
-    if inspect.isclass(fn):
-        raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
 
 
 def fitting(trials: Callable[[str], Iterable[S]], settings: Settings, expected: str) -> list[S]:
@@ -404,7 +453,8 @@ def fitting(trials: Callable[[str], Iterable[S]], settings: Settings, expected: 
                     wide = next((x.dtype for x in chosen if not x.half), "")
                     half = next((x.dtype for x in chosen if x.half), "")
                     full = (wide, half)[: 1 if wide and one.compiles else 2]
-                    return [replace(x, full=x.dtype in full, alone=not wide) for x in chosen]
+                    return [replace(x, full=x.dtype in full, alone=not wide,
+                                    single=x.computes_in_single()) for x in chosen]  # fmt: skip
                 raise ValueError(
                     "dtypes must have one that fn takes, of "
                     f"{[x.dtype for x in fit]}, got {[*(settings.dtypes or ())]}"
@@ -426,3 +476,28 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
+
+
+R = TypeVar("R", bound=Report)
+
+
+def judge(
+    kind: type[R], what: str, fn: Any, properties: Sequence[Property], settings: Settings,
+    trials: Callable[[str], Iterable[Subject]], expected: str,
+) -> R:  # fmt: skip
+    """The report on a function: the first subject of its library that fits is examined."""
+    if not callable(fn):
+        raise TypeError(f"fn must be a function, got {fn!r:.60}")
+    if inspect.isclass(fn):
+        raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
+    with quiet():
+        subjects = fitting(trials, settings, expected)
+        results = examine(properties, subjects)
+        found, none = causes(subjects)
+    first = subjects[0]
+    sizes = ", ".join(f"{name} {min(x)} to {max(x)}" for name, x in first.sizes.items())
+    return kind(
+        f"{what}{first.title}", tuple(one.dtype for one in subjects), results, settings.strict,
+        found, (*first.notes, *([none] if none else ())),
+        f"{sum(one.cases for one in results)} cases, {sizes}", tuple(subjects),
+    )  # fmt: skip

@@ -46,10 +46,10 @@ def attention(query, key, value, mask=None, causal=False, scale=None, bias=None,
 """
 
 
-def build(source: str, mapping: Any = pe.softmax) -> Any:
+def build(source: str, mapping: Any = pe.softmax, name: str = "attention") -> Any:
     namespace: dict[str, Any] = {"np": np, "mapping": mapping, "pe": pe}
     exec(source, namespace)
-    return namespace["attention"]
+    return namespace[name]
 
 
 def vjp(query: Any, key: Any, value: Any, g: Any) -> tuple[Any, Any, Any]:
@@ -155,4 +155,50 @@ UNNAMED: dict[str, tuple[str, str, str]] = {
     "NaN of hidden values": ("weights @ np.nan_to_num(value)", "weights @ value", "edges"),
     "writes into the query": ("(query * query.dtype.type(scale))",
                               "np.multiply(query, query.dtype.type(scale), out=query)", "edges"),
+}  # fmt: skip
+
+BACKWARD = """
+def vjp(query, key, value, g, causal=False, window=None, lengths=None, softcap=None):
+    t, s, scale = query.shape[-2], key.shape[-2], query.shape[-1] ** -0.5
+    groups = query.shape[-3] // key.shape[-3] if query.ndim > 2 else 1
+    k, v = (np.repeat(x, groups, axis=-3) if groups > 1 else x for x in (key, value))
+    i, j = np.indices((t, s))
+    i = i + s - t
+    without_window = see = (j <= i) | (not causal)
+    without_lengths = see = see & (j > i - (window or s + t))
+    if lengths is not None:
+        short = j < lengths[:, None, None, None]
+        without_window, see = without_window & short, see & short
+    raw = scale * query @ np.swapaxes(k, -1, -2)
+    bent = raw if softcap is None else softcap * np.tanh(raw / softcap)
+    total = np.log(np.sum(np.where(see, np.exp(bent), 0), axis=-1, keepdims=True))
+    at, kept = see, np.isfinite(total)
+    p = np.where(at & kept, np.exp(bent - np.where(kept, total, 0)), 0)
+    out = np.where(see & kept, p, 0) @ v
+    delta = np.sum(g * out, axis=-1, keepdims=True)
+    at_scores = p * (g @ np.swapaxes(v, -1, -2) - delta)
+    at_scores = at_scores if softcap is None else at_scores * (1 - (bent / softcap) ** 2)
+    at_query = scale * at_scores @ k
+    at_key, at_value = scale * np.swapaxes(at_scores, -1, -2) @ query, np.swapaxes(p, -1, -2) @ g
+    if groups > 1:
+        shape = (*key.shape[:-2], groups, s)
+        at_key, at_value = (x.reshape(*shape, -1).sum(-3) for x in (at_key, at_value))
+    return at_query, at_key, at_value
+"""
+SUM = "x.reshape(*shape, -1).sum(-3)"
+BACKWARD_FAULTS: dict[str, tuple[str, str]] = {
+    "window missing backwards": ("at, kept = see,", "at, kept = without_window,"),
+    "lengths missing backwards": ("at, kept = see,", "at, kept = without_lengths,"),
+    "one head of a group in dkey and dvalue": (SUM, "x.reshape(*shape, -1)[..., 0, :, :]"),
+    "δ left out of the gradient": ("swapaxes(v, -1, -2) - delta", "swapaxes(v, -1, -2)"),
+    "softcap without its slope in the gradient": ("if softcap is None else at_scores *",
+                                                  "if True else at_scores *"),
+    "dkey of the first block of 64 alone": (
+        "scale * np.swapaxes(at_scores, -1, -2) @ query",
+        "scale * np.swapaxes(at_scores[..., :64, :], -1, -2) @ query[..., :64, :]"),
+    "dquery of the last block of 64 alone": (
+        "scale * at_scores @ k",
+        "scale * at_scores[..., (s - 1) // 64 * 64 :] @ k[..., (s - 1) // 64 * 64 :, :]"),
+    "dkey not scaled": ("scale * np.swapaxes(at_scores", "np.swapaxes(at_scores"),
+    "upstream gradient unused": ("    i = i + s - t", "    i, g = i + s - t, np.ones_like(g)"),
 }  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from planted_in_practice import without_tail
 
 import pyentmax as pe
 
@@ -74,6 +76,11 @@ VALUES: dict[str, tuple[Any, str, Any]] = {
     "negative scores clipped first": (lambda z: pe.softmax(np.maximum(z, 0)), "softmax", {}),
     "absolute scores": (lambda z: pe.softmax(np.abs(z)), "softmax", {}),
     "negated scores": (lambda z: pe.softmax(-z), "softmax", {}),
+    "zeros": (np.zeros_like, "softmax", {}),
+    **{
+        f"scores after whole blocks of {n} left out": (partial(without_tail, n=n), "softmax", {})
+        for n in (8, 16, 32, 64, 128)
+    },
     "logarithms returned": (lambda z: np.log(pe.softmax(z)), "softmax", {}),
     "one score too many is kept": (lambda z: pe.topk_softmax(z, 3), "topk_softmax", K),
     "one score too few is kept": (lambda z: pe.topk_softmax(z, 1), "topk_softmax", K),

@@ -122,6 +122,6 @@ FAULTS: dict[str, tuple[Any, str, Any, str, str]] = {
         ("no shift", lambda z, y: np.log(np.exp(z).sum(-1)) - picked(z, y), "softmax", None,
          "edges", ""),
         ("1e-6 in the logarithm", lambda z, y: -np.log(np.exp(-cross_entropy(z, y)) + 1e-6),
-         "softmax", None, "wrong", ""),
+         "softmax", None, "wrong", "log of p + 1e-06"),
     )
 }  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import planted_attention
+import planted_in_practice
 import pytest
-from planted_attention import FAULTS, RIGHT, UNNAMED, build
+from planted_attention import BACKWARD, BACKWARD_FAULTS, FAULTS, RIGHT, UNNAMED, build
 from stages import sample
 
 import pyentmax as pe
@@ -26,7 +28,7 @@ def test_right_attention_passes_every_property() -> None:
     tried = {one.name for one in report.results if one.verdict == "passed"}
     untried = {one.name for one in report.results} - tried
     assert {one.partition(" ")[0] for one in untried} == {
-        "dropout", "gradients", "masks", "slopes"}  # fmt: skip
+        "dropout", "gradient", "gradients", "masks", "slopes"}  # fmt: skip
     assert report.causal == "bottom-right"
 
 
@@ -65,6 +67,79 @@ def test_other_fault_of_attention_is_found(name: str) -> None:
     report = check(RIGHT.replace(old, new), dtypes=["float64"])
     assert report.verdict == verdict, report
     assert report.causes == ()
+
+
+def check_backward(text: str) -> AttentionReport:
+    right = build(RIGHT)
+
+    def attention(query: Any, key: Any, value: Any, causal: bool = False, window: Any = None,
+                  lengths: Any = None, softcap: Any = None) -> Any:  # fmt: skip
+        return right(
+            query, key, value, causal=causal, window=window, lengths=lengths, softcap=softcap
+        )
+
+    return check_attention(attention, vjp=build(text, name="vjp"), dtypes=["float64"])
+
+
+def test_right_backward_pass_with_options_passes() -> None:
+    report = check_backward(BACKWARD)
+    assert report.verdict == "right", report
+    assert "gradients" in {one.name for one in report.results if one.verdict == "passed"}
+
+
+@pytest.mark.parametrize("name", sample(BACKWARD_FAULTS, 9))
+def test_planted_fault_of_backward_pass_is_named(name: str) -> None:
+    old, new = BACKWARD_FAULTS[name]
+    assert BACKWARD.count(old) == 1
+    report = check_backward(BACKWARD.replace(old, new))
+    assert report.verdict == "wrong", report
+    assert [one.partition(":")[0] for one in report.causes] == [name]
+
+
+@pytest.mark.parametrize("name", sample(planted_in_practice.ATTENTION, 17))
+def test_fault_of_practice_is_found(name: str) -> None:
+    changes, verdict, cause = planted_in_practice.ATTENTION[name]
+    text = planted_in_practice.TILED
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    report = check(text, dtypes=["float64"], causal="bottom-right")
+    assert report.verdict == verdict, report
+    assert [one.partition(":")[0] for one in report.causes] == [cause][: bool(cause)]
+
+
+def test_tiled_attention_passes() -> None:
+    assert check(planted_in_practice.TILED).verdict == "right"
+
+
+@pytest.mark.parametrize("name", sample(planted_in_practice.BACKWARD, 5))
+def test_fault_of_practice_in_backward_pass_is_found(name: str) -> None:
+    old, new, verdict = planted_in_practice.BACKWARD[name]
+    assert BACKWARD.count(old) == 1
+    report = check_backward(BACKWARD.replace(old, new))
+    assert report.verdict == verdict, report
+    known = name in {one.name for one in VARIANTS}
+    assert [one.partition(":")[0] for one in report.causes] == [name][:known]
+
+
+def test_positions_before_heads_in_three_axes_are_found() -> None:
+    right = build(RIGHT)
+
+    def packed(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int,
+               max_seqlen_k: int, causal: bool = False) -> Any:  # fmt: skip
+        assert q.ndim == 3
+        assert max_seqlen_q == np.diff(cu_seqlens_q).max()
+        assert max_seqlen_k == np.diff(cu_seqlens_k).max()
+        parts = []
+        for (a, b), (c, d) in zip(pairwise(cu_seqlens_q), pairwise(cu_seqlens_k), strict=True):
+            x, y, z = (np.swapaxes(one, 0, 1) for one in (q[a:b], k[c:d], v[c:d]))
+            parts.append(np.swapaxes(right(x, y, z, causal=causal), 0, 1))
+        return np.concatenate(parts)
+
+    report = check_attention(packed, dtypes=["float64"])
+    assert 'its arrays are (T, H, d); layout="BTHd" declares it' in report.notes
+    assert report.verdict == "right", report
+    assert "packed sequences" in {one.name for one in report.results if one.verdict == "passed"}
 
 
 def test_planted_variants_are_known() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import planted_in_practice
 import planted_losses
 import pytest
 
@@ -26,6 +27,14 @@ def test_right_loss_is_not_accused(name: str) -> None:
 def test_planted_fault_of_loss_is_named(name: str) -> None:
     fn, mapping, grad, verdict, cause = planted_losses.FAULTS[name]
     report = check_loss(fn, mapping, grad=grad, dtypes=["float64"])
+    assert report.verdict == verdict, report
+    assert [one.partition(":")[0] for one in report.causes] == [cause][: bool(cause)]
+
+
+@pytest.mark.parametrize("name", planted_in_practice.LOSS)
+def test_fault_of_practice_is_found(name: str) -> None:
+    fn, grad, verdict, cause = planted_in_practice.LOSS[name]
+    report = check_loss(fn, "softmax", grad=grad, dtypes=["float64"])
     assert report.verdict == verdict, report
     assert [one.partition(":")[0] for one in report.causes] == [cause][: bool(cause)]
 

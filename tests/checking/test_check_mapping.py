@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import planted_causes
+import planted_in_practice
 import pytest
 import scipy.special
 from planted_faults import FIRST, OTHERS, PARAMETERS, RIGHT, Fault, functions
@@ -24,6 +25,7 @@ DERIVATIVES = {
     "derivative",
     "derivative in arrays",
     "derivative of long rows",
+    "derivative in the parameter",
     "derivative at masked entries",
 }
 TOP_K = "ties at the kth score"
@@ -55,6 +57,14 @@ def test_planted_fault_is_named(fault: Fault) -> None:
     assert failure.finding is not None
     assert report.verdict == fault.verdict
     assert failure.finding.units > 4
+
+
+@pytest.mark.parametrize("name", planted_in_practice.MAPPING)
+def test_fault_of_practice_is_found(name: str) -> None:
+    fn, mapping, vjp, verdict, cause = planted_in_practice.MAPPING[name]
+    report = check_mapping(fn, mapping, vjp=vjp, dtypes=["float64"])
+    assert report.verdict == verdict, report
+    assert [one.partition(":")[0] for one in report.causes] == [cause][: bool(cause)]
 
 
 @pytest.mark.parametrize("name", sample(MAPPINGS, 20))
@@ -199,6 +209,31 @@ def test_result_that_next_call_changes_is_an_edge() -> None:
     assert report.verdict == "edges"
 
 
+def test_result_kept_for_an_address_is_wrong() -> None:
+    known: dict[Any, Any] = {}
+
+    def cached(z: Any) -> Any:
+        key = z.__array_interface__["data"][0], z.shape, z.dtype
+        if key not in known:
+            known.clear()
+            known[key] = z, pyentmax.softmax(z)  # z lives on, so its address is its own
+        return known[key][1].copy()
+
+    report = check_mapping(cached, "softmax", dtypes=["float64"])
+    assert [*report.failures] == ["arrays read anew"]
+    assert report.verdict == "wrong"
+
+
+def test_float64_computed_in_float32_is_an_edge() -> None:
+    def single(z: Any) -> Any:
+        return pyentmax.softmax(z.astype(np.float32)).astype(z.dtype)
+
+    report = check_mapping(single, "softmax", dtypes=["float64", "float32"])
+    assert [*report.failures] == ["float type and shape"]
+    assert "float64 of float32's precision" in str(report.failures["float type and shape"])
+    assert report.verdict == "edges"
+
+
 # --- causes ------------------------------------------------------------------------------------
 
 
@@ -221,7 +256,8 @@ def test_cause_of_wrong_derivative_is_named(name: str) -> None:
 
 def test_every_cause_is_planted() -> None:
     names = {cause.name for cause in (*VALUE_CAUSES, *DERIVATIVE_CAUSES)}
-    assert names == {*planted_causes.VALUES, *planted_causes.PRODUCTS}
+    practice = {cause for *_, cause in planted_in_practice.MAPPING.values() if cause}
+    assert names == {*planted_causes.VALUES, *planted_causes.PRODUCTS} | practice
 
 
 def test_unknown_fault_has_no_cause() -> None:
