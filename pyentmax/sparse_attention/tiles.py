@@ -93,7 +93,7 @@ class Call(Tiling):
                     "sink: expected weights of attention with a sink, got weights without"
                 )
             self.has_sink, shape = weights.sink is not None, (self.n_heads, self.t)
-            sinks = weights.sink if self.has_sink else self.zeros(*shape)
+            sinks = weights.sink if self.has_sink else self.zeros(shape=shape)
             self.sink_weights: Any = sinks.reshape(shape)
 
     def _parameter(self, value: Any, name: str) -> Any:
@@ -238,7 +238,7 @@ def forward(
         if not (call.only_dense or keep and whole):
             call.again = _dense_heads(call, columns)
     tiles = call.tiles(0, call.n_heads, in_order=False)
-    output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
+    output = call.zeros(shape=(call.n_heads, call.t, problem.value.shape[-1]))
     parts: list[Any] = [None] * len(tiles)
 
     def start() -> Callable[[int], None]:
@@ -266,8 +266,8 @@ def forward(
     if not keep:
         return output, None
     if not parts:
-        sink = call.zeros(0) if call.has_sink else None
-        parts = [AttentionWeights.from_dense(call.zeros(0, call.s), sink)]
+        sink = call.zeros(shape=(0,)) if call.has_sink else None
+        parts = [AttentionWeights.from_dense(call.zeros(shape=(0, call.s)), sink)]
     order = None if len(problem.sequences) == 1 else _order(call, tiles)
     weights = AttentionWeights.joined(problem.outer_shape, parts, order)
     return output, weights if whole else replace(weights, dense_heads=call.again)
@@ -302,7 +302,9 @@ def _dense_heads(call: Call, columns: Heads) -> Any:
         kernels = _Kernels(call, columns, samples)
 
         def look(tile: Tile) -> None:
-            weights = kernels.forward(tile, call.zeros(*tile.shape[:2], call.value.own.shape[-1]))
+            weights = kernels.forward(
+                tile, np.empty((*tile.shape[:2], call.value.own.shape[-1]), call.problem.dtype)
+            )
             are_dense[tile.heads] = is_dense(np.diff(weights.indptr[::SAMPLE]), visible)
 
         return look
@@ -405,10 +407,10 @@ def vjp(
     call = Call(problem, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
     t, s, owners = call.t, call.s, call.n_heads // each
-    g_query = call.zeros(call.n_heads, t, problem.query.shape[-1])
-    g_key = call.zeros(owners, s, problem.key.shape[-1])
-    g_value = call.zeros(owners, s, problem.value.shape[-1])
-    g_scores, g_sink = np.empty_like(weights.data), call.zeros(call.n_heads, t)
+    g_query = call.zeros(shape=(call.n_heads, t, problem.query.shape[-1]))
+    g_key = call.zeros(shape=(owners, s, problem.key.shape[-1]))
+    g_value = call.zeros(shape=(owners, s, problem.value.shape[-1]))
+    g_scores, g_sink = np.empty_like(weights.data), call.zeros(shape=(call.n_heads, t))
 
     def sparse_tile(tile: Tile) -> None:
         part, entries, places = call.part(tile)
@@ -421,7 +423,7 @@ def vjp(
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
         dots += g_weights[entries]
-        zeros = call.zeros(tile.shape[0])
+        zeros = call.zeros(shape=tile.shape[:1])
         rows.rows_jvp(part.data, dots, *places, *parameters, zeros, out=out[0])
         rows.rows_product(out[0], part.indices, *places, arrays[2], out=out[1])
         # A row of the Jacobian sums to 0, so that the sink gets what the others lose.
@@ -524,10 +526,10 @@ def jvp(
         moved_query = moved_query + problem.query * d_scale
     d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))
     if d_sink is None:
-        d_sink = call.zeros(call.n_heads)
+        d_sink = call.zeros(shape=(call.n_heads,))
     else:
         d_sink = np.broadcast_to(d_sink, problem.batch).reshape(call.n_heads)
-    output = call.zeros(call.n_heads, call.t, problem.value.shape[-1])
+    output = call.zeros(shape=(call.n_heads, call.t, problem.value.shape[-1]))
     d_rows = None if d_bias is None else call.heads(d_bias.rows)
 
     def run(tile: Tile, dense_tile: bool) -> None:
@@ -562,7 +564,7 @@ def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: 
     """The contribution of each head to the gradient of α, of the batch shape."""
     call = Call(problem, weights)
     heads_g = call.heads(g)
-    each = call.zeros(call.n_heads, call.t)
+    each = call.zeros(shape=(call.n_heads, call.t))
 
     def run(tile: Tile, dense_tile: bool) -> None:
         part, entries, places = call.part(tile)

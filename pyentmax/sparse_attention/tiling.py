@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -101,6 +101,8 @@ class Tiling:
         whether compiled kernels take these arrays
     again : bool array
         the heads whose weights are not stored, but computed again for each derivative
+    zeros : callable
+        an array of a `shape` that lies where the queries do
     """
 
     def __init__(self, problem: Arguments) -> None:
@@ -108,6 +110,7 @@ class Tiling:
         self.t, self.s = problem.shape[-2:]
         self.n_heads: int = math.prod(problem.batch)
         self.again: Any = np.zeros(self.n_heads, bool)
+        self.zeros = partial(np.zeros_like, problem.query)
         query, key, value = problem.query, problem.key, problem.value
         self.has_kernels: bool = (
             isinstance(query, np.ndarray)
@@ -137,10 +140,6 @@ class Tiling:
         strides = getattr(array, "strides", (1,) * array.ndim)  # 0 where it was broadcast
         array = array[tuple(slice(0, 1 if step == 0 else None) for step in strides)]
         return self.heads(array, as_it_lies=True)
-
-    def zeros(self, *shape: int) -> Any:
-        """An array that lies where the queries do."""
-        return np.zeros_like(self.problem.query, shape=shape)
 
     def at_once(self, each: int = 1, queries: int | None = None) -> int:
         """How many groups of `each` heads, or of some queries of these, a tile has room for."""

@@ -163,16 +163,7 @@ class AttentionWeights:
         3
         """
         check_parts(self)
-        if len(head) != len(self.batch):
-            raise IndexError(
-                f"expected the index of a head, {len(self.batch)} numbers for the batch shape "
-                f"{self.batch}, got {head}"
-            )
-        if not all(-n <= i < n for n, i in zip(self.batch, head, strict=True)):
-            raise IndexError(f"no head {head} in the batch shape {self.batch}")
-        flat = 0
-        for n, i in zip(self.batch, head, strict=True):
-            flat = flat * n + i % n
+        flat = flat_head(head, self.batch)
         t, s = self.shape[-2:]
         ends = self.indptr[flat * t : (flat + 1) * t + 1]
         if on_device(self.data):
@@ -193,6 +184,19 @@ class AttentionWeights:
 
 
 OUTSIDE = "compressed rows: a row or a column lies outside of the matrix"
+
+
+def flat_head(head: tuple[int, ...], batch: tuple[int, ...]) -> int:
+    """The flat index of a head in the batch shape."""
+    if len(head) != len(batch) or not all(-n <= i < n for n, i in zip(batch, head, strict=True)):
+        raise IndexError(
+            f"no head {head} in the batch shape {tuple(batch)}: expected the index of a head, "
+            f"{len(batch)} numbers"
+        )
+    flat = 0
+    for n, i in zip(batch, head, strict=True):
+        flat = flat * n + i % n
+    return flat
 
 
 def check_weights(weights: Any, shape: tuple[int, ...]) -> None:

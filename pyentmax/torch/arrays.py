@@ -87,18 +87,19 @@ def _device(value: Any) -> Any:
 
 
 def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
-    if isinstance(result, tuple):
-        return tuple([_as_tensors(part, dtype) for part in result])
-    if type(result) is np.ndarray:
-        tensor = torch.from_numpy(result)
-    elif hasattr(result, "__cuda_array_interface__"):
-        tensor = torch.from_dlpack(result)
-    else:  # a NumPy scalar
-        tensor = torch.as_tensor(result, device="cpu")
-    if tensor.dtype != dtype and tensor.is_floating_point():
-        tensor = tensor.to(dtype)
-    # The operations promise contiguous results; arrays are laid out as the scores were.
-    return tensor.contiguous()
+    tensors = []
+    for array in result if isinstance(result, tuple) else (result,):
+        if type(array) is np.ndarray:
+            tensor = torch.from_numpy(array)
+        elif hasattr(array, "__cuda_array_interface__"):
+            tensor = torch.from_dlpack(array)
+        else:  # a NumPy scalar
+            tensor = torch.as_tensor(array, device="cpu")
+        if tensor.dtype != dtype and tensor.is_floating_point():
+            tensor = tensor.to(dtype)
+        # The operations promise contiguous results; arrays are laid out as the scores were.
+        tensors.append(tensor.contiguous())
+    return tuple(tensors) if isinstance(result, tuple) else tensors[0]
 
 
 @functools.cache

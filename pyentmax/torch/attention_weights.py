@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor
 
+from pyentmax.sparse_attention.weights import flat_head
+
 
 class AttentionWeights:
     """The weights of all queries as one matrix in compressed sparse rows.
@@ -114,13 +116,8 @@ class AttentionWeights:
         IndexError
             if there is no such head
         """
-        *batch, t, s = self.shape
-        sizes = zip(head, batch, strict=False)
-        if len(head) != len(batch) or not all(-n <= i < n for i, n in sizes):
-            raise IndexError(f"no head {head} in the batch shape {tuple(batch)}")
-        flat = 0
-        for i, n in zip(head, batch, strict=True):
-            flat = flat * n + i % n
+        t, s = self.shape[-2:]
+        flat = flat_head(head, self.shape[:-2])
         ends = self.indptr[flat * t : (flat + 1) * t + 1]
         entries = slice(int(ends[0]), int(ends[-1]))
         columns = self.indices[entries].long()
