@@ -81,9 +81,14 @@ def apply(
     if dim == -1 and offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
         z = z if dtype is None else z.to(dtype)
         check_scores(z, "z")
+        parameter, number = split(name, value)
+        if mask is None and not log and not (z.requires_grad and torch.is_grad_enabled()):
+            p = operations.mapping_of_few(z, name, parameter, number)
+            if p is not None:
+                return p
         check_mask(mask, z)
         operation: Any = operations.log_mapping if log else operations.mapping
-        result: Tensor = operation.directly(z, name, *split(name, value), mask)
+        result: Tensor = operation.directly(z, name, parameter, number, mask)
         return result
     if is_jagged(z):
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)

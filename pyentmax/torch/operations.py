@@ -104,11 +104,20 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 # --- p = π(z) -------------------------------------------------------------------------------------
 
 
+def mapping_of_few(z: Tensor, name: str, parameter: Any, number: Any) -> Tensor | None:
+    """p by nothing but the kernel, if there are few scores; else None."""
+    if not _are_few(z, name, parameter, number):
+        return None
+    rows, values = lent(z), () if number is None else (number,)
+    p = kernels()[name](rows, _all_true(rows.shape[-1]), *values)
+    return torch.from_numpy(p).contiguous()
+
+
 def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
-    if mask is None and not cut and _are_few(z, name, parameter, number):
-        rows, values = lent(z), () if number is None else (number,)
-        p = kernels()[name](rows, _all_true(rows.shape[-1]), *values)
-        return torch.from_numpy(p).contiguous()
+    if mask is None and not cut:
+        p = mapping_of_few(z, name, parameter, number)
+        if p is not None:
+            return p
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
     values = _values(name, parameter, number)
