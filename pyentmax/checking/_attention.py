@@ -49,30 +49,12 @@ class AttentionReport(engine.Report):
     causal : str
         Where its causal mask is aligned if there are more keys than queries, or fewer:
         ``"bottom-right"``, ``"top-left"``, or ``""`` if it has none.
-    distances : dict
-        Name of a known wrong variant → by how many tolerances it is off, in the coarsest float type
-        that was tried: how far the inputs tell it from the right one.
     """
 
     @property
     def causal(self) -> str:
         """Where the causal mask is aligned."""
         return str(self.subjects[0].aligned)
-
-    @cached_property
-    def distances(self) -> dict[str, float]:
-        """Variant → its largest error over the small cases, in tolerances."""
-        found: dict[str, float] = {}
-        coarsest = self.subjects[-1]
-        with np.errstate(all="ignore"):
-            for case in (one.case for one in coarsest.seen if one.case["cost"] < 2e3):
-                right = coarsest.expect(case)
-                for variant in VARIANTS:
-                    changed = coarsest.expect(variant.variant(case))
-                    off = max(engine.measure(coarsest, case, name, changed[name].value, one).units
-                              for name, one in right.items())  # fmt: skip
-                    found[variant.name] = max(off / coarsest.limit, found.get(variant.name, 0))
-        return {name: off for name, off in found.items() if off}
 
 
 # --- the reference --------------------------------------------------------------------------------

@@ -147,14 +147,6 @@ def test_planted_variants_are_known() -> None:
 
 
 @pytest.mark.slow
-def test_inputs_fail_planted_variants() -> None:
-    distances = check(RIGHT, dtypes=["float32"]).distances
-    others = ("corner", "blocks", "rounded up")  # they show in inputs of their own
-    shown = [name for name in FAULTS if not any(word in name for word in others)]
-    assert min(distances[name] for name in shown) > 10
-
-
-@pytest.mark.slow
 def test_gradients_are_compared() -> None:
     attention = build(RIGHT)
 
