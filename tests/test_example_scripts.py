@@ -15,15 +15,17 @@ import pyentmax
 ROOT = Path(__file__).parents[1]
 SHORT = {  # those that save a picture: arguments, and what is printed on the way
     "sklearn_pipeline": (["--folds", "2"], "grid search: "),
+    "sparse_gpt": (["--updates", "3"], " characters possible at a place"),
     "torch_classifier": (["--epochs", "1"], "  epoch   1: loss "),
     "torch_softmax_to_sparse": (["--updates", "2"], "slow queries and keys "),
     "torch_transformer": (["--epochs", "1"], "epoch   1: "),
     "truncated_policy_gradient": (["--updates", "3"], "log p on the set "),
     "transformers_sparse": (["--updates", "4"], "trained with softmax "),
 }
-MOST_LINES = {"pico": 80, "seq2seq": 250}
+MOST_LINES = {"pico": 80, "seq2seq": 250, "sparse_gpt": 200}
 NEEDED = {
     "sklearn": ["sklearn", "matplotlib"],
+    "sparse": ["torch", "matplotlib"],
     "torch": ["torch", "sklearn", "matplotlib"],
     "transformers": ["torch", "transformers", "matplotlib"],
     "truncated": ["matplotlib"],
