@@ -115,13 +115,13 @@ def newton(
 
 def level_of_sum_1(
     p_at: Callable[[jax.Array], jax.Array],
-    descent: Callable[[jax.Array, jax.Array], jax.Array],
+    newton: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
     low: jax.Array,
     high: jax.Array,
 ) -> jax.Array:
-    """Where the rows of p_at(level), which falls by `descent`, sum to 1, between two levels.
+    """Where the rows of p_at(level), which falls, sum to 1, between two levels.
 
-    Newton's steps start at the lower; where the sum is convex they never pass the solution. A step
+    Newton's steps start at the lower; where they are of what is convex they never pass it. A step
     that would leave the bracket is a halving instead, and so is every third: after three steps for
     each bit of the dtype, mostly long before, the bracket has closed.
     """
@@ -137,9 +137,9 @@ def level_of_sum_1(
         mass = sum(p, axis=-1, keepdims=True)
         low, high = where(mass >= 1, level, low), where(mass <= 1, level, high)
         right, closed = abs(mass - 1) <= eps, high - low <= eps * jnp.maximum(high, 1)
-        newton = level + (mass - 1) / descent(level, p)
-        good = (newton >= low) & (newton <= high) & (step % 3 != 2)
-        better = where(good, newton, low + (high - low) / 2)
+        next_level = level + newton(level, p, mass)
+        good = (next_level >= low) & (next_level <= high) & (step % 3 != 2)
+        better = where(good, next_level, low + (high - low) / 2)
         # At the lower end, all entries of the support are above zero, and share what is too much.
         better = where(closed, low, better)
         return step + 1, low, high, where(done | right, level, better), done | right | closed

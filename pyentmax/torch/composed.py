@@ -7,6 +7,7 @@ along the last axis; a parameter is a number or a tensor of the batch shape.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from pyentmax.reference.composed import losses, mappings
 from pyentmax.reference.composed.mappings import ALPHAS, NAMES
 from pyentmax.torch import namespace as xp
 
+# Where α is known to be in (1, 2]: a loop that waits for no value need not halve there.
+CONVEX = SimpleNamespace(**{**vars(xp), "level_of_sum_1": xp.level_by_newton})
 CLOSED_FORMS = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
 HALF = (torch.float16, torch.bfloat16)  # computed in float32
 
@@ -52,7 +55,7 @@ def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     check_composed(name, value, z.device)
     name, value = _closed_form(name, value)
     scores = _masked(z, mask)
-    return mappings.mapping(xp, scores, name, _column(value, scores)).to(z.dtype)
+    return mappings.mapping(_space(value), scores, name, _column(value, scores)).to(z.dtype)
 
 
 def log_mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
@@ -60,7 +63,7 @@ def log_mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor
     check_composed(name, value, z.device)
     name, value = _closed_form(name, value)
     scores = _masked(z, mask)
-    return mappings.log_mapping(xp, scores, name, _column(value, scores)).to(z.dtype)
+    return mappings.log_mapping(_space(value), scores, name, _column(value, scores)).to(z.dtype)
 
 
 def _closed_form(name: str, value: Any) -> tuple[str, Any]:
@@ -68,6 +71,10 @@ def _closed_form(name: str, value: Any) -> tuple[str, Any]:
     if name == "entmax" and isinstance(value, (int, float)) and value in CLOSED_FORMS:
         return CLOSED_FORMS[value], None
     return name, value
+
+
+def _space(value: Any) -> Any:
+    return CONVEX if isinstance(value, (int, float)) and 1 < value <= 2 else xp
 
 
 def support(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:

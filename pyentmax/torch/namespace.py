@@ -13,12 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-abs, all, amax, amin, any = torch.abs, torch.all, torch.amax, torch.amin, torch.any
-argsort, clip, cumsum, exp, expm1 = torch.argsort, torch.clip, torch.cumsum, torch.exp, torch.expm1
+abs, all, amin, any, argsort = torch.abs, torch.all, torch.amin, torch.any, torch.argsort
+clip, cumsum, exp, expm1 = torch.clip, torch.cumsum, torch.exp, torch.expm1
 finfo, floor, inf, isfinite = torch.finfo, torch.floor, torch.inf, torch.isfinite
 isnan, log, log1p, minimum, nan = torch.isnan, torch.log, torch.log1p, torch.minimum, torch.nan
 ones_like, sqrt, stack, sum = torch.ones_like, torch.sqrt, torch.stack, torch.sum
 where, zeros_like = torch.where, torch.zeros_like
+
+
+def amax(x: Tensor, axis: int, keepdims: bool = False) -> Tensor:
+    """The largest, NaN where there is one, which ONNX Runtime's ReduceMax loses."""
+    top = torch.amax(x, axis, keepdims)
+    if torch.onnx.is_in_onnx_export():
+        top = where(torch.isnan(x).any(axis, keepdims), torch.nan, top)
+    return top
 
 
 def sort(x: Tensor, axis: int = -1) -> Tensor:
@@ -83,7 +91,7 @@ def newton(step: Callable[..., Any], unfinished: Any, x: Tensor, start: Any) -> 
 
 
 def level_of_sum_1(
-    p_at: Callable[[Tensor], Tensor], descent: Any, low: Tensor, high: Tensor
+    p_at: Callable[[Tensor], Tensor], step: Any, low: Tensor, high: Tensor
 ) -> Tensor:
     """Where the rows of p_at(level), which falls, sum to 1, between two levels; here by halving."""
     for _ in range(math.ceil(-math.log2(torch.finfo(low.dtype).eps)) + 4):
@@ -91,3 +99,17 @@ def level_of_sum_1(
         above = p_at(middle).sum(-1, keepdim=True) >= 1
         low, high = where(above, middle, low), where(above, high, middle)
     return low
+
+
+def level_by_newton(
+    p_at: Callable[[Tensor], Tensor], step: Callable[..., Tensor], low: Tensor, high: Tensor
+) -> Tensor:
+    """The same for 1 < α ≤ 2 by Newton's steps, which rise to it.
+
+    Rows of 3,000 normal scores took 9 at most, of 200,000 scores 13, the one that follows included.
+    """
+    level = low
+    for _ in range(12):
+        p = p_at(level)
+        level = torch.minimum(level + step(level, p, p.sum(-1, keepdim=True)), high)
+    return level

@@ -101,6 +101,21 @@ def test_composed_losses_of_wrong_targets(loss: Any) -> None:
         loss(z, y[:1])
 
 
+@pytest.mark.parametrize("alpha", [1.001, 1.3, 1.75, 1.99])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_newtons_steps_reach_thresholds_of_hard_rows(alpha: float, dtype: Any) -> None:
+    """A dozen are enough from the largest score on, however wide and flat the rows are."""
+    for d in (1, 2, 50, 30_000):
+        normal = torch.tensor(RNG.normal(size=d), dtype=dtype)
+        ties = torch.zeros(d, dtype=dtype)
+        ties[: d // 3] = -1
+        z = torch.stack([ties * 0, ties, *(normal * s for s in (1e-3, 0.1, 1, 10, 1e4))])
+        p, expected = pt.entmax(z, alpha), pe.entmax(z.numpy(), alpha)
+        torch.testing.assert_close(p, torch.tensor(expected), rtol=1e-4, atol=8 * ROUNDING[dtype])
+        within = 4 * torch.finfo(dtype).eps * d**0.5
+        torch.testing.assert_close(p.sum(-1), torch.ones(7, dtype=dtype), rtol=0, atol=within)
+
+
 @pytest.mark.parametrize("alpha", [1, 1 + 1e-9, 1.5, 3, 20, np.inf])
 def test_composed_entmax_of_special_rows(alpha: float) -> None:
     z = np.array([[1, -np.inf, 3, 3], [np.nan, 0, 1, 2], [-np.inf] * 4, [1e30, -1e30, 0, 0]])

@@ -915,6 +915,33 @@ def test_exported_functions_run_at_other_sizes_in_onnx() -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1, 1.1, 1.5, 1.7, 2 - 1e-3, 2])
+def test_onnx_gives_hard_rows_their_eager_values(alpha: float) -> None:
+    """NaN, too, which may get lost where ONNX Runtime looks for the largest."""
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = pt.Entmax(alpha)
+    dims = {0: torch.export.Dim("rows"), 1: torch.export.Dim("classes")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.onnx.export(
+            model, (torch.randn(3, 6),), dynamo=True, verbose=False, dynamic_shapes=(dims,)
+        )
+    session = onnxruntime.InferenceSession(exported.model_proto.SerializeToString())
+    [given], inf, nan = [x.name for x in session.get_inputs()], torch.inf, torch.nan
+    for d in (2, 5, 40, 3000):
+        z = torch.randn(24, d, generator=torch.Generator().manual_seed(d))
+        z[1:7] *= torch.tensor([[1e-4], [0.1], [10], [1e4], [1e30], [1e37]])
+        z[7], z[8, 1:], z[9, :-1], z[10, ::2], z[11] = 0, -inf, -inf, -inf, -inf
+        z[12, 0], z[13, -1], z[14] = inf, inf, inf
+        z[15, 0], z[16, 1], z[17, -1], z[18, d // 2], z[19] = nan, nan, nan, nan, nan
+        z[20], z[20, -1], z[21], z[21, 0], z[22], z[22, 1] = -inf, nan, inf, nan, -inf, inf
+        [p] = session.run(None, {given: z.numpy()})
+        np.testing.assert_allclose(p, model(z), rtol=1e-4, atol=2e-6, err_msg=str(d))
+
+
 # --- modules --------------------------------------------------------------------------------------
 
 

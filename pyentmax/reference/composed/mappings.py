@@ -148,12 +148,17 @@ def entmax(xp: Any, x: Any, alpha: Any) -> Any:
     def p_at(level: Any) -> Any:
         return exponential(xp, x - c_from(level), beta)
 
-    def descent(level: Any, p: Any) -> Any:
-        """−∂Σp/∂level."""
-        by_c = xp.sum(power(xp, p, 1 - beta), axis=-1, keepdims=True)
-        return by_c * xp.exp(xp.where(beta < -1e-6, -beta * level, 0))
+    def step(level: Any, p: Any, mass: Any) -> Any:
+        """Newton's: on (Σp)^β, a norm of 1 + β (x − c) and so convex, up to β = 1, else on Σp."""
+        u = xp.where(p > 0, 1 + beta * (x - c_from(level)), 1)
+        by_c = xp.sum(p / u, axis=-1, keepdims=True)  # p^{1−β}, p being u^{1/β}
+        by_level = by_c * xp.exp(xp.where(beta < -1e-6, -beta * level, 0))
+        is_norm = (beta > 1e-6) & (beta <= 1)
+        safe = xp.where(is_norm, beta, 1)
+        by_norm = -mass * xp.expm1(-safe * xp.log(mass)) / safe
+        return xp.where(is_norm, by_norm, mass - 1) / by_level
 
-    p = p_at(xp.level_of_sum_1(p_at, descent, xp.zeros_like(high), high))
+    p = p_at(xp.level_of_sum_1(p_at, step, xp.zeros_like(high), high))
     # The missing mass is distributed as Newton's next step would.
     s = power(xp, p, 1 - beta)
     lacking = 1 - xp.sum(p, axis=-1, keepdims=True)
