@@ -91,7 +91,7 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
         p = np.where(see.any(-1, keepdims=True), p, 1 / s)
     weights = np.where(see, p[..., :s], 0) if late else p[..., :s]
     if "blocks" in case:
-        weights = _not_rescaled(*case["blocks"], p, rows, s)
+        weights = _not_rescaled(case["blocks"], p, rows, s)
     out = weights @ v
     if case.get("reshaped") and out.ndim > 2:
         out = np.swapaxes(out, -2, -3).reshape(out.shape)
@@ -134,12 +134,14 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
     if "bias" in case:
         grads["dbias"] = at_bias * (not case.get("bias_constant"))
     if case.get("learned"):
+        assert record.parameter_vjp is not None
         grads["dparameter"] = record.parameter_vjp(p, towards, *values[: len(record.parameters)])
     return grads, largest
 
 
-def _not_rescaled(what: str, n: int, p: Array, rows: Array, s: int) -> Array:
+def _not_rescaled(blocks: tuple[str, int], p: Array, rows: Array, s: int) -> Array:
     """Softmax's weights where a new maximum does not rescale the values, or the sum, before it."""
+    what, n = blocks
     running = np.maximum.accumulate(rows[..., :s], axis=-1)
     running = running[..., np.minimum((np.arange(s) // n + 1) * n, s) - 1]
     first = np.max(rows[..., s:], axis=-1, keepdims=True, initial=-np.inf)  # a sink

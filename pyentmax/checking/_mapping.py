@@ -285,8 +285,8 @@ class MappingSubject(Subject):
             most = float(np.max(p) * np.max(np.abs(v)))
             result["Jᵀv"] = Expected(np.moveaxis(right, -1, axis), unit, most)
             if "learned" in case:
-                parameters = [*self.parameters.values()]
-                slope = self.record.parameter_vjp(p, v, *parameters)
+                assert self.record.parameter_vjp is not None
+                slope = self.record.parameter_vjp(p, v, *self.parameters.values())
                 result["in the parameter"] = Expected(slope, 4 * unit * rows.shape[-1], most)
         return result
 

@@ -284,8 +284,9 @@ class Subject:
     @property
     def learned(self) -> str:
         """The parameter of the mapping that fn takes and that has a gradient, if there is one."""
-        learns = self.record.parameter_vjp and not self.record.parameter_vjp_takes_scores
-        learns = learns and self.own_vjp is None and self.functions.vjp
+        record = self.record
+        learns = bool(record.parameter_vjp and not record.parameter_vjp_takes_scores)
+        learns = learns and self.own_vjp is None and self.functions.vjp is not None
         return next((x for x in self.passed if learns and np.ndim(self.passed[x]) == 0), "")
 
     @property
