@@ -253,7 +253,7 @@ QUESTIONS = {
     "Gradient of the log-probability of a sampled action": "sample-and-learn",
     "List everything a Hugging Face model can generate": "list-outputs",
     "Prove that my language model never writes a word": "list-outputs",
-    "In which order should I read the notebooks?": "notebooks",
+    "In which order should I read the notebooks?": "docs/notebooks",
     "How do I train with a vocabulary of 32,000 words?": "large-vocabulary",
     "Is one query against a cache of keys cheaper?": "decode-with-a-cache",
     "Why does attention need a sink?": "sparse-attention|faq.*attend",
