@@ -57,6 +57,6 @@ def is_short(
     return known(few) or (caller == "tensors" and known(queries == 1))
 
 
-def is_dense(entries: int, scores: int) -> bool:
-    """Whether so many of the weights are not zero that whole matrices are faster."""
+def is_dense(entries: Any, scores: Any) -> Any:
+    """Whether so many of the weights are not zero that whole matrices are faster, or for which."""
     return entries > DENSE * scores

@@ -79,7 +79,7 @@ class Call(Tiling):
             self.alphas[...] = problem.support_alpha
             self.alphas = self.alphas.reshape(self.n_heads)
         self.has_sink: bool = problem.sink is not None
-        if self.has_sink:
+        if problem.sink is not None:
             sinks = np.broadcast_to(problem.sink[..., 0], problem.batch)
             self.sinks: Any = sinks.reshape(self.n_heads)
         else:
