@@ -47,7 +47,7 @@
 
 /* e^x 2^SHIFT for x <= 0: with k the integer nearest to x/log 2, it is 2^(k + SHIFT) e^r with |r|
  * at most log(2)/2. The rest of the series after 1 + r is r^2 times the polynomial whose largest
- * error is the least, by Remez' algorithm in mpmath: 3.1e-9 of e^r for degree 6 in all and 3.6e-18
+ * error is the least (tools/kernel_coefficients.py): 3.1e-9 of e^r for degree 6 in all and 3.6e-18
  * for degree 11, a fraction of a unit in the last place. Below LOWEST it is 0 once the scale is
  * taken out. */
 static inline REAL TYPED(scaled_exp)(REAL x) {
@@ -55,20 +55,20 @@ static inline REAL TYPED(scaled_exp)(REAL x) {
     const REAL rounded = x * (REAL)1.44269504088896340736 + ROUNDER, k = rounded - ROUNDER;
     const REAL r = (x - k * LN2_HIGH) - k * LN2_LOW, unit = TYPED(power_of_2)(ROUNDER, SHIFT);
 #if IS_DOUBLE
-    REAL y = unit * 2.50000583497286892e-8 * r + unit * 2.76302483083977737e-7;
-    y = y * r + unit * 2.7557586382577491e-6;
-    y = y * r + unit * 2.48014930991450165e-5;
-    y = y * r + unit * 1.98412695065711123e-4;
-    y = y * r + unit * 1.38888889436298408e-3;
-    y = y * r + unit * 8.33333333349446387e-3;
-    y = y * r + unit * 0.0416666666665301598;
-    y = y * r + unit * 0.166666666666664125;
-    y = y * r + unit * 0.500000000000001063;
+    REAL y = unit * 2.50000740079080712e-8 * r + unit * 2.76302328096986801e-7;
+    y = y * r + unit * 2.75575862531492865e-6;
+    y = y * r + unit * 2.48014931392484255e-5;
+    y = y * r + unit * 1.98412695068040771e-4;
+    y = y * r + unit * 1.38888889435948597e-3;
+    y = y * r + unit * 8.33333333349431719e-3;
+    y = y * r + unit * 0.041666666666530276;
+    y = y * r + unit * 0.166666666666664128;
+    y = y * r + unit * 0.500000000000001062;
 #else
-    REAL y = unit * 1.38145956040720267e-3F * r + unit * 8.36871685259049819e-3F;
-    y = y * r + unit * 0.0416683880954887371F;
-    y = y * r + unit * 0.166665206321135859F;
-    y = y * r + unit * 0.499999934476418646F;
+    REAL y = unit * 1.38146232469665142e-3F * r + unit * 8.36870977497495844e-3F;
+    y = y * r + unit * 0.0416683872040090442F;
+    y = y * r + unit * 0.166665206905360055F;
+    y = y * r + unit * 0.499999934521694606F;
 #endif
     y = y * r + unit;
     y = y * r + unit;

@@ -4,8 +4,8 @@
  *
  *     u^b = 2^k 2^g,    k the integer nearest to b log2 u,    |g| <= 1/2.
  *
- * artanh(a)/a in a^2 <= 0.0295, for float log2(1 + f)/f, and (2^g - 1)/g are polynomials with the
- * coefficients of mpmath.chebyfit on these intervals. Their errors, of 2 ε and 1 ε for float and a
+ * artanh(a)/a in a^2 <= 0.0295, for float log2(1 + f)/f, and (2^g - 1)/g are Chebyshev polynomials
+ * on these intervals (tools/kernel_coefficients.py). Their errors, of 2 ε and 1 ε for float and a
  * tenth of 3 ε for double, are the same for neighbours and so mostly divided out.
  *
  * A power takes some thirty instructions, each waiting for the one before: so several registers go

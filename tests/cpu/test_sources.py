@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sysconfig
@@ -177,4 +178,25 @@ def test_numbers_out_of_range_overflow_no_signed_integer(tmp_path):
     if built.returncode:
         pytest.skip("needs a compiler with UndefinedBehaviorSanitizer")
     done = subprocess.run([str(tmp_path / "odd")], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:mpmath")
+def test_coefficients_are_what_their_script_prints():
+    pytest.importorskip("mpmath")
+    script = runpy.run_path(str(ROOT / "tools" / "kernel_coefficients.py"))
+    text = TEXTS["elementary/exp.h"] + TEXTS["elementary/log.h"]
+    held = [float(x) for x in re.findall(r"\d+\.\d{6,}(?:e-?\d+)?", text)]  # no signs: "- 0.24"
+    for meaning, (coefficients, _) in script["polynomials"]().items():
+        missing = [x for x in coefficients if not any(abs(abs(x) / h - 1) < 1e-15 for h in held)]
+        assert not missing, meaning
+
+
+@pytest.mark.slow
+def test_the_readmes_kernel_compiles(tmp_path):
+    (code,) = re.findall(r"```c\n(.+?)```", README, re.DOTALL)
+    (tmp_path / "mappings").mkdir()
+    (tmp_path / "mappings" / "window.h").write_text(code)
+    done = check_syntax('#include "mappings/window.h"\n', f"-I{tmp_path}")
     assert done.returncode == 0, done.stderr
