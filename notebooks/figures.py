@@ -1387,7 +1387,8 @@ def beam_on_tree(events: Any, books: Any, first: int = 0) -> Any:
         style = {"color": colour, "hatch": hatch, "ec": "white", "label": name}
         bars.bar(steps, mass, bottom=bottom, width=0.62, **style)
         bottom += mass
-    bars.set(xlabel="step", ylabel="probability", ylim=(0, 1.3), xticks=steps)
+    # Room for the legend above 1, where no probability is.
+    bars.set(xlabel="step", ylabel="probability", ylim=(0, 1.3), yticks=(0, 0.5, 1), xticks=steps)
     bars.legend(ncols=3, loc="upper center")
     return figure
 
