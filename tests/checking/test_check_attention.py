@@ -60,6 +60,7 @@ def test_planted_fault_of_attention_is_named(name: str) -> None:
     assert [one.partition(":")[0] for one in report.causes] == [cause]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sample(UNNAMED, 30))
 def test_other_fault_of_attention_is_found(name: str) -> None:
     old, new, verdict = UNNAMED[name]

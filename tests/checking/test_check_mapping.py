@@ -107,6 +107,7 @@ def test_constant_function_is_reported() -> None:
     assert {"exact values", "derivative"} <= {*report.failures}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [3, 8])
 def test_function_that_needs_k_scores_is_checked(k: int) -> None:
     def topk(z: Any) -> Any:
@@ -136,6 +137,7 @@ def always_along_last_axis(p: Any, v: Any, axis: int = -1) -> Any:
     return pyentmax.softmax_vjp(p, v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vjp", [mixed_over_batch, always_along_last_axis])
 def test_derivative_that_is_wrong_in_arrays_fails(vjp: Any) -> None:
     report = check_mapping(pyentmax.softmax, "softmax", vjp=vjp)
@@ -156,6 +158,7 @@ def test_axis_lost_in_three_dimensions_fails() -> None:
     assert "batches" not in report.failures
 
 
+@pytest.mark.slow
 def test_half_type_without_shift_fails() -> None:
     def unshifted(z: Any) -> Any:
         falling = -np.sort(-z, axis=-1)
@@ -181,6 +184,7 @@ def test_largest_128_scores_are_not_enough(name: str) -> None:
     assert failure.finding.z.size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "stay"), [("topk_softmax", 3), ("topk_sparsemax", 2)])
 def test_either_convention_for_ties_passes(function: str, stay: int) -> None:
     report = check_mapping(lambda z: MAPPINGS[function].forward(z, 2), function, k=2)
@@ -237,6 +241,7 @@ def test_float64_computed_in_float32_is_an_edge() -> None:
 # --- causes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sample(planted_causes.VALUES, 3))
 def test_cause_of_wrong_values_is_named(name: str) -> None:
     fn, mapping, parameters = planted_causes.VALUES[name]
@@ -246,6 +251,7 @@ def test_cause_of_wrong_values_is_named(name: str) -> None:
     assert report.verdict in ("imprecise", "wrong")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sample(planted_causes.PRODUCTS, 3))
 def test_cause_of_wrong_derivative_is_named(name: str) -> None:
     vjp = planted_causes.PRODUCTS[name]
@@ -267,6 +273,7 @@ def test_unknown_fault_has_no_cause() -> None:
 # --- how a function is called ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parameters_reach_function_by_name_or_are_bound() -> None:
     def bound(z: Any) -> Any:
         return pyentmax.entmax(z, 4.0)
@@ -363,6 +370,7 @@ def no_shift(z: Any) -> Any:
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_edges_fail_only_strict_checks() -> None:
     report, strict = (check_mapping(no_shift, "softmax", strict=strict) for strict in (False, True))
     assert report.verdict == strict.verdict == "edges"
@@ -391,6 +399,7 @@ def test_message_has_smallest_and_worst_input() -> None:
     assert "e+" not in str(failure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax1", "softpick"])
 def test_softmax1_and_softpick_are_truths(name: str) -> None:
     def softmax1(z: Any) -> Any:
