@@ -230,7 +230,7 @@ class MappingSubject(Subject):
                 grad = self.functions.vjp(
                     lambda x: self.apply(array, axis, **{self.learned: x}),
                     [self.array(self.parameters[self.learned])], case["v"])[0]  # fmt: skip
-                result["in the parameter"] = self.numbers(grad)
+                result["in the parameter"] = self.moved(grad)
         return result
 
     def product(self, case: Case, array: Any) -> Any:

@@ -339,6 +339,13 @@ class Subject:
         """An array of the library as float64."""
         return to_numbers(array)
 
+    def moved(self, gradient: Any) -> Array:
+        """A parameter's gradient as numbers; an error if there is none, which is no fault."""
+        numbers = self.numbers(gradient)
+        if not np.any(numbers):
+            raise NotImplementedError(f"no gradient in {self.learned}")
+        return numbers
+
     def arguments(self, case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
         """What fn is passed: arrays by name, and options that are not arrays."""
         raise NotImplementedError

@@ -338,3 +338,11 @@ def test_window_may_be_a_pair(default: Any) -> None:
     report = check_attention(flash, dtypes=["float64"])
     assert "sliding windows" in {one.name for one in report.results if one.verdict == "passed"}
     assert "a window of w keys was passed as (w − 1, 0)" in report.notes
+
+
+def test_single_query_may_be_the_newest() -> None:
+    decoding = RIGHT.replace("s - t if offset", "(s - t) * (t == 1) if offset")
+    report = check(decoding, dtypes=["float64"])
+    assert report.causal == "top-left"
+    assert "a single query sees all keys" in report.notes
+    assert {*report.failures} <= {"offsets"}, report
