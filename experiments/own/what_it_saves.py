@@ -1,0 +1,310 @@
+"""What sparsity saves and what it costs, against softmax: parts of a model, and a model.
+
+One thread, float32 unless a row says otherwise. All that a row compares takes its turn in each
+round; the first round warms up. A ratio is the median over rounds of a side's time by that of
+softmax: below 1, sparsity saves. Scores have the standard deviation that a row names: 0.02 to 0.05
+is a model that begins, 1 one that has learned. Memory is by how much a process of its own grows at
+its largest. A line says whether the machine was quiet.
+
+Softmax is PyTorch's: `softmax`, `cross_entropy`, `scaled_dot_product_attention`. Beside it stand
+SciPy, PyTorch's `linear_cross_entropy` (plain and in chunks), and the `entmax` package, where they
+have such a function. The rows of a language model need the models that `own.two_ways` trains in
+its folder beside --out.
+
+What came out: `docs/results/what-it-saves.md`. Nearly all parts are faster but at the start of a
+training, in bfloat16 with one state, and in short attention. A quarter of an hour at most: what has
+not begun by then is left to the next call.
+
+    python -m experiments.own.what_it_saves
+    python -m experiments.own.what_it_saves --report --pictures docs/results    # the page
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pyentmax as pe
+from experiments import runner
+from experiments.own import two_ways
+from experiments.runner import Experiment, Line, Options, Settings, Unready
+from experiments.tables import grouped, markdown, values
+from experiments.timing import seconds
+
+
+def rows_of(row: str, **sizes: list[Any]) -> list[Settings]:
+    """A row for each combination of sizes."""
+    return [
+        {"row": row, **dict(zip(sizes, each, strict=True))}
+        for each in itertools.product(*sizes.values())
+    ]
+
+
+LAYER, STEP, BOTH = "output layer, training", "output layer, a step of decoding", [0.02, 1.0]
+ROWS: list[Settings] = [
+    *rows_of("mapping alone", shape=[[2048, 64], [1000, 1000], [64, 32000]]),
+    *rows_of("loss alone", shape=[[1024, 2000], [256, 32000]]),
+    *rows_of(LAYER, classes=[2000, 32000], dtype=["float32"], states=[1024], deviation=BOTH),
+    # Some processors are so slow in bfloat16 that more states would take minutes.
+    *rows_of(LAYER, classes=[2000], dtype=["bfloat16"], states=[64], deviation=BOTH),
+    *rows_of(LAYER, classes=[32000], dtype=["bfloat16"], states=[8], deviation=BOTH),
+    *rows_of(STEP, classes=[2000, 32000], dtype=["float32", "bfloat16"], states=[1]),
+    *rows_of(STEP, classes=[32000], dtype=["float32"], states=[5]),
+    *rows_of("attention, training", tokens=[128, 512, 2048, 8192], deviation=[0.05, 1.0]),
+    *rows_of("one query", keys=[1024, 8192, 131072]),
+    *rows_of("beam", hypotheses=[5]),
+    *rows_of("language model, an update", done=[0, 0.25, 0.5, 1]),
+    *rows_of("language model, a token", context=[512, 4096]),
+]
+MEMORY = (
+    "32,000 classes, float32, 1,024",
+    " 2,048 tokens,",
+    " 8,192 tokens,",
+    "an update: at",
+    "100%",
+)
+"""Parts of the titles of rows whose memory is measured, too."""
+SAID: dict[str, Callable[[Any], str]] = {
+    "shape": lambda shape: f"{shape[0]:,} × {shape[1]:,}",
+    "classes": lambda n: f"{n:,} classes",
+    "dtype": str,
+    "states": lambda n: f"{n:,} state{'s' * (n > 1)}",
+    "tokens": lambda n: f"{n:,} tokens",
+    "keys": lambda n: f"{n:,} keys",
+    "hypotheses": lambda n: f"{n} hypotheses",
+    "deviation": lambda std: "at the start" if std < 0.1 else "trained",
+    "done": lambda share: f"after {share:.0%} of the training" if share else "at the start",
+    "context": lambda n: f"after {n:,} tokens",
+}
+BEGAN, MINUTES = time.monotonic(), 14  # after which no row begins
+
+
+def title(line: Line) -> str:
+    """A row's name and sizes."""
+    row = line["settings"]
+    return f"{row['row']}: {', '.join(say(row[name]) for name, say in SAID.items() if name in row)}"
+
+
+# --- measuring ------------------------------------------------------------------------------------
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this script's options."""
+    add = parser.add_argument
+    add("--row", nargs="+", default=[""], help="rows whose title contains one of these; all")
+    add("--seconds", type=float, default=8.0, help="of a row, about, or 3 rounds (default: 8)")
+
+
+def runs(args: argparse.Namespace) -> list[list[Settings]]:
+    """The rows that were asked for."""
+    rows = [row for row in ROWS if any(part in title({"settings": row}) for part in args.row)]
+    return [[{**row, "seconds": args.seconds} for row in rows]]
+
+
+def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
+    """Compare the sides of a row."""
+    try:
+        from experiments.own import torch_sides
+    except ImportError as error:
+        raise Unready(f"PyTorch is needed: {error}") from error
+    if time.monotonic() - BEGAN > 60 * MINUTES:
+        raise Unready(f"the {MINUTES} minutes are over")
+    models, name = folder.parent.with_name("two_ways"), title({"settings": settings})
+    with pe.set_workers(1):
+        sides = torch_sides.sides_of(settings, models)
+        found = compare(sides, settings["seconds"], "" if options.quiet else name)
+    if any(part in name for part in MEMORY):
+        for side in ("pyentmax", next(iter(sides))):
+            found["sides"][side]["memory_mb"] = torch_sides.memory(settings, models, side)
+    kernels = getattr(sys.modules.get("pyentmax._cpu"), "INSTRUCTION_SET", "no kernels")
+    found["processor"] = f"{runner.session()['machine']} ({kernels})"
+    return found | {"torch": torch_sides.torch.__version__}
+
+
+def compare(sides: dict[str, Any], budget: float, name: str = "") -> dict[str, Any]:
+    """Run all sides in turns for some seconds, 3 to 50 rounds, after one that warms up."""
+    from tqdm import tqdm
+
+    rounds: list[list[float]] = []
+    others = []
+    started, used = time.perf_counter(), time.process_time()
+    bar = tqdm(total=round(budget), desc=name, disable=not name, leave=False, unit="s")
+    while len(rounds) < 4 or (len(rounds) < 51 and time.perf_counter() - started < budget):
+        others.append(runnable())
+        rounds.append([seconds(run) for run in sides.values()])
+        bar.update(sum(rounds[-1]))
+    bar.close()
+    waited = 1 - (time.process_time() - used) / (time.perf_counter() - started)
+    times = np.array(rounds[1:])
+    low, middle, high = np.percentile(times / times[:, :1], [25, 50, 75], axis=0).round(3).tolist()
+    found = {
+        side: {"ms": round(1e3 * float(np.median(each)), 4), "ratio": ratio, "half": [least, most]}
+        for side, each, ratio, least, most in zip(sides, times.T, middle, low, high, strict=True)
+    }
+    quiet = {"others": round(float(np.mean(others)), 2), "waited": round(max(waited, 0.0), 3)}
+    return {"sides": found, "rounds": len(times), **quiet}
+
+
+def runnable() -> int:
+    """How many other threads want a processor just now; 0 where the system does not say."""
+    with suppress(OSError):
+        return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0]) - 1
+    return 0
+
+
+# --- the page -------------------------------------------------------------------------------------
+def ratio(line: Line) -> float:
+    """1.5-entmax's time by softmax's."""
+    return float(line["result"]["sides"]["pyentmax"]["ratio"])
+
+
+def times_softmax(side: dict[str, Any]) -> str:
+    """A ratio, and between what half of the rounds lie."""
+    return "{:.2f} ({:.2f} to {:.2f})".format(side["ratio"], *side["half"])
+
+
+def most(lines: list[Line]) -> str:
+    """The three kinds of rows that come first, by their first row."""
+    first = [own[0] for own in grouped(lines, "row").values()][:3]
+    return "; ".join(f"{ratio(line):.2f} ({title(line)})" for line in first)
+
+
+def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
+    """What pages say, by the names in their comments; ``lines`` may be of several processors."""
+    names = dict.fromkeys(values(lines, "processor"))
+    by_machine = {x: [one for one in lines if one["result"]["processor"] == x] for x in names}
+    first, *others = by_machine.values()
+    first = sorted(first, key=ratio, reverse=True)
+    slower = [line for line in first if ratio(line) > 1]
+    faster = first[len(slower) :][::-1]
+    # That PyTorch is slow in bfloat16 on some processors is not a gain of sparsity.
+    gains = [line for line in faster if line["settings"].get("dtype") != "bfloat16"]
+    columns = [f"1.5-entmax ÷ softmax{f', {x}' if others else ''}" for x in by_machine]
+    table: list[list[str]] = []
+    peers: list[list[str]] = []
+    for line in first:
+        (_, softmax), (_, entmax), *rest = line["result"]["sides"].items()
+        mb = [f"{side['memory_mb']:,.0f}" for side in (softmax, entmax) if side.get("memory_mb")]
+        same = [x for own in others for x in own if title(x) == title(line)]
+        cells = [times_softmax(x["result"]["sides"]["pyentmax"]) for x in (line, *same)]
+        table.append([title(line), f"{softmax['ms']:,.4g}", *cells, " → ".join(mb)])
+        peers += [[title(line), name, times_softmax(side)] for name, side in rest]
+    tokens = [
+        [f"{1e3 / side['ms']:,.0f}" for side in line["result"]["sides"].values()]
+        for line in first
+        if line["settings"].get("context") == 4096
+    ]
+    machines = []
+    for name, own in by_machine.items():
+        dates = sorted({made["date"] for line in own for made in line["made_from"]})
+        busy = [x for x in own if x["result"]["others"] > 0.5 or x["result"]["waited"] > 0.03]
+        machines.append(
+            f"{name}, one thread, PyTorch {own[0]['result']['torch']}, {dates[-1]}, "
+            + (f"not quiet in {len(busy)} of {len(own)} rows" if busy else "quiet")
+            + f" (other threads that wanted a processor: {max(values(own, 'others')):.1f} at most; "
+            f"waiting: {max(values(own, 'waited')):.0%} of a row's time at most)."
+        )
+    machines.append(f"{len(by_machine)} processors." if others else "One processor so far.")
+    measured = {title(line) for line in first}
+    missing = [name for row in ROWS if (name := title({"settings": row})) not in measured]
+    return {
+        "answer": f"1.5-entmax is *slower* than softmax in {len(slower)} of {len(first)} "
+        f"situations, most of all: {most(slower)}. It is *faster* in {len(faster)}, most of all "
+        f"(bfloat16 aside): {most(gains)}. Softmax's time is 1.",
+        "extremes": f"{most(gains)}; at worst {most(slower[:1])}",
+        "situations": markdown(
+            ["situation", "softmax, ms", *columns, "MB"],
+            table,
+        ),
+        "peers": markdown(["situation", "what", "÷ softmax"], peers),
+        "machines": " ".join(machines),
+        "missing": f"Not measured yet: {'; '.join(missing) or 'nothing'}.",
+        "tokens": " and softmax ".join(tokens[0][::-1]) if tokens else "–",
+        "models": two_ways.report(models),
+        "training": two_ways.say_speed(models),
+        "swap": two_ways.say_swap(models),
+    }
+
+
+def kept() -> dict[str, str]:
+    """What pages say, from all lines that are kept in the repository."""
+    files = sorted(EXPERIMENT.recorded.parent.glob("what_it_saves*.jsonl"))
+    lines = [line for path in files for line in runner.read_lines(path)]
+    return blocks(lines, runner.read_lines(two_ways.EXPERIMENT.recorded))
+
+
+def filled(text: str, said: dict[str, str]) -> str:
+    """A page with what the comments ``<!-- what-it-saves: NAME -->`` ask for, up to ``end``.
+
+    Examples
+    --------
+    >>> filled("In <!-- what-it-saves: ms -->3<!-- end --> ms", {"ms": "4"})
+    'In <!-- what-it-saves: ms -->4<!-- end --> ms'
+    """
+    asked = re.compile(r"(<!-- what-it-saves: (\w+) -->(\n?)).*?<!-- end -->", re.DOTALL)
+    return asked.sub(lambda found: f"{found[1]}{said[found[2]]}{found[3]}<!-- end -->", text)
+
+
+def pages() -> list[Path]:
+    """The pages that have such comments."""
+    root = runner.HOME.parent
+    files = [root / "README.md", *sorted(root.glob("docs/**/*.md"))]
+    return [path for path in files if "<!-- what-it-saves: " in path.read_text("utf-8")]
+
+
+def report(lines: list[Line]) -> str:
+    """All rows, what stood beside, and on what machine."""
+    said = blocks(lines, runner.read_lines(two_ways.EXPERIMENT.recorded))
+    return "\n\n".join(
+        said[name] for name in ("answer", "situations", "peers", "machines", "missing")
+    )
+
+
+def draw(lines: list[Line], folder: Path) -> list[Path]:
+    """All rows as bars from softmax; where the page lies, numbers of all pages are written anew."""
+    from matplotlib.figure import Figure
+
+    from pyentmax.seq2seq.plotting import save_figure
+    from pyentmax.seq2seq.plotting.palette import RULE, line_style
+
+    written = []
+    if folder.resolve() == runner.HOME.parent / "docs" / "results":
+        written, said = pages(), kept()
+        for path in written:
+            path.write_text(filled(path.read_text("utf-8"), said), "utf-8")
+    rows = sorted(lines, key=ratio)
+    ratios = [ratio(line) for line in rows]
+    figure = Figure(figsize=(8.2, 1.2 + 0.22 * len(rows)))
+    figure.set_layout_engine("constrained")
+    ax = figure.subplots()
+    for y, x in enumerate(ratios):
+        ax.barh(y, x - 1, left=1, color=line_style(int(x > 1))["color"], height=0.7)
+        side, gap = ("left", 1.03) if x > 1 else ("right", 0.97)
+        ax.text(x * gap, y, f"{x:.2f}", va="center", ha=side, fontsize=8)
+    ax.set_xscale("log")
+    ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set_xlim(0.7 * min(ratios), 1.5 * max(1.0, *ratios))
+    ax.set_yticks(range(len(rows)), [title(line) for line in rows], fontsize=8)
+    ax.axvline(1, color="black", lw=0.8)
+    ax.grid(axis="x", color=RULE, lw=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("time of 1.5-entmax ÷ time of softmax")
+    for spine in ("top", "right", "left"):
+        ax.spines[spine].set_visible(False)
+    return [save_figure(ax, folder / "what-it-saves.png"), *written]
+
+
+EXPERIMENT = Experiment("own/what_it_saves", __doc__, runs, work, report, draw, add_options)
+main = EXPERIMENT.main
+
+if __name__ == "__main__":
+    sys.exit(main())
