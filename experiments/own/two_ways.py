@@ -232,10 +232,10 @@ def say_swap(lines: list[Line]) -> str:
             np.mean(values(swaps[alpha], *path)) - np.mean(values(swaps[1.0], *path))
             for path in (("before", "nats"), ("nats",))
         )
-        parts.append(f"α = {alpha:g} {at_once:+.3f}, {after:+.3f}")
+        parts.append(f"α = {alpha:g} {at_once:+.3f}, {after:+.3f}".replace("-", "−"))
     settings = swaps[1.0][0]["settings"]
     share = settings["more"] / settings["updates"]
-    return f"{'; '.join(parts)} nats a token at once, and after {share:.0%} more updates"
+    return f"nats a token at once, and after {share:.0%} more updates: {'; '.join(parts)}"
 
 
 def say_speed(lines: list[Line]) -> str:

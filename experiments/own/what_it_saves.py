@@ -1,10 +1,10 @@
 """What sparsity saves and what it costs, against softmax: parts of a model, and a model.
 
-One thread, float32 unless a row says otherwise. All that a row compares takes its turn in each
-round; the first round warms up. A ratio is the median over rounds of a side's time by that of
-softmax: below 1, sparsity saves. Scores have the standard deviation that a row names: 0.02 to 0.05
-is a model that begins, 1 one that has learned. Memory is by how much a process of its own grows at
-its largest. A line says whether the machine was quiet.
+CPU time of one thread, float32 unless a row says otherwise. All that a row compares takes its turn
+in each round; the first round warms up. A ratio is the median over rounds of a side's time by that
+of softmax: below 1, sparsity saves. Scores have the standard deviation that a row names: 0.02 to
+0.05 is a model that begins, 1 one that has learned. Memory is by how much a process of its own
+grows at its largest. A line says whether the machine was quiet.
 
 Softmax is PyTorch's: `softmax`, `cross_entropy`, `scaled_dot_product_attention`. Beside it stand
 SciPy, PyTorch's `linear_cross_entropy` (plain and in chunks), and the `entmax` package, where they
@@ -138,7 +138,8 @@ def compare(sides: dict[str, Any], budget: float, name: str = "") -> dict[str, A
     bar = tqdm(total=round(budget), desc=name, disable=not name, leave=False, unit="s")
     while len(rounds) < 4 or (len(rounds) < 51 and time.perf_counter() - started < budget):
         others.append(runnable())
-        rounds.append([seconds(run) for run in sides.values()])
+        # Of one thread, whose CPU time is that of an idle machine, more or less.
+        rounds.append([seconds(run, clock=time.process_time) for run in sides.values()])
         bar.update(sum(rounds[-1]))
     bar.close()
     waited = 1 - (time.process_time() - used) / (time.perf_counter() - started)

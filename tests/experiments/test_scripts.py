@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from experiments import translation
-from experiments.own import captions, language_model, speeds
+from experiments.own import captions, language_model, speeds, two_ways
 from experiments.runner import HOME, read_lines
 from experiments.vasylenko2025 import length
 from pyentmax.seq2seq.tasks.inflection import english_verbs
@@ -44,6 +44,8 @@ SCRIPTS = {
     "own.clients": "--client xarray",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
+    "own.two_ways": "--row softmax 1.5-entmax --seed 0 --updates 8",
+    "own.what_it_saves": "--row 1,000 --seconds 0",
     "vasylenko2025.length": "--task sort --row ASEntmax --seed 0 --updates 2",
 }
 """Script → options of its smallest run."""
@@ -96,6 +98,9 @@ def small(monkeypatch):
     monkeypatch.setattr(language_model, "MEASURED", 256)
     monkeypatch.setattr(speeds, "VOCABULARY", 60)
     monkeypatch.setattr(speeds, "SENTENCES", 2)
+    monkeypatch.setattr(two_ways, "VOCABULARY", 60)
+    monkeypatch.setattr(two_ways, "CONTEXT", 16)
+    monkeypatch.setattr(two_ways, "SHAPE", {"width": 8, "heads": 2, "layers": 1})
     monkeypatch.setattr(captions, "SHAPE", {**captions.SHAPE, **sizes})
     decoder = {"model": {"width": 8, "heads": 2, "layers": 1}, "tests": {"64": 2}}
     monkeypatch.setitem(length.SIZES, "small", {**length.SIZES["small"], **decoder})
@@ -109,7 +114,7 @@ def test_every_script_has_a_smoke_test():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in MODELS.values()])
 def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
-    if name in ("own.pytorch", "vasylenko2025.length"):
+    if name in ("own.pytorch", "own.two_ways", "own.what_it_saves", "vasylenko2025.length"):
         pytest.importorskip("torch")
     where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]
     for one in filter(None, (MODELS.get(name), name)):
