@@ -142,7 +142,7 @@ def beam(row: Settings) -> Sides:
     """Beams of this library's Transformer with sharp outputs: 4,000 words, 32 steps, no end."""
     source = np.random.default_rng(0).integers(4, 4000, (8, 24))
     mask = np.ones_like(source, bool)
-    shape = {"width": 128, "layers": 3, "heads": 4, "inner": 512}
+    shape: Settings = {"width": 128, "layers": 3, "heads": 4, "inner": 512}
 
     def search(alpha: str) -> Run:
         config = TransformerConfig(4000, 4000, attention=alpha, output=alpha, **shape)
@@ -184,7 +184,7 @@ def token(row: Settings, folder: Path) -> Sides:
     return {name: partial(next, model.generate(prompt, 64)) for name, model in both.items()}
 
 
-SIDES = {
+SIDES: dict[str, Callable[..., Sides]] = {
     "mapping alone": mapping,
     "loss alone": loss,
     "output layer, training": layer,
@@ -200,7 +200,7 @@ SIDES = {
 def sides_of(row: Settings, folder: Path) -> Sides:
     """The sides of a row; a folder has the trained models."""
     torch.set_num_threads(1)
-    make: Callable[..., Sides] = SIDES[row["row"]]
+    make = SIDES[row["row"]]
     return make(row, folder) if "language model" in row["row"] else make(row)
 
 

@@ -175,7 +175,7 @@ def trained(model: Any, settings: Settings, folder: Path, train: Any, options: O
         supports: list[float] = []
         with torch.no_grad():
             model(batch_of(train, 0)[0], supports=supports)
-        added = update + 1, np.mean(losses), 1e3 * np.median(times), np.mean(supports)
+        added: Any = (update + 1, np.mean(losses), 1e3 * np.median(times), np.mean(supports))
         for name, number in zip(curve, added, strict=True):
             curve[name].append(round(float(number), 3))
         if not options.quiet:
