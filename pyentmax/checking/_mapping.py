@@ -31,6 +31,7 @@ from pyentmax.engine.calls.record import Mapping
 
 LENGTHS = (3, 5, 40, 100)  # of rows; the first that fn takes is the length of rows in batches
 FIXED = (2, 4, 6, 8, 10, 12, 16, 20, 32, 50, 64)  # of functions that take one length only
+MASKS = {"mask", "where", "attention_mask", "key_padding_mask", "valid_lens", "lengths"}
 NEARLY_EQUAL = 1200  # scores of the longest row whose Jacobian is formed
 LONG = ((1, 1), (9, 32), (9, 33), (130, 33), (9, 130), (2, 1000), (1, 4099), (1, 40000))
 SHAPES = ((2, 2), (1, 2), (2, 1), (1, 1))  # of batches
@@ -622,10 +623,13 @@ def check_mapping(
 
     def trials(library: str) -> Iterator[MappingSubject]:
         for axis, rank, length in product((*axis_names, None), (1, 2), LENGTHS + FIXED):
-            yield MappingSubject(
+            subject = MappingSubject(
                 fn=fn, own_vjp=vjp, record=record, parameters=parameters, library=library,
                 settings=settings, axis_name=axis, rank=rank, length=length,
                 lengths=tuple(shapes))  # fmt: skip
+            for name in sorted(MASKS & {*(known or ())}):
+                subject.say(f"{name}= was not tried: scores of −∞ mask entries here")
+            yield subject
 
     expected = "an array of scores (of 3, 5, 40, 100 or 2 to 64) to probabilities"
     return judge(MappingReport, "", fn, PROPERTIES, settings, trials, expected)

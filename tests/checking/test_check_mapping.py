@@ -415,6 +415,11 @@ def test_softmax1_and_softpick_are_truths(name: str) -> None:
     assert check_mapping(no_shift, name).verdict == "wrong"
 
 
+def test_masks_that_are_not_tried_are_named() -> None:
+    report = check_mapping(pyentmax.softmax, "softmax", dtypes=["float64"])
+    assert report.notes == ("mask= was not tried: scores of −∞ mask entries here",)
+
+
 def test_first_of_several_results_is_judged() -> None:
     report = check_mapping(lambda z: (pyentmax.softmax(z), z), "softmax")
     assert report.verdict == "right"
