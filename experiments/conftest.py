@@ -4,7 +4,9 @@ from importlib.util import find_spec
 
 NEED_TORCH = [
     "own/flex_passes.py",
+    "own/torch_decoder.py",
     "own/torch_language_model.py",
+    "own/torch_sides.py",
     "peters2019/gpu.py",
     "vasylenko2025/decoder.py",
 ]
