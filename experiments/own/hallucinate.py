@@ -11,7 +11,6 @@ and last letters stay, since the spelling of an ending depends on them (Anastaso
 from __future__ import annotations
 
 import argparse
-import sys
 from difflib import SequenceMatcher
 
 import numpy as np
@@ -51,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
