@@ -2106,8 +2106,13 @@ def supports_by_length(lengths: Any, found: Any, laws: Any) -> Any:
     return figure
 
 
-def trained_by_length(lengths: Any, results: Any, measures: Any, tasks: Any, trained: float) -> Any:
-    """Measures of models against n: (task, mapping) → array (seeds, lengths, measures)."""
+def trained_by_length(
+    lengths: Any, results: Any, measures: Any, tasks: Any, trained: float, chance: float
+) -> Any:
+    """Measures of models against n: (task, mapping) → array (seeds, lengths, measures).
+
+    The first measure is a share, with a line at ``chance``.
+    """
     rows = len(measures)
     figure, axes = plt.subplots(rows, len(tasks), figsize=(9.4, 2.5 * rows), sharex=True)
     for column, task in zip(axes.T, tasks, strict=True):
@@ -2118,13 +2123,18 @@ def trained_by_length(lengths: Any, results: Any, measures: Any, tasks: Any, tra
             middle, low, high = values.mean(0), values.min(0), values.max(0)
             for k, ax in enumerate(column):
                 ends = np.stack([middle - low, high - middle])[..., k]
-                style = {"lw": 1.6, "ms": 4, "capsize": 2, "elinewidth": 1}
-                ax.errorbar(lengths, middle[:, k], ends, label=name, **style, **LENGTH_STYLES[name])
+                style = {"lw": 1.6, "ms": 4, "capsize": 2, "elinewidth": 1} | LENGTH_STYLES[name]
+                if name == "softmax":  # rings, since scaled softmax has the same support
+                    style |= {"ms": 9, "mfc": "none"}
+                ax.errorbar(lengths, middle[:, k], ends, label=name, **style)
         for ax, measure in zip(column, measures, strict=True):
             ax.set_xscale("log")
             ax.axvline(trained, color=INK, ls=":", lw=1)
             if measure == "support":
                 ax.set_yscale("log")
+        column[0].axhline(chance, color=GREY, ls="--", lw=1)
+        column[0].text(trained, chance + 0.02, " chance", color=GREY, fontsize=9)
+        column[0].set_ylim(0, 1.05)
         column[-1].set_xlabel("number of items n")
     for ax, measure in zip(axes[:, 0], measures, strict=True):
         ax.set_ylabel(measure)
