@@ -142,7 +142,9 @@ class Call(Tiling):
     def mapping(self, tile: Tile) -> RowMapping:
         """The mapping with the parameters of a tile's heads."""
         values = tuple(
-            x.scores(tile) if isinstance(x, Heads) else x[tile.heads] if np.ndim(x) else x
+            x.scores(tile)
+            if isinstance(x, Heads)
+            else (x[tile.heads] if getattr(x, "ndim", 0) else x)
             for x in self._parameters
         )
         sink = None if self.problem.sink is None else self.sinks[tile.heads, None]
