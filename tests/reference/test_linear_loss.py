@@ -245,7 +245,7 @@ def test_memory_is_that_of_a_chunk() -> None:
         pyentmax.linear_loss_and_grad(scale * x, rows, y, chunk=20, workers=1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < 5e6  # all scores take 19 MB
+        assert most < 1e7  # all scores take 19 MB; without kernels a chunk takes more copies
 
 
 @pytest.mark.parametrize(
