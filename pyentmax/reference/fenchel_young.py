@@ -203,7 +203,7 @@ def record_and_parameters(
             f"{record.name} takes the parameters ({', '.join(record.parameters)}), "
             f"got ({', '.join(params)}){''.join(hints)}"
         )
-    return record, tuple(map(params.__getitem__, record.parameters))
+    return record, tuple(params[name] for name in record.parameters)
 
 
 def record_of(mapping: str | Mapping) -> Mapping:

@@ -209,7 +209,7 @@ class Call(Tiling):
     def groups(self, each: int = 1) -> Iterator[tuple[int, int, bool]]:
         """First and last of neighbouring heads, and whether few of their weights are zero.
 
-        `each` heads stay together, and a tile has room for those of a group, if for so many.
+        `each` heads stay together. A group has as many of these as a tile has room for, or one.
         """
         scores, again = 0, self.again.reshape(-1, each)
         for own in self.problem.sequences:

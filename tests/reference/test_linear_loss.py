@@ -245,7 +245,8 @@ def test_memory_is_that_of_a_chunk() -> None:
         pyentmax.linear_loss_and_grad(scale * x, rows, y, chunk=20, workers=1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < 1e7  # all scores take 19 MB; without kernels a chunk takes more copies
+        # All scores take 19 MB. NumPy's bodies copy a chunk more often than kernels do.
+        assert most < (5e6 if choice.kernels() else 1e7)
 
 
 @pytest.mark.parametrize(
