@@ -77,7 +77,16 @@ def entmax_linear(
             f"rows: expected ScreenedRows, got {type(rows).__name__}; make them once, by "
             "ScreenedRows(matrix)"
         )
-    sparse = scipy_sparse()
+    csr_array = scipy_sparse().csr_array
+    data, indices, indptr, counts = nonzeros(x, rows, alpha, bias, scale, workers)
+    p = csr_array((data, indices, indptr), shape=(len(counts), rows.shape[0]))
+    return (p, counts) if return_counts else p
+
+
+def nonzeros(
+    x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float, workers: int | None = None
+) -> tuple[Any, Any, Any, Any]:
+    """What a CSR array is made of, and the counts; a call on tensors makes no such array."""
     x = as_floating(x, "x")[0]
     if rows.ndim != 2 or x.ndim != 2 or x.shape[-1] != rows.shape[-1]:
         raise ValueError(
@@ -98,11 +107,13 @@ def entmax_linear(
             raise ValueError(f"bias must have the shape ({n},), one for each row, got {bias.shape}")
     x = np.ascontiguousarray(x.astype(dtype, copy=False) * dtype.type(scale))
     alphas = np.broadcast_to(alphas, (b,))
-    if not choice.kernels() or not x.size or not n:
+    if not b or not n:
+        return np.empty(0, dtype), np.empty(0, np.int32), np.zeros(b + 1, np.int32), np.full(b, n)
+    if not choice.kernels() or not x.size:
         with np.errstate(all="ignore"):  # as the kernels, which raise no warnings
             scores = x @ widened(rows.rows).T + bias
-        p = csr("entmax", scores, alpha=alphas) if n else sparse.csr_array((b, 0), dtype=x.dtype)
-        return (p, np.full(b, n)) if return_counts else p
+        p = csr("entmax", scores, alpha=alphas)
+        return p.data, p.indices, p.indptr, np.full(b, n)
     parts: list[Any] = [None] * -(-b // FEW)
 
     def run(i: int) -> None:
@@ -112,9 +123,11 @@ def entmax_linear(
     threads.run_pieces(
         range(len(parts)), lambda: run, min(count, x.size * n // threads.ENTRIES_PER_WORKER)
     )
-    data, indices, sizes, counts = map(np.concatenate, zip(*parts, strict=True))
-    p = sparse.csr_array((data, indices, indptr_of(sizes)), shape=(b, n))
-    return (p, counts) if return_counts else p
+    if len(parts) == 1:
+        [(data, indices, sizes, counts)] = parts
+    else:
+        data, indices, sizes, counts = map(np.concatenate, zip(*parts, strict=True))
+    return data, indices, indptr_of(sizes), counts
 
 
 def candidate_scores(x: Any, rows: ScreenedRows, alpha: float, bias: Any) -> Any:
@@ -146,5 +159,7 @@ def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, 
     weights = values, columns, ends, sinks
     candidates(x, key, kept[0], places, kept[1], *operands, out=weights)
     found = slice(0, int(ends[-1]))
-    sizes, counts = (np.diff(stops, prepend=0) for stops in (ends, kept[1]))
+    sizes, counts = ends.copy(), kept[1].copy()
+    sizes[1:] -= ends[:-1]
+    counts[1:] -= kept[1][:-1]
     return values[found].copy(), columns[found].copy(), sizes, counts

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import pyentmax
 from pyentmax.sparse_attention import DistanceBias
+from pyentmax.sparse_attention.entmax_linear import nonzeros
 from pyentmax.sparse_attention.screened_rows import Bfloat16
 from pyentmax.torch.arrays import on_arrays
 
@@ -152,11 +153,10 @@ def entmax_linear(
     if not isinstance(rows, ScreenedRows):
         raise TypeError(f"rows: expected pyentmax.torch.ScreenedRows, got {type(rows).__name__}")
 
+    @np.errstate(under="ignore")
     def run(x: Any, alpha: Any, bias: Any) -> Any:
-        p, counts = pyentmax.entmax_linear(
-            x, rows.screened, alpha, bias=bias, scale=scale, return_counts=True
-        )
-        return p.data, p.indices.astype("int64"), p.indptr.astype("int64"), counts
+        data, indices, indptr, counts = nonzeros(x, rows.screened, alpha, bias, scale)
+        return data, indices.astype(np.int64), indptr.astype(np.int64), counts
 
     wide = torch.promote_types(rows.dtype, torch.float32)
     values, columns, edges, counts = on_arrays(run, x, alpha, bias, dtype=wide)
