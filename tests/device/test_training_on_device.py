@@ -23,13 +23,6 @@ from pyentmax.seq2seq.data import Batch, BucketedPairs, TokenBatches, make_batch
 from pyentmax.seq2seq.decoding import beam_search, exact_search, greedy_search
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
-from pyentmax.seq2seq.nn.attention import (
-    init_learned_alpha,
-    init_multi_head_attention,
-    learned_entmax,
-    multi_head_attention,
-)
-from pyentmax.seq2seq.nn.optim import Adam, clip_gradients, global_norm
 from pyentmax.seq2seq.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import (
     RunOptions,
@@ -161,7 +154,7 @@ def test_training_equals_that_on_the_host(attention: str):
     assert history.loss[1] < history.loss[0]
 
 
-@pytest.mark.parametrize(("dropout", "attention"), [(0.0, "1.5"), (0.3, "1.5"), (0.3, "learned")])
+@pytest.mark.parametrize(("dropout", "attention"), [(0.0, "1.5"), (0.3, "learned")])
 def test_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
     counts = []
 
@@ -204,30 +197,8 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
         np.testing.assert_array_equal(on_host(resumed.params)[name], x, err_msg=name)
 
 
-@pytest.mark.parametrize("max_norm", [0.1, 100.0])
-def test_clipping_and_adam(max_norm: float):
-    rng = np.random.default_rng(0)
-    params = {name: rng.normal(size=shape) for name, shape in (("a", (3, 4)), ("b", (5,)))}
-    gradients = {name: rng.normal(size=x.shape) for name, x in params.items()}
-    moved = {name: fake_cupy.asarray(x) for name, x in params.items()}
-    adam, theirs = Adam(params), Adam(moved)
-    for _ in range(3):
-        mine = {name: g.copy() for name, g in gradients.items()}
-        others = {name: fake_cupy.asarray(g) for name, g in gradients.items()}
-        fake_cupy.copies.reset()
-        norm, their_norm = clip_gradients(mine, max_norm), clip_gradients(others, max_norm)
-        adam.step(mine, 0.1)
-        theirs.step(others, 0.1)
-        assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
-        assert float(their_norm) == norm == global_norm(gradients)
-    for name, x in params.items():
-        np.testing.assert_array_equal(moved[name].get(), x)
-    theirs.load(adam.state())  # what came from a file is on the host
-    assert isinstance(theirs.first["a"], fake_cupy.ndarray)
-
-
 # --- decoding -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("mapping", ["1", "1.5", "1.25", "2", "learned"])
+@pytest.mark.parametrize("mapping", ["1.5", "learned"])
 def test_decoding_equals_that_on_the_host(mapping: str):
     output = "1.5" if mapping == "learned" else mapping
     host, device = (new_model(d, attention=mapping, output=output) for d in (False, True))
@@ -305,25 +276,6 @@ def test_mappings_on_the_tape(name: str):
     np.testing.assert_array_equal(gradients[1].get(), gradients[0])
 
 
-def test_multi_head_attention_on_the_device():
-    rng = np.random.default_rng(0)
-    arrays = init_multi_head_attention(rng, "a", 6, np.float64) | init_learned_alpha("a", (3, 1))
-    x, mask = rng.standard_normal((2, 4, 6)), np.arange(4) < np.array([[4], [0]])
-    found = []
-    for xp in (np, fake_cupy):
-        params = {name: Tensor(xp.asarray(a), requires_grad=True) for name, a in arrays.items()}
-        q, allowed = Tensor(xp.asarray(x), requires_grad=True), xp.asarray(mask)
-        fake_cupy.copies.reset()
-        output, weights = multi_head_attention(
-            params, "a", q, q, q, learned_entmax(params, "a"), heads=3, mask=allowed, causal=True
-        )
-        (output * output + weights.sum()).sum().backward()
-        assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
-        found.append([output.data, weights.data, q.grad, *(t.grad for t in params.values())])
-    for mine, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(theirs.get(), mine, rtol=1e-12, atol=1e-14)
-
-
 # --- dropout --------------------------------------------------------------------------------------
 def test_random_bits_depend_on_seed_and_place():
     bits = random_bits(7, (6, 5))
@@ -341,8 +293,8 @@ def test_random_bits_are_even():
     assert abs(np.corrcoef(uniform[1:], uniform[:-1])[0, 1]) < 0.02
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
-def test_dropout_on_the_device(rate: float):
+def test_dropout_on_the_device():
+    rate = 0.25
     x = Tensor(fake_cupy.asarray(np.ones((200, 100), np.float32)), requires_grad=True)
     fake_cupy.copies.reset()
     y = autograd.dropout(x, rate, np.random.default_rng(0))

@@ -208,12 +208,6 @@ def test_number_of_threads_follows_the_time(
         assert hired == [expected - 1] * (expected > 1), seconds
 
 
-def test_more_workers_than_rows() -> None:
-    kernel, (z, mask) = Witness(), rows(3)
-    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=50), 2 * z)
-    assert [count for _, count in kernel.calls] == [1, 1, 1]
-
-
 # --- when something goes wrong -------------------------------------------------------------------
 
 
@@ -306,26 +300,6 @@ def test_results_do_not_depend_on_threads(name: str, dtype: Any) -> None:
                 assert one.dtype == other.dtype
                 assert np.shape(one) == np.shape(other)
                 np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), None])
-def test_every_axis_and_mask(axis: Any) -> None:
-    z = np.random.default_rng(2).standard_normal((8, 9, 10))
-    mask = np.random.default_rng(3).random((9, 1)) < 0.7
-    for function in (pyentmax.sparsemax, pyentmax.entmax15):
-        alone = function(z, axis, mask=mask, workers=1)
-        np.testing.assert_array_equal(function(z, axis, mask=mask, workers=3), alone)
-        out = np.full_like(z, 7)
-        assert function(z, axis, mask=mask, out=out, workers=3) is out
-        np.testing.assert_array_equal(out, alone)
-
-
-def test_parameters_of_every_shape() -> None:
-    z = np.random.default_rng(4).standard_normal((6, 11, 5))
-    for shape in ((), (1,), (11,), (6, 1), (6, 11), (1, 11)):
-        alpha = 1 + np.random.default_rng(5).random(shape)
-        expected = pyentmax.entmax(z, alpha, workers=1)
-        np.testing.assert_array_equal(pyentmax.entmax(z, alpha, workers=4), expected)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import pyentmax
 from pyentmax.cli import main
 from pyentmax.engine.system import blas
 from pyentmax.engine.system.blas import describe_blas, limit_blas
@@ -75,21 +73,6 @@ def test_only_the_main_thread_sets_limits():
     assert seen == [3]
 
 
-def test_overlapping_calls_leave_what_they_found():
-    def work():
-        for _ in range(200):
-            with limit_blas(1):
-                pass
-
-    others = [threading.Thread(target=work) for _ in range(2)]
-    for other in others:
-        other.start()
-    work()
-    for other in others:
-        other.join()
-    assert threads() == 3
-
-
 @pytest.mark.parametrize(("asked", "given"), [(None, 1), (2, 2)])
 def test_training_is_limited(asked, given, capsys):
     config = RNNSeq2SeqConfig(5, 5, hidden=4)
@@ -104,13 +87,6 @@ def test_training_is_limited(asked, given, capsys):
     train(model, pairs, TrainingConfig(updates=2), validate, RunOptions(blas_threads=asked))
     assert seen == [given] * 2
     assert capsys.readouterr().err.startswith(f"BLAS runs {given} thread")
-
-
-def test_only_commands_and_trainings_set_a_limit():
-    package = Path(pyentmax.__file__).parent
-    users = [path for path in package.rglob("*.py") if "limit_blas" in path.read_text("utf-8")]
-    names = {path.relative_to(package).as_posix() for path in users}
-    assert names == {"engine/system/blas.py", "cli/__init__.py", "seq2seq/training/loop.py"}
 
 
 def test_commands_limit_it_and_say_so(tmp_path, capsys):

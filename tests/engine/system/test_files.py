@@ -42,12 +42,6 @@ def test_file_has_the_permissions_of_any_new_file(tmp_path):
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
 
 
-def test_umask_of_the_process_is_not_touched(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("files of other threads get it"))
-    with replacing(tmp_path / "word") as file:
-        file.write(b"drawn")
-
-
 def test_link_and_permissions_stay(tmp_path):
     shared, link = tmp_path / "shared", tmp_path / "link"
     shared.touch()
