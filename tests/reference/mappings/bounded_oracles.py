@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
 from typing import Any
 
 import mpmath
@@ -20,42 +19,6 @@ def random_problems(
         if upper.sum() >= 1.02:
             count -= 1
             yield rng.standard_normal(d) * scale, upper
-
-
-def best_box_projection(z: np.ndarray, upper: np.ndarray, total: float) -> np.ndarray:
-    """argmin ½‖p − z‖² over 0 ≤ p ≤ u, Σp = total, by trying every active set."""
-    best, smallest = None, np.inf
-    for state in product((0, 1, 2), repeat=z.size):  # at 0, free, full
-        states = np.array(state)
-        p = np.where(states == 2, upper, 0.0)
-        free = states == 1
-        if free.any():
-            p[free] = z[free] + (total - p.sum() - z[free].sum()) / free.sum()
-        if abs(p.sum() - total) > 1e-9 or (p < -1e-12).any() or (p > upper + 1e-12).any():
-            continue
-        cost = float(np.sum((p - z) ** 2))
-        if cost < smallest:
-            best, smallest = p, cost
-    assert best is not None
-    return best
-
-
-def best_bounded_softmax(z: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """argmin KL(p‖softmax(z)) over the simplex with p ≤ u, by trying every active set."""
-    best, smallest = None, np.inf
-    for state in product((False, True), repeat=z.size):
-        full = np.array(state)
-        p = np.where(full, upper, 0.0)
-        if full.all() or p.sum() > 1 + 1e-12:
-            continue
-        p[~full] = np.exp(z[~full]) / np.exp(z[~full]).sum() * (1 - p.sum())
-        if (p > upper + 1e-12).any():
-            continue
-        cost = float(np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0)) - p @ z)
-        if cost < smallest:
-            best, smallest = p, cost
-    assert best is not None
-    return best
 
 
 def exact_by_bisection(

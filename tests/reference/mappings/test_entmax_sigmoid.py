@@ -10,8 +10,6 @@ import mpmath
 import numpy as np
 import pytest
 from finite_differences import central_difference
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import expit
 from stages import sample, slow
 
@@ -172,28 +170,6 @@ def test_vjp_alpha_has_shape_of_alpha() -> None:
         slope = central_difference(lambda a: pe.entmax_sigmoid(z, a), alpha, g)
         # Central differences: the step's square, and rounding over the step.
         np.testing.assert_allclose(found, slope, rtol=1e-6, atol=1e-7)
-
-
-@given(
-    z=st.floats(-50, 50),
-    alpha=st.floats(1, 6),
-    y=st.floats(0, 1),
-)
-def test_symmetric_and_monotone_with_convex_loss(z: float, alpha: float, y: float) -> None:
-    p, other = (float(pe.entmax_sigmoid(x, alpha)) for x in (z, -z))
-    assert 0 <= p <= 1
-    assert max(p, other) == 1 - min(p, other)
-    assert float(pe.entmax_sigmoid(z + 0.1, alpha)) >= p - 1e-14
-    loss, grad = pe.entmax_sigmoid_loss_and_grad(z, y, alpha)
-    assert loss >= 0
-    assert abs(grad - (p - y)) <= 1e-15
-    at_p, grad_at_p = pe.entmax_sigmoid_loss_and_grad(z, p, alpha)
-    assert at_p <= 1e-13
-    assert abs(grad_at_p) <= 1e-15
-    # Convex: above the tangent at z.
-    assert float(pe.entmax_sigmoid_loss(z + 0.3, y, alpha)) >= loss + 0.3 * grad - 1e-12
-    if alpha > 1 and abs(z) >= 1 / (alpha - 1):
-        assert float(pe.entmax_sigmoid_loss(z, z > 0, alpha)) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

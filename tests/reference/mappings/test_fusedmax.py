@@ -13,7 +13,6 @@ from stages import slow
 
 import pyentmax
 from pyentmax import fusedmax
-from pyentmax.reference.mappings.fusedmax import _smoothed
 
 EPS = float(np.finfo(np.float64).eps)
 BOTH = pytest.mark.parametrize(
@@ -31,24 +30,6 @@ def test_queue_of_knots_agrees_with_rational_arithmetic(function: Any, strength:
     p, exact = function(z, strength), exact_fusedmax(z, strength)
     assert error_in_epsilons(p, exact, z) < 4
     np.testing.assert_array_equal(np.diff(p)[np.diff(exact) == 0], 0)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-11), (np.float32, 1e-3)])
-@pytest.mark.parametrize("strength", [0.01, 0.3])
-def test_long_rows_meet_optimality_conditions(
-    dtype: Any, tolerance: float, strength: float
-) -> None:
-    """The dual variables are the running sums of u − z: within ±λ, and ±λ where u steps."""
-    z = np.random.default_rng(3).random((1, 500)).astype(dtype)
-    z -= z.max(axis=-1, keepdims=True)
-    u = _smoothed(z, np.asarray(strength))
-    assert u.dtype == dtype
-    moved = u.astype(float) - z
-    dual = np.cumsum(moved - moved.mean(axis=-1, keepdims=True), axis=-1)
-    step = np.sign(np.diff(u))
-    assert np.abs(dual[:, -1]).max() < tolerance
-    assert np.abs(dual).max() < strength + tolerance
-    assert np.abs((dual[:, :-1] - strength * step)[step != 0]).max(initial=0) < tolerance
 
 
 def test_masked_entry_separates_its_neighbours() -> None:

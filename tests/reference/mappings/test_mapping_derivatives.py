@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import mpmath
 import numpy as np
 import pytest
@@ -139,24 +137,6 @@ def test_bad_operands_are_named() -> None:
         pyentmax.sparsemax_jvp(1.0, 1.0)
 
 
-@pytest.mark.parametrize("alpha", [1, 1.5, 2])
-def test_entmax_products_at_special_alpha(alpha: float) -> None:
-    z, v = np.random.default_rng(9).standard_normal((2, 4, 6))
-    special = Case({1: "softmax", 1.5: "entmax15", 2: "sparsemax"}[alpha])
-    p, expected = special.forward(z), special.jvp(special.forward(z), v)
-    for product in (pyentmax.entmax_jvp, pyentmax.entmax_vjp):
-        np.testing.assert_allclose(product(p, v, alpha), expected, rtol=1e-12, atol=1e-15)
-
-
-def test_sparsemax_jacobian_depends_on_the_support_alone() -> None:
-    sure, even = np.array([0.99, 0.01, 0.0]), np.array([0.5, 0.5, 0.0])
-    jacobian = pyentmax.sparsemax_jacobian
-    np.testing.assert_array_equal(jacobian(sure), jacobian(even))
-    for alpha in (1, 1.5):  # less movement where the choice is nearly sure
-        there, here = (pyentmax.entmax_jacobian(p, alpha)[0, 0] for p in (sure, even))
-        assert there < here / 2
-
-
 # --- in a parameter -------------------------------------------------------------------------------
 
 # Where mappings are smooth in their parameter but for rare kinks.
@@ -251,32 +231,3 @@ def test_grad_alpha_against_differences(alpha: float) -> None:
     steady = same.all(axis=-1)
     assert steady.sum() >= 15
     np.testing.assert_allclose(slope[steady], numeric[steady], rtol=0, atol=1e-6)
-
-
-def test_grad_alpha_jumps_where_sparsemax_gains_a_choice() -> None:
-    """By (1 + H)/(|S|(|S| + 1)): ∂p is p − p log p less its mean over S; one more 0 lowers that."""
-    third = 0.3  # the level of the first two
-    p, joined = (pyentmax.sparsemax([1.0, 0.6, third + step]) for step in (-1e-9, 1e-9))
-    assert p[2] == 0 < joined[2]
-    jump = (pyentmax.entmax_grad_alpha(joined, 2) - pyentmax.entmax_grad_alpha(p, 2))[:2]
-    expected = (1 + pyentmax.shannon_entropy(p)) / (2 * 3)
-    np.testing.assert_allclose(jump, expected, rtol=0, atol=1e-7)
-
-
-def test_rising_alpha_brings_no_entry_back() -> None:
-    z = np.random.default_rng(7).standard_normal((20, 12))
-    supports = [pyentmax.entmax(z, alpha) > 0 for alpha in np.linspace(1.05, 6, 60)]
-    for before, after in pairwise(supports):
-        assert (after <= before).all()
-    assert supports[-1].sum() < supports[0].sum() / 2
-
-
-def test_grad_alpha_with_alpha_per_row() -> None:
-    z = np.random.default_rng(6).standard_normal((5, 4)) / 3
-    alpha = np.array([1, 1.5, 2, 3, np.inf])
-    p = pyentmax.entmax(z, alpha)
-    rows = [pyentmax.entmax_grad_alpha(p[i], alpha[i]) for i in range(5)]
-    np.testing.assert_allclose(pyentmax.entmax_grad_alpha(p, alpha), rows, rtol=1e-14)
-    np.testing.assert_allclose(
-        pyentmax.entmax_grad_alpha(p.T, alpha, axis=0), np.transpose(rows), rtol=1e-14
-    )
