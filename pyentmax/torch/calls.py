@@ -31,7 +31,7 @@ from pyentmax.torch.arguments import (
     is_overridden,
     scores_of_loss,
 )
-from pyentmax.torch.offsets import Cut, loss_of_rows, map_rows, of_jagged
+from pyentmax.torch.offsets import Cut, loss_of_rows, of_jagged
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import in_transform, is_unwatched
 
@@ -68,45 +68,44 @@ def apply(
     z: Tensor,
     value: Any,
     dim: int,
-    log: bool = False,
     *,
     mask: Tensor | None = None,
     dtype: torch.dtype | None = None,
     offsets: Tensor | None = None,
 ) -> Tensor:
-    """A mapping by its name along a dimension, its parameter a number, a tensor or None.
+    """A mapping, or log p, by its name along a dimension, which `offsets` may cut into rows.
 
-    With `log`, the logarithm of that. `offsets` cut the dimension into rows.
+    The parameter is a number, a tensor or None.
     """
     if dim == -1 and offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
         z = z if dtype is None else z.to(dtype)
         check_scores(z, "z")
         parameter, number = split(name, value)
-        if mask is None and not log and not (z.requires_grad and torch.is_grad_enabled()):
+        if mask is None and not (z.requires_grad and torch.is_grad_enabled()):
             p = operations.mapping_of_few(z, name, parameter, number)
             if p is not None:
                 return p
         check_mask(mask, z)
-        operation: Any = operations.log_mapping if log else operations.mapping
-        result: Tensor = operation.directly(z, name, parameter, number, mask)
+        mapping: Any = operations.mapping
+        result: Tensor = mapping.directly(z, name, parameter, number, mask)
         return result
     if is_jagged(z):
         z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
-        return wrapped(apply(name, z, value, dim, log, mask=mask, dtype=dtype, offsets=offsets))
+        return wrapped(apply(name, z, value, dim, mask=mask, dtype=dtype, offsets=offsets))
     if is_overridden(z):
         options = {"mask": mask, "dtype": dtype, "offsets": offsets}
-        return handle_torch_function(apply, (z,), name, z, value, dim, log, **options)
+        return handle_torch_function(apply, (z,), name, z, value, dim, **options)
     if dtype is not None:
         check_tensor(z, "z")
         z = z.to(dtype)
     check_scores(z, "z")
     check_mask(mask, z)
     if offsets is not None:
-        return _apply_cut("log_mapping" if log else "mapping", name, z, value, dim, mask, offsets)
+        return _apply_cut("mapping", name, z, value, dim, mask, offsets)
     value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
-        return apply_to_rows(name, z, value, mask, log)
-    p = apply_to_rows(name, *_dim_last(name, z, value, mask, dim), log)
+        return apply_to_rows(name, z, value, mask)
+    p = apply_to_rows(name, *_dim_last(name, z, value, mask, dim))
     return p.movedim(-1, dim).contiguous()  # as softmax: whoever calls view() needs it
 
 
@@ -143,20 +142,23 @@ def _apply_cut(
     """An operation on the rows of scores whose dimension is cut."""
     check_dense_for_offsets(z)
     cut = Cut(offsets, z, dim)
-    if not len(cut.starts):
-        return z.clone()
     parameter, number = split(name, value)
     per_score = operations.per_score(name)
     if parameter is not None:
         shape, what = (cut.shape, "z") if per_score else (cut.batch, "the rows")
         check_broadcast(parameter, shape, "the parameter", what)
 
-    def call(z: Tensor, own: Any, live: Tensor) -> Tensor:
+    def call(live: Tensor, z: Tensor, mask: Any, own: Any) -> Tensor:
+        live = live if mask is None else live & mask
         result: Tensor = getattr(operations, operation)(z, name, *split(name, own), live)
         return result
 
     def padded(z: Tensor, parameter: Any) -> Tensor:
-        return map_rows(call, cut, z, number if parameter is None else parameter, mask, per_score)
+        if not z.numel():
+            return z.clone() if operation == "mapping" else z.bool()
+        value = number if parameter is None else parameter
+        entries, numbers = ((z, mask, value), ()) if per_score else ((z, mask), (value,))
+        return cut.map_rows(call, entries, numbers)
 
     if not operations.takes_arrays(z, parameter, mask):
         return padded(z, parameter)
@@ -164,18 +166,16 @@ def _apply_cut(
     return operations.mapping_of_cut(operation, padded, z, *setting)
 
 
-def apply_to_rows(
-    name: str, z: Tensor, value: Any, mask: Tensor | None, log: bool = False
-) -> Tensor:
+def apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
     """A mapping along the last dimension, of arguments that are checked."""
     if torch.compiler.is_compiling():
         if in_onnx_export():
-            return (composed.log_mapping if log else composed.mapping)(z, name, value, mask)
+            return composed.mapping(z, name, value, mask)
         value = as_input(value, z)
-        if name in composed.NAMES and in_transform():
-            return operations.differentiable(z, name, value, mask, log=log)
-    operation = operations.log_mapping if log else operations.mapping
-    return operation(z, name, *split(name, value), mask)
+        if name in composed.DIFFERENTIABLE and in_transform():
+            return operations.differentiable(z, name, value, mask)
+    result: Tensor = operations.mapping(z, name, *split(name, value), mask)
+    return result
 
 
 def in_onnx_export() -> bool:
@@ -233,16 +233,18 @@ def apply_loss(
             options = {"weight": weight, "mask": mask, "reduction": "none", **each}
             return apply_loss(name, z, y, value, -1, **options)
 
+        cut = Cut(offsets, z, dim)
+
         def padded(z: Tensor, y: Tensor) -> Tensor:
             rest = weight, mask, reduction, ignore_index
-            return loss_of_rows(rows, offsets, z, y, value, dim, *rest)
+            return loss_of_rows(rows, cut, z, y, value, *rest)
 
         if learned or not operations.takes_arrays(z, y, value, weight, mask):
             return padded(z, y)
         values = {"weight": weight, "mask": mask, "reduction": reduction, **each}
         if named := PARAMETERS[name]:
             values[named] = value
-        return operations.loss_of_cut(padded, z, y, name, values, Cut(offsets, z, dim))
+        return operations.loss_of_cut(padded, z, y, name, values, cut)
     smoothing = None
     if label_smoothing:
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing

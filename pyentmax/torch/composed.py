@@ -22,6 +22,8 @@ from pyentmax.torch import namespace as xp
 CONVEX = SimpleNamespace(**{**vars(xp), "level_of_sum_1": xp.level_by_newton})
 CLOSED_FORMS = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
 HALF = (torch.float16, torch.bfloat16)  # computed in float32
+LOGARITHMS = ("log_softmax", "log_sparsemax", "log_entmax15", "log_entmax")
+DIFFERENTIABLE = (*NAMES, *LOGARITHMS)
 
 
 def check_composed(name: str, value: Any, device: torch.device) -> None:
@@ -42,7 +44,7 @@ def check_composed(name: str, value: Any, device: torch.device) -> None:
 
 def support_alpha(name: str, value: Any) -> Any:
     """α of the Jacobian: a number, or a tensor of the batch shape."""
-    return ALPHAS.get(name, value)
+    return ALPHAS.get(name.removeprefix("log_"), value)
 
 
 # --- mappings and their derivatives ---------------------------------------------------------------
@@ -50,20 +52,14 @@ def support_alpha(name: str, value: Any) -> Any:
 
 def mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """Probabilities of z's shape and dtype: zeros for a row with nothing left, else NaN for a row
-    with NaN, +∞ or an invalid parameter.
+    with NaN, +∞ or an invalid parameter. One of `LOGARITHMS` gives theirs, −∞ off the support.
     """
+    solve = mappings.log_mapping if name in LOGARITHMS else mappings.mapping
+    name = name.removeprefix("log_")
     check_composed(name, value, z.device)
     name, value = _closed_form(name, value)
     scores = _masked(z, mask)
-    return mappings.mapping(_space(value), scores, name, _column(value, scores)).to(z.dtype)
-
-
-def log_mapping(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
-    """Logarithms of probabilities; −∞ off the support."""
-    check_composed(name, value, z.device)
-    name, value = _closed_form(name, value)
-    scores = _masked(z, mask)
-    return mappings.log_mapping(_space(value), scores, name, _column(value, scores)).to(z.dtype)
+    return solve(_space(value), scores, name, _column(value, scores)).to(z.dtype)
 
 
 def _closed_form(name: str, value: Any) -> tuple[str, Any]:

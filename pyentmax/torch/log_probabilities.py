@@ -36,7 +36,7 @@ def log_softmax(
     >>> log_softmax(torch.tensor([0.0, 0.0, 9.0]), mask=torch.tensor([True, True, False]))
     tensor([-0.6931, -0.6931,    -inf])
     """
-    return apply("softmax", z, None, dim, True, mask=mask, offsets=offsets)
+    return apply("log_softmax", z, None, dim, mask=mask, offsets=offsets)
 
 
 def log_sparsemax(
@@ -58,7 +58,7 @@ def log_sparsemax(
     >>> log_sparsemax(torch.tensor([1.0, 0.5, -1.0]))
     tensor([-0.2877, -1.3863,    -inf])
     """
-    return apply("sparsemax", z, None, dim, True, mask=mask, offsets=offsets)
+    return apply("log_sparsemax", z, None, dim, mask=mask, offsets=offsets)
 
 
 def log_entmax15(
@@ -80,7 +80,7 @@ def log_entmax15(
     >>> log_entmax15(torch.tensor([2.0, 1.6, -1.0]))
     tensor([-0.4463, -1.0217,    -inf])
     """
-    return apply("entmax15", z, None, dim, True, mask=mask, offsets=offsets)
+    return apply("log_entmax15", z, None, dim, mask=mask, offsets=offsets)
 
 
 def log_entmax(
@@ -109,4 +109,4 @@ def log_entmax(
     >>> log_entmax(torch.tensor([0.0, -900.0, -1100.0]), 1.001)
     tensor([    0.0000, -2302.5852,       -inf])
     """
-    return apply("entmax", z, alpha, dim, True, mask=mask, offsets=offsets)
+    return apply("log_entmax", z, alpha, dim, mask=mask, offsets=offsets)

@@ -1,7 +1,6 @@
 """The operations of `pyentmax.torch`, and their derivatives.
 
-    mapping             p = π(z)
-    log_mapping         log p
+    mapping             p = π(z), or log p
     support             where p is above 0
     product             J v at the output p
     parameter_gradient  Σ g ∘ ∂p/∂parameter
@@ -37,7 +36,7 @@ from pyentmax import (
 from pyentmax.engine.backends.choice import kernels
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, lent, on_arrays
-from pyentmax.torch.composed import HALF
+from pyentmax.torch.composed import HALF, LOGARITHMS
 from pyentmax.torch.offsets import Cut
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
@@ -53,10 +52,14 @@ from pyentmax.torch.registry import (
     row_by_row,
 )
 
-# The parameter of each mapping, and of the one-vs-all loss.
+FORWARD: dict[str, Rule] = {name: record.forward for name, record in MAPPINGS.items()}
+FORWARD |= zip(LOGARITHMS, (log_softmax, log_sparsemax, log_entmax15, log_entmax), strict=True)
+
+# The parameter of each mapping, of its logarithm, and of the one-vs-all loss.
 PARAMETERS: dict[str, str | None] = {
     name: next(iter(record.parameters), None) for name, record in MAPPINGS.items()
 }
+PARAMETERS |= {name: PARAMETERS[name.removeprefix("log_")] for name in LOGARITHMS}
 PARAMETERS["one_vs_all"] = "alpha"
 
 
@@ -120,45 +123,56 @@ def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut
             return p
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
-    values = _values(name, parameter, number)
-    return on_arrays(MAPPINGS[name].forward, z, *values, mask=mask, **cut)
+    return on_arrays(FORWARD[name], z, *_values(name, parameter, number), mask=mask, **cut)
 
 
 def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
     z, ctx.name, parameter, ctx.number, mask = inputs
-    scores = z if MAPPINGS[ctx.name].parameter_vjp_takes_scores else None
-    keep(ctx, output, scores, parameter, mask)
+    if ctx.name in LOGARITHMS:
+        z = mask = None
+    elif not MAPPINGS[ctx.name].parameter_vjp_takes_scores:
+        z = None
+    keep(ctx, output, z, parameter, mask)
 
 
 def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     p, z, parameter, mask = ctx.saved_tensors
     name, in_z, in_parameter = ctx.name, None, None
-    again = torch.is_grad_enabled() and name in composed.NAMES
+    again = name in LOGARITHMS or (torch.is_grad_enabled() and name in composed.NAMES)
     if ctx.needs_input_grad[0]:
         if again:
             alpha = composed.support_alpha(name, _value(parameter, ctx.number))
-            in_z = composed.product(p, g, alpha)
+            vjp = composed.log_vjp if name in LOGARITHMS else composed.product
+            in_z = vjp(p, g, alpha)
         else:
             in_z = product(p, g, name, parameter, ctx.number, mask)
     if ctx.needs_input_grad[2]:
-        if name == "entmax" and (again or not has_kernels(p)):
+        if name == "log_entmax":
+            each = torch.where(p > -torch.inf, g, 0) * composed.log_grad_alpha(p, parameter)
+        elif name == "entmax" and (again or not has_kernels(p)):
             each = g * composed.grad_alpha(p, parameter)
-            in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
         else:
-            in_parameter = parameter_gradient(p, g, z, name, parameter, mask)
+            return in_z, None, parameter_gradient(p, g, z, name, parameter, mask), None, None
+        in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
     return in_z, None, in_parameter, None, None
+
+
+def _forward_rules(name: str) -> tuple[Rule, Rule]:
+    """The change of p, or log p, in a direction of the scores, and by how much it moves with α."""
+    if name in LOGARITHMS:
+        return composed.log_jvp, composed.log_grad_alpha
+    return composed.product, composed.grad_alpha
 
 
 def _mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
     p, _, parameter, _ = ctx.saved_tensors
-    if ctx.name not in composed.NAMES:
+    if ctx.name not in composed.DIFFERENTIABLE:
         raise NotImplementedError(NO_FORWARD_MODE.format(ctx.name))
-    moved = torch.zeros_like(p)
+    (by, slope), moved = _forward_rules(ctx.name), torch.zeros_like(p)
     if d_z is not None:
-        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
-        moved = composed.product(p, d_z, alpha)
+        moved = by(p, d_z, composed.support_alpha(ctx.name, _value(parameter, ctx.number)))
     if d_parameter is not None:
-        moved = moved + composed.grad_alpha(p, parameter) * d_parameter.unsqueeze(-1)
+        moved = moved + slope(p, parameter) * d_parameter.unsqueeze(-1)
     return moved.to(p.dtype)
 
 
@@ -170,62 +184,6 @@ mapping: Rule = registered(
     setup_context=_keep_mapping,
     backward=_mapping_backward,
     jvp=_mapping_jvp,
-    vmap=partial(row_by_row, arrays=1, per_score=per_score),
-)
-
-
-# --- log p ----------------------------------------------------------------------------------------
-
-LOGARITHMS: dict[str, Rule] = {
-    "softmax": log_softmax,
-    "sparsemax": log_sparsemax,
-    "entmax15": log_entmax15,
-    "entmax": log_entmax,
-}
-
-
-def _log_mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
-    if not has_kernels(z):
-        return composed.log_mapping(z, name, _value(parameter, number), mask).contiguous()
-    return on_arrays(LOGARITHMS[name], z, *_values(name, parameter, number), mask=mask, **cut)
-
-
-def _keep_log_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
-    _, ctx.name, parameter, ctx.number, _ = inputs
-    keep(ctx, output, parameter)
-
-
-def _log_mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-    log_p, parameter = ctx.saved_tensors
-    in_z = in_parameter = None
-    if ctx.needs_input_grad[0]:
-        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
-        in_z = composed.log_vjp(log_p, g, alpha)
-    if ctx.needs_input_grad[2]:
-        each = torch.where(log_p > -torch.inf, g, 0) * composed.log_grad_alpha(log_p, parameter)
-        in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
-    return in_z, None, in_parameter, None, None
-
-
-def _log_mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
-    log_p, parameter = ctx.saved_tensors
-    moved = torch.zeros_like(log_p)
-    if d_z is not None:
-        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
-        moved = composed.log_jvp(log_p, d_z, alpha)
-    if d_parameter is not None:
-        moved = moved + composed.log_grad_alpha(log_p, parameter) * d_parameter.unsqueeze(-1)
-    return moved.to(log_p.dtype)
-
-
-log_mapping: Rule = registered(
-    "log_mapping",
-    f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
-    compute=_log_mapping,
-    fake=_like_first,
-    setup_context=_keep_log_mapping,
-    backward=_log_mapping_backward,
-    jvp=_log_mapping_jvp,
     vmap=partial(row_by_row, arrays=1, per_score=per_score),
 )
 
@@ -250,22 +208,16 @@ support: Rule = registered(
 )
 
 
-def differentiable(
-    z: Tensor, name: str, value: Any, mask: Tensor | None, *, log: bool = False
-) -> Tensor:
+def differentiable(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """A mapping, or log p, in operations that PyTorch can differentiate twice.
 
     It follows the derivative from the values of z and α to z and α, which are the same, by the
     midpoint rule: that has the first two derivatives of what it follows.
     """
-    at: Rule = mapping
-    by: Rule = composed.product
-    slope: Rule = composed.grad_alpha
-    if log:
-        at, by, slope = log_mapping, composed.log_jvp, composed.log_grad_alpha
+    by, slope = _forward_rules(name)
     start, alpha, d_alpha = z.detach(), composed.support_alpha(name, value), None
     number, parameter = (None, value.detach()) if isinstance(value, Tensor) else (value, None)
-    if name == "entmax" and parameter is not None:
+    if PARAMETERS[name] == "alpha" and parameter is not None:
         alpha, d_alpha = parameter, value - parameter
     change = composed.wide(torch.where(start.isfinite(), z - start, 0))
 
@@ -275,7 +227,7 @@ def differentiable(
         now = alpha + share * d_alpha
         return by(p, change, now) + slope(p, now) * d_alpha.unsqueeze(-1)
 
-    p = at(composed.wide(start), name, parameter, number, mask)
+    p = mapping(composed.wide(start), name, parameter, number, mask)
     return (p + moved(p + moved(p, 0) / 2, 0.5)).to(z.dtype)
 
 
@@ -540,14 +492,15 @@ def mapping_of_cut(
     operation: str, padded: Rule, z: Tensor, name: str, parameter: Any, number: Any, mask: Any,
     cut: Cut,
 ) -> Tensor:  # fmt: skip
-    """A mapping, its logarithm or its support, of rows that offsets cut."""
-    compute = {"mapping": _mapping, "log_mapping": _log_mapping, "support": _support}[operation]
-    options = {"axis": cut.dim, "offsets": cut.offsets}
+    """A mapping or its support, of rows that offsets cut."""
+    compute = {"mapping": _mapping, "support": _support}[operation]
+    options = {"axis": cut.axis, "offsets": cut.offsets}
 
     def run(z: Tensor, parameter: Any) -> tuple[Tensor, Rule]:
         def first(p: Tensor, g: Tensor, by_z: bool, by_parameter: bool) -> Any:
-            with_scores = by_parameter and MAPPINGS[name].parameter_vjp_takes_scores
-            if operation == "log_mapping" or with_scores:
+            if name in LOGARITHMS:
+                return None
+            if by_parameter and MAPPINGS[name].parameter_vjp_takes_scores:
                 return None
             rest = name, parameter, number, mask
             in_z = _product(p, g, *rest, **options) if by_z else None
@@ -568,11 +521,12 @@ def loss_of_cut(
 
     def run(z: Tensor, y: Tensor) -> tuple[Tensor, Rule]:
         each = values["reduction"] == "none"
-        options = {"axis": cut.dim, "offsets": cut.offsets, **values}
+        options = {"axis": cut.axis, "offsets": cut.offsets, **values}
         loss, gradient = on_arrays(fenchel_young_loss_and_grad, z, y, name, **options)
 
         def first(loss: Tensor, g: Tensor, by_z: bool, by_y: bool) -> Any:
-            g = g.repeat_interleave(cut.lengths.to(g.device), cut.dim) if each else g
+            lengths = torch.from_numpy(cut.lengths).to(g.device)
+            g = g.repeat_interleave(lengths, cut.axis) if each else g
             return None if by_y else (gradient * g, None)
 
         return loss, first

@@ -39,6 +39,6 @@ def _on_losses(*arguments: Any) -> list[Strategy]:
     return _strategies(2, *arguments)
 
 
-for _name in ("mapping", "log_mapping", "support", "product", "parameter_gradient"):
+for _name in ("mapping", "support", "product", "parameter_gradient"):
     register_sharding(getattr(torch.ops.pyentmax, _name).default)(_on_rows)
 register_sharding(torch.ops.pyentmax.loss.default)(_on_losses)

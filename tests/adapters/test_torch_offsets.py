@@ -122,11 +122,11 @@ def test_jagged_tensors_come_and_go() -> None:
 @pytest.mark.parametrize(
     ("offsets", "error", "message"),
     [
-        (torch.tensor([0.0, 4.0]), TypeError, "offsets must be int32 or int64, got torch.float32"),
+        (torch.tensor([0.0, 4.0]), TypeError, "offsets must be int32 or int64, got float32"),
         (torch.tensor([[0, 4]]), ValueError, r"offsets must have the shape \(rows \+ 1,\)"),
-        (torch.tensor([0, 3, 2, 4]), ValueError, "rise from 0 to 4"),
-        (torch.tensor([1, 4]), ValueError, "rise from 0 to 4"),
-        (torch.tensor([0, 3]), ValueError, "rise from 0 to 4"),
+        (torch.tensor([0, 3, 2, 4]), ValueError, "must not fall, got 3 and then 2"),
+        (torch.tensor([1, 4]), ValueError, "go from 0 to 4, .* got 1 to 4"),
+        (torch.tensor([0, 3]), ValueError, "go from 0 to 4"),
         ([0, 4], TypeError, "offsets must be a Tensor, got list"),
     ],
 )
@@ -162,9 +162,7 @@ def test_tensors_on_the_host_are_not_padded(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> None:
         raise AssertionError("rows were padded")
 
-    for room in (pt.calls, pt.operations, pt.offsets):
-        for name in ("map_rows", "loss_of_rows"):
-            monkeypatch.setattr(room, name, refuse, raising=False)
+    monkeypatch.setattr(pt.offsets.Cut, "map_rows", refuse)
     z, alpha = scores(LENGTH, 2), torch.full((len(LENGTHS), 1), 1.3).requires_grad_()
     pt.entmax(z, alpha, 0, offsets=OFFSETS).square().sum().backward()
     assert z.grad.any()

@@ -22,56 +22,53 @@ from pyentmax.engine.calls.parameters import Parameter, PerRow
 from pyentmax.engine.calls.rows import arrange_probabilities, arrange_scores, reduce_to
 
 
-def run_on_scores(
-    name: str, parameter: Parameter | None, offsets: Any, kwargs: dict[str, Any]
-) -> Any:
-    """What a kernel of scores gives for a call with offsets; NotImplemented where none runs.
-
-    `kwargs` are the arguments by their names, the array first.
-    """
-    cut = _axis_of(kwargs, "z", parameter, offsets)
-    if cut is None:
-        return NotImplemented
-    out = kwargs["out"]
-    rows = arrange_scores(kwargs["z"], kwargs["axis"], kwargs["mask"], out)
-    number = _number(parameter, kwargs, cut, rows.array)
-    kernel = choice.kernel_for(rows.array, name, parameter, number)
-    if kernel is None:
-        return NotImplemented
-    numbers = () if parameter is None else (_in_rows(number, cut),)
-    (p,) = run(kernel, (*rows.operands(), *numbers), cut, kwargs["workers"])
-    return rows.finish(p, out)
-
-
-def run_on_probabilities(
+def run_in_place(
     name: str,
     parameter: Parameter | None,
     results: Sequence[str],
-    direction: str,
+    direction: str | None,
     offsets: Any,
-    kwargs: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """The same of a derivative's kernel."""
-    cut = _axis_of(kwargs, "p", parameter, offsets)
-    if cut is None or kwargs["z"] is not None:
+    """What a kernel gives for a call with offsets; NotImplemented where none runs.
+
+    Parameters
+    ----------
+    name : str
+        of the kernel
+    parameter, results : as of `pyentmax.engine.backends.declare`
+    direction : str, optional
+        the name of what follows the probabilities of a derivative, perhaps ""; None for scores
+    offsets : array of integers
+    given : dict
+        the arguments by their names, the array first
+    """
+    first = next(iter(given))
+    array, axis, mask, out = given[first], given["axis"], given["mask"], given.get("out")
+    if not _may_run(array, parameter) or (first == "p" and given["z"] is not None):
         return NotImplemented
-    v = kwargs[direction] if direction else None
-    rows, v = arrange_probabilities(kwargs["p"], v, kwargs["axis"], kwargs["mask"], direction)
-    number = _number(parameter, kwargs, cut, rows.array)
+    cut = CutAxis(offsets, array.shape, axis, first)
+    if direction is None:
+        rows = arrange_scores(array, axis, mask, out)
+        operands = rows.operands()
+    else:
+        v = given[direction] if direction else None
+        rows, v = arrange_probabilities(array, v, axis, mask, direction)
+        operands = (rows.array, v) if direction else (rows.array,)
+    number = None if parameter is None else _number(parameter, given, cut, rows.array)
     kernel = choice.kernel_for(rows.array, name, parameter, number)
     if kernel is None:
         return NotImplemented
-    operands = (rows.array, v) if direction else (rows.array,)
-    if parameter is not None and parameter.in_product:
-        operands += (_in_rows(number, cut),)
-    outputs = run(kernel, operands, cut, kwargs["workers"])
+    if parameter is not None and (direction is None or parameter.in_product):
+        operands += (np.moveaxis(np.broadcast_to(number, cut.batch), cut.axis, -1),)
+    outputs = run(kernel, operands, cut, given["workers"])
     for i, result in enumerate(results):
         if result == "entries":
-            outputs[i] = rows.finish(outputs[i])
+            outputs[i] = rows.finish(outputs[i], out)
         else:
             assert parameter is not None
             each = np.moveaxis(outputs[i], -1, cut.axis)
-            outputs[i] = reduce_to(each, np.shape(kwargs[parameter.name])).astype(rows.dtype)
+            outputs[i] = reduce_to(each, np.shape(given[parameter.name])).astype(rows.dtype)
     return outputs[0] if len(results) == 1 else tuple(outputs)
 
 
@@ -116,34 +113,19 @@ def run(kernel: Any, operands: Sequence[Any], cut: CutAxis, workers: Any = None)
     return [x.reshape(shape) for x, shape in zip(flat[n:], shapes, strict=True)]
 
 
-def _axis_of(
-    kwargs: dict[str, Any], name: str, parameter: Parameter | None, offsets: Any
-) -> CutAxis | None:
-    """The cut axis, of a call that a kernel may take."""
-    array = kwargs[name]
+def _may_run(array: Any, parameter: Parameter | None) -> bool:
+    """Whether a kernel may take rows of this array where they lie."""
     plain = parameter is None or type(parameter) is PerRow
-    if (
-        type(array) is not np.ndarray
-        or not plain
-        or not array.size
-        or not hasattr(sys.modules.get("pyentmax._cpu"), "run_rows")
-    ):
-        return None
-    return CutAxis(offsets, array.shape, kwargs["axis"], name)
+    has_run_rows = hasattr(sys.modules.get("pyentmax._cpu"), "run_rows")
+    return type(array) is np.ndarray and plain and array.size > 0 and has_run_rows
 
 
-def _number(parameter: Parameter | None, kwargs: dict[str, Any], cut: CutAxis, like: Any) -> Any:
+def _number(parameter: Parameter, given: dict[str, Any], cut: CutAxis, like: Any) -> Any:
     """The parameter of each row."""
-    if parameter is None:
-        return None
     assert isinstance(parameter, PerRow)
-    cut.check_per_row(kwargs[parameter.name], parameter.name)
-    value = parameter.checked(kwargs[parameter.name], like, cut.batch)
+    cut.check_per_row(given[parameter.name], parameter.name)
+    value = parameter.checked(given[parameter.name], like, cut.batch)
     if parameter.whole:
         lengths = np.expand_dims(cut.lengths, tuple(range(1, len(cut.batch) - cut.axis)))
         value = np.minimum(value, np.maximum(lengths, 1))
     return value
-
-
-def _in_rows(number: Any, cut: CutAxis) -> Any:
-    return np.moveaxis(np.broadcast_to(number, cut.batch), cut.axis, -1)

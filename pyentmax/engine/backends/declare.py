@@ -229,7 +229,8 @@ def _of_scores(
             values = (z, value, axis, mask, out, workers, None)
             if use_kernels:
                 named_values = dict(zip(arguments, values, strict=True))
-                result = cut_rows.run_on_scores(name, parameter, offsets, named_values)
+                how = name, parameter, ("entries",), None
+                result = cut_rows.run_in_place(*how, offsets, named_values)
                 if result is not NotImplemented:
                     return result
             return call_by_offsets(dispatch, arguments, parameter, ("entries",), offsets, *values)
@@ -336,9 +337,8 @@ def _of_probabilities(
             values = (p, v, value, axis, mask, workers, None, z)
             if use_kernels:
                 named_values = dict(zip(arguments, values, strict=True))
-                result = cut_rows.run_on_probabilities(
-                    name, parameter, results, direction, offsets, named_values
-                )
+                how = name, parameter, results, direction
+                result = cut_rows.run_in_place(*how, offsets, named_values)
                 if result is not NotImplemented:
                     return result
             return call_by_offsets(dispatch, arguments, parameter, results, offsets, *values)

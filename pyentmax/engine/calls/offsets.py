@@ -8,12 +8,12 @@ shape with the number of rows in the place of the axis' length.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
+from numpy.lib.stride_tricks import as_strided
 
 from pyentmax.engine.calls.devices import array_module, is_dask, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import as_array, as_floating
@@ -68,50 +68,23 @@ class CutAxis:
         for rows in np.split(order[first:], edges - first):
             yield rows, int(self.lengths[rows[0]])
 
-    def entries(self, array: Any, rows: Any, length: int) -> Any:
-        """The entries of these rows, of an array that broadcasts to the shape: two axes for one."""
-        axis = array.ndim - len(self.shape) + self.axis
-        if axis < 0:
-            return array
-        if array.shape[axis] == 1 != self.shape[self.axis]:
-            return np.expand_dims(array, axis)
-        return self._whole_rows(array, axis, rows, length)
+    def take(self, array: Any, rows: Any, length: int) -> Any:
+        """The entries of these rows, of an array whose last axis is cut."""
+        starts = self.starts[rows]
+        items = _windows(array, length)
+        if items is None:
+            return array[..., on_device_like(starts[:, None] + np.arange(length), array)]
+        taken = np.ascontiguousarray(items[..., starts]).view(array.dtype)
+        return taken.reshape(*array.shape[:-1], len(rows), length)
 
-    def put_entries(self, array: Any, rows: Any, length: int, values: Any) -> None:
-        """Write the entries of these rows."""
-        self._whole_rows(array, self.axis, rows, length, values)
-
-    def _whole_rows(self, array: Any, axis: int, rows: Any, length: int, values: Any = None) -> Any:
-        """The entries of rows of one length, an axis for rows and one more; or write them there.
-
-        On the host, NumPy moves each row as one item of a view, ten times as fast as its entries.
-        """
-        starts, before, shape = self.starts[rows], (slice(None),) * axis, array.shape
-        if type(array) is not np.ndarray or not array.flags.c_contiguous or not array.size:
-            places = starts[:, None] + np.arange(length)
-            index = (*before, on_device_like(places, array))
-            if values is None:
-                return array[index]
-            array[index] = values
-            return None
-        size = math.prod(shape[axis + 1 :]) * array.itemsize
-        item = np.dtype((np.void, length * size))
-        pieces = (*shape[:axis], max(shape[axis] - length + 1, 0))
-        steps = (*array.strides[:axis], size)
-        view = np.ndarray(pieces, item, array.reshape(-1).view(np.uint8), 0, steps)
-        index, lead = (*before, starts), (*shape[:axis], len(rows))
-        if values is None:
-            items = np.ascontiguousarray(view[index]).view(array.dtype)
-            return items.reshape(*lead, length, *shape[axis + 1 :])
-        view[index] = np.ascontiguousarray(values).reshape(*lead, -1).view(item)[..., 0]
-        return None
-
-    def numbers(self, array: Any, rows: Any) -> Any:
-        """What belongs to these rows, of an array that broadcasts to the batch."""
-        axis = array.ndim - len(self.shape) + self.axis
-        if axis < 0 or (array.shape[axis] == 1 != len(self.starts)):
-            return array
-        return array.take(rows, axis=axis)
+    def put(self, array: Any, rows: Any, length: int, values: Any) -> None:
+        """Write them."""
+        starts = self.starts[rows]
+        items = _windows(array, length)
+        if items is None:
+            array[..., on_device_like(starts[:, None] + np.arange(length), array)] = values
+        else:
+            items[..., starts] = np.ascontiguousarray(values).view(items.dtype)[..., 0]
 
     def any(self, entries: Any) -> Any:
         """Whether any of each row's entries is true."""
@@ -155,31 +128,33 @@ class CutAxis:
         kinds = [self._kind(name, x, first, parameter, results) for name, x in named]
         outputs: list[Any] = []
         for rows, length in self.groups():
-            on_rows = on_device_like(rows, first)
-            values = [
-                self.entries(value, rows, length)
-                if kind == "entries"
-                else self.numbers(value, on_rows)
-                if kind == "numbers"
-                else value
-                for kind, value in kinds
-            ]
+            on_rows, values = on_device_like(rows, first), []
+            for kind, value in kinds:
+                if kind == "entries":
+                    value = self.take(value, rows, length)
+                elif kind == "numbers":
+                    value = value[..., on_rows]
+                values.append(value)
             parts = call(*values)
             parts = parts if len(results) > 1 else (parts,)
-            outputs = outputs or [self._room(part, first) for part in parts]
-            for whole, part in zip(outputs, parts, strict=True):
+            if not outputs:
+                outputs = [self._room(part, first) for part in parts]
+                wholes = [np.moveaxis(output, self.axis, -1) for output in outputs]
+            for whole, part in zip(wholes, parts, strict=True):
                 if part.ndim > len(self.shape):
-                    self.put_entries(whole, rows, length, part)
+                    self.put(whole, rows, length, part)
                 else:
-                    whole[(slice(None),) * self.axis + (on_rows,)] = part
+                    whole[..., on_rows] = part
         return outputs
 
     def _kind(
         self, name: str, value: Any, first: Any, parameter: Parameter | None, results: Sequence[str]
     ) -> tuple[str, Any]:
-        """How each group gets its part of an argument, and the argument; "" if all get it whole."""
+        """How each group gets its part of an argument, and that with the cut axis last; "" if all
+        get it whole.
+        """
         if name == "axis":
-            return "", self.axis + 1
+            return "", -1
         per_entry = isinstance(parameter, UpperBounds | PerEntry)
         named = "" if parameter is None else parameter.name
         if value is None or name not in (*SAME_SHAPE, *LIKE_ENTRIES, "y", "weight", named):
@@ -200,7 +175,10 @@ class CutAxis:
         shape = self.shape if each_entry else self.batch
         _check_broadcasts(value.shape, name, shape, "entry" if each_entry else "row")
         if name == named and "gradient" in results:  # which comes in the shape of the parameter
-            value = np.broadcast_to(on_device_of(value, first, name), shape)
+            value = on_device_of(value, first, name)
+        elif not value.ndim:
+            return "", value
+        value = np.moveaxis(np.broadcast_to(value, shape), self.axis, -1)
         return ("entries" if each_entry else "numbers"), value
 
     def check_per_row(self, value: Any, name: str) -> None:
@@ -269,6 +247,17 @@ def _check_broadcasts(shape: tuple[int, ...], name: str, to: tuple[int, ...], ea
         raise ValueError(
             f"{name} of shape {shape} does not broadcast to {to}, the shape of what is per {each}"
         )
+
+
+def _windows(array: Any, length: int) -> Any:
+    """Windows as long as the rows, each as one item, which NumPy moves ten times as fast as its
+    entries; None where the last axis is not contiguous, or on a device.
+    """
+    places, size = array.shape[-1] - length + 1, array.itemsize
+    if not isinstance(array, np.ndarray) or places < 1 or array.strides[-1] != size:
+        return None
+    windows = as_strided(array, (*array.shape[:-1], places, length), (*array.strides, size))
+    return windows.view(np.dtype((np.void, length * size)))[..., 0]
 
 
 def _smallest(lengths: Any) -> Any:
