@@ -1,6 +1,5 @@
-/* 1.5-entmax of one row, its logarithm and its Jacobian's product: a template. The NumPy twins are
- * pyentmax/reference/mappings/entmax15.py, with the derivation, and for the search
- * `newton_entmax15` in tests/search_twins.py; the equations are section 3.3 and
+/* 1.5-entmax of one row, its logarithm and its Jacobian's product: a template. The NumPy twin is
+ * pyentmax/reference/mappings/entmax15.py, with the derivation; the equations are section 3.3 and
  * appendix C of Peters, Niculae and Martins (2019).
  *
  * Scores are kept as half gaps h = (z - max z)/2 <= 0, and the threshold as t = -tau > 0, so that

@@ -1,5 +1,5 @@
-/* The threshold of α-entmax, and p, for any α > 1: a template. The NumPy twins are `halley_norm`
- * for α <= 2 and `newton_p_last` beyond, in tests/search_twins.py.
+/* The threshold of α-entmax, and p, for any α > 1: a template. In NumPy `newton`, for α <= 2, and
+ * `bisect_p_max` beyond, in pyentmax/reference/thresholds, find the same.
  *
  * With β = α - 1 and b = 1/β, scores are kept as gaps x = β (z - max z) <= 0 and the threshold as
  * t = -tau, so that

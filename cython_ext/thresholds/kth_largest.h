@@ -1,5 +1,4 @@
-/* The k-th largest score of a row, found without a sort: a template. The NumPy twins are
- * `kth_largest` and `radix_select` in tests/search_twins.py.
+/* The k-th largest score of a row, found without a sort: a template.
  *
  * The k-th largest of the chunks' maxima is at or below it, having k scores at or above itself, so
  * only the scores beyond that bound are looked at: most of a long row is not. Among them the digits

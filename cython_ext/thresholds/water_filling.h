@@ -1,6 +1,6 @@
-/* Probabilities with upper bounds, of one row, by filling up to a common level: a template. The
- * NumPy twins are `newton_water_fill` in tests/search_twins.py, and for
- * the shifts `solve_shifted` in pyentmax/reference/mappings/_bounded.py.
+/* Probabilities with upper bounds, of one row, by filling up to a common level: a template. In
+ * NumPy `water_fill` in pyentmax/reference/thresholds finds the same by a sort, and the shifts are
+ * those of `solve_shifted` in pyentmax/reference/mappings/_bounded.py.
  *
  * p_i = clip(raised(a_i, t), 0, u_i) with the level t > 0 at which they sum to a total. What no row
  * can be too hard for goes in double, whatever the scores are.

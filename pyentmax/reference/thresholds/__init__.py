@@ -29,26 +29,9 @@ zeros that are not proved, which the certificates of decoding need.
 
 Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead.
 
-The kernels in C and CUDA do not sort. Each of their searches has a twin, for NumPy arrays and with
-the same variable names, here or in ``tests/search_twins.py``:
-
-    cython_ext/thresholds/search.h            prune_chunks
-    cython_ext/mappings/sparsemax.h           newton_sparsemax
-    cython_ext/mappings/entmax15.h            newton_entmax15
-    cython_ext/thresholds/entmax.h            halley_norm, newton_p_last
-    cython_ext/thresholds/entmax_start.h      halley_norm
-    cython_ext/mappings/normmax.h             newton
-    cython_ext/thresholds/level.h             newton_water_fill
-    cython_ext/thresholds/water_filling.h     newton_water_fill
-    cython_ext/thresholds/kth_largest.h       kth_largest, radix_select
-    engine/backends/cuda/sparsemax.cuh        newton_sparsemax
-    engine/backends/cuda/entmax15.cu          newton_entmax15
-    engine/backends/cuda/newton.cuh           newton
-    engine/backends/cuda/entmax.cu            newton, bisect_p_max
-    engine/backends/cuda/normmax.cu           newton
-    engine/backends/cuda/bounded.cuh          bracketed_water_fill
-    engine/backends/cuda/topk_softmax.cu      bisect_kth_largest
-    engine/backends/cuda/topk_sparsemax.cu    newton_sparsemax, bisect_kth_largest
+The kernels in C and CUDA do not sort; each explains its search where that begins. Two are here with
+the same variable names: `newton_sparsemax`, and `prune_chunks`, by which most of a long row is
+skipped.
 """
 
 from pyentmax.reference.thresholds.bisection import MaxProbability, bisect_p_max, bisection

@@ -23,9 +23,8 @@
  *     step(t, missing, weight)  the level where nothing would be missing if the same entries moved
  *
  * A row with a NaN or +∞ is NaN, so is one whose bounds do not allow it; a row of nothing but −∞ is
- * zeros. The NumPy twins are, for the level, `bracketed_water_fill` in
- * tests/search_twins.py, and for the shifts `solve_shifted` in
- * pyentmax/reference/mappings/_bounded.py.
+ * zeros. In NumPy `water_fill` in pyentmax/reference/thresholds finds the level by a sort, and the
+ * shifts are those of `solve_shifted` in pyentmax/reference/mappings/_bounded.py.
  */
 #pragma once
 #include "rows.cuh"

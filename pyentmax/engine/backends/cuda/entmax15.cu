@@ -1,6 +1,5 @@
-/* 1.5-entmax. The NumPy twins are pyentmax/reference/mappings/entmax15.py, with the derivation, and for the
- * search `newton_entmax15` in tests/search_twins.py; kernels and their arguments:
- * forward.cuh.
+/* 1.5-entmax. The NumPy twin is pyentmax/reference/mappings/entmax15.py, with the derivation;
+ * kernels and their arguments: forward.cuh.
  *
  * With half gaps x = (z − max z)/2 ≤ 0 and the threshold as t = −τ,
  *

@@ -1,7 +1,6 @@
 /* What fusedmax and oscarmax need beside sparsemax: smoothing, pooling, and means over runs. The
- * NumPy twins, with the derivations, are pyentmax/reference/mappings/{_fused,fusedmax,oscarmax}.py; that of
- * smooth is `condat_tv` in tests/search_twins.py, and pool does what `textbook` in
- * pyentmax/reference/mappings/oscarmax.py does.
+ * NumPy twins, with the derivations, are pyentmax/reference/mappings/{_fused,fusedmax,oscarmax}.py; pool
+ * does what `textbook` in the last of them does.
  *
  *     smooth<T>(z, mask, u, batch, strength)
  *         u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, less what is the same for all, with −∞ for

@@ -81,8 +81,7 @@ __device__ inline double number_of(unsigned long long bits) {
     return __longlong_as_double((long long)bits);
 }
 
-/* The same for all floats, the largest first: the complements of `rising_keys` in
- * tests/search_twins.py. */
+/* The same for all floats, the largest first. */
 template <typename C> using Bits = decltype(bits_of((C)0));
 template <typename C> constexpr Bits<C> SIGN = ~(~(Bits<C>)0 >> 1);
 

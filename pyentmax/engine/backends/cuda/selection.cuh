@@ -1,6 +1,5 @@
 /* Selection without a sort: the least whole number up to which enough entries count, by halving a
- * bracket, a bit per pass, and often fewer. The number may be an index, or the bits of a float. The
- * NumPy twin is `bisect_kth_largest` in tests/search_twins.py.
+ * bracket, a bit per pass, and often fewer. The number may be an index, or the bits of a float.
  */
 #pragma once
 #include "forward.cuh"

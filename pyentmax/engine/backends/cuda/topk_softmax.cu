@@ -1,6 +1,6 @@
-/* Top-k softmax, with a k for each row. The NumPy twins are pyentmax/reference/mappings/topk_softmax.py, and
- * for the search `bisect_kth_largest` in tests/search_twins.py; kernels and their
- * arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
+/* Top-k softmax, with a k for each row. The NumPy twin is
+ * pyentmax/reference/mappings/topk_softmax.py; kernels and their arguments: forward.cuh; the
+ * parameter is k. The Jacobian is softmax's.
  *
  * No sort: the k-th largest score is found by halving a bracket of integers that order scores
  * (selection.cuh). Scores are compared as they are stored, not gaps, of which rounding makes

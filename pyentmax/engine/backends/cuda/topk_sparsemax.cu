@@ -1,6 +1,6 @@
-/* Top-k sparsemax, with a k for each row. The NumPy twins are pyentmax/reference/mappings/topk_sparsemax.py,
- * and for the selection `bisect_kth_largest` in tests/search_twins.py; kernels and their
- * arguments: forward.cuh; the parameter is k. The Jacobian is sparsemax's.
+/* Top-k sparsemax, with a k for each row. The NumPy twin is
+ * pyentmax/reference/mappings/topk_sparsemax.py; kernels and their arguments: forward.cuh; the
+ * parameter is k. The Jacobian is sparsemax's.
  *
  * Where sparsemax has no more than k non-zeros, it is the answer. Where it has more, the k largest
  * entries get less than 1 together at its threshold. So t = −τ has to rise, which takes none of
