@@ -183,15 +183,6 @@ def test_calibration_bins_hold_their_upper_end_and_rounding():
     assert [b.count for b in measured.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30))
-def test_one_bin_is_the_difference_of_the_means(claims):
-    p, right = zip(*claims, strict=True)
-    one, many = calibration(p, right, bins=1), calibration(p, right, bins=20)
-    assert one.error == pytest.approx(abs(np.mean(p) - np.mean(right)), abs=1e-12)
-    assert one.error <= many.error + 1e-12  # finer bins never hide more
-    assert many.count == len(claims)
-
-
 def test_listed_predictions_are_finished_strings():
     results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
     claims = listed_predictions(results, [(1,), (0,), (9,)], tuple)

@@ -5,7 +5,6 @@ import pytest
 
 from pyentmax import entmax15
 from pyentmax.seq2seq.analysis import (
-    PerSentence,
     SentenceAttention,
     corpus_attention,
     head_densities,
@@ -81,11 +80,6 @@ def test_means_go_over_queries_and_not_over_sentences():
     short, long = (head_densities(w) for w in TWO_LENGTHS)
     expected = (3 * short + 5 * long) / 8
     np.testing.assert_allclose(measured.density["encoder"].mean, expected, rtol=1e-12)
-
-
-def test_mean_of_ones_is_one():
-    measured = PerSentence(np.ones((7, 2)), np.array([3, 5, 7, 11, 13, 17, 19.0]))
-    assert (measured.mean == 1).all()
 
 
 def test_a_single_token_counts_where_it_can():

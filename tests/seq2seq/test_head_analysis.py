@@ -26,24 +26,6 @@ def test_positional_head_is_confident_at_its_offset_alone(offset):
         assert (positional_confidence(weights, other) == np.full((2, 3), other == offset)).all()
 
 
-def test_heads_that_look_alike_have_no_diversity():
-    one = random_weights(3, 1, 5, 6)
-    np.testing.assert_allclose(
-        head_diversity(np.repeat(one, 4, axis=1)), np.zeros(3), rtol=0, atol=1e-12
-    )
-
-
-@pytest.mark.parametrize("heads", [2, 3, 5])
-def test_disjoint_heads_have_the_largest_diversity(heads):
-    disjoint = np.broadcast_to(np.eye(heads)[:, None], (heads, 4, heads))
-    assert head_diversity(disjoint) == pytest.approx(1, rel=1e-6, abs=1e-12)
-    wider = np.zeros((heads, 4, heads**2))
-    wider[..., :heads] = disjoint
-    assert head_diversity(wider) == pytest.approx(0.5, rel=1e-6, abs=1e-12)  # log H to the base H²
-    diversity = head_diversity(random_weights(20, heads, 4, heads))
-    assert ((diversity >= 0) & (diversity <= 1)).all()
-
-
 def test_diversity_is_what_its_definition_says():
     p = random_weights(2, 3, 4, 5)
     entropy = pe.shannon_entropy

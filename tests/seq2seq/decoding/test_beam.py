@@ -153,18 +153,6 @@ def test_ties_go_to_better_prefix_then_lower_token():
     assert tokens.tolist() == [2, 2]
 
 
-def test_reason_sums_what_was_pruned():
-    # Step 2 prunes a quarter, step 3 a half of the rest: ¼ + ⅜ in all.
-    model = Automaton.of(
-        [[0, 0, 1, 0], [0, 0, 0.75, 0.25], [0, 0, 0.5, 0.5], [0, 1, 0, 0]],
-        [[0, 0, 1, 0], [0, 0, 2, 2], [0, 0, 3, 3], [0] * 4],
-    )
-    assert search(model, beam=1).reason == (
-        "Not proved complete: 2 possible continuations of mass 0.62 were pruned, first at step 2 "
-        "(beam 1)."
-    )
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.booleans(), st.sampled_from([None, 2]))
 @settings(max_examples=40, deadline=None)
 def test_dense_distributions_equal_the_textbook(seed, beam, ties, n_best):
@@ -300,28 +288,6 @@ def test_unproved_beam_finds_the_same_strings(model, beam, limit):
     for result in (plain, some):
         assert (result.exact, result.proved, result.bound) == (False, 0, 1)
         assert result.reason.startswith("Never complete")
-
-
-def test_n_best_unproved_after_pruning_a_better_prefix():
-    # Token 3 is the less probable one, and yet begins the best string.
-    p = np.zeros((4, 6))
-    p[0, 2:4] = 0.6, 0.4
-    p[1, [EOS, 4, 5]] = 0.4, 0.3, 0.3
-    p[2, EOS] = p[3, EOS] = 1
-    following = np.array([[0, 0, 1, 2, 0, 0], [3] * 6, [3] * 6, [3] * 6])
-    result = search(Automaton.of(p, following), beam=1, n_best=1)
-    assert result.best.tokens == (2,)
-    assert (result.proved, result.bound) == (0, pytest.approx(0.4, rel=1e-6, abs=1e-12))
-    assert result.reason.startswith("The best string of this beam is not proved.")
-    result = search(Automaton.of(p, following), beam=2, n_best=1)
-    assert (result.best.tokens, result.proved) == ((3,), 2)  # "2" beats the open "24" too
-
-
-def test_dense_mapping_with_finite_support_is_not_exact():
-    model = Automaton.of([[0, 1, 0]], [[0, 0, 0]], output_is_sparse=False)
-    result = search(model)
-    assert result.mass == 1.0
-    assert not result.exact
 
 
 def test_attention_belongs_to_its_hypothesis():

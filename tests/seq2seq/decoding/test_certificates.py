@@ -143,7 +143,7 @@ def cases(output, dtype, number, near=0.5):
 
 
 @pytest.mark.parametrize("output", PROVED)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
 def test_complete_lists_hold_every_possible_string(output, dtype):
     cases(output, dtype, 1)
 

@@ -115,26 +115,6 @@ def test_batched_sources_decode_as_alone(model, best):
         assert (batched.proved, batched.mass_bound) == (alone.proved, alone.mass_bound)
 
 
-def test_exact_search_corrects_a_greedy_mistake():
-    # Token 2 looks best and then splits; 3 is sure of its end.
-    p = np.zeros((4, 12))
-    p[0, 2:4] = 0.6, 0.4
-    p[1, 2:] = 0.1
-    p[2:, EOS] = 1
-    following = np.zeros((4, 12), dtype=int)
-    following[0, 2:4] = 1, 2
-    following[1] = 3
-    model = Automaton.of(p, following)
-    source = np.zeros((1, 1), dtype=int)
-    [beam] = beam_search(model, source, source == 0, beam=1)
-    assert beam.best.tokens == (2, 2)
-    assert beam.proved == 0
-    result = search(model)
-    assert (result.best.tokens, result.proved) == ((3,), 1)
-    assert result.bound == pytest.approx(0.06, rel=1e-14, abs=0)
-    assert search(model, n_best=None).exact
-
-
 def test_ties_are_proved_without_expanding_all():
     model = Automaton.of(
         [[0, 0.5, 0.5], [0, 1, 0]],

@@ -88,25 +88,6 @@ def test_output_too_improbable_for_a_float_is_not_impossible():
     assert outputs.at_most(lambda text: text == "") > 0
 
 
-def test_output_that_never_ends_is_said():
-    [outputs] = list_outputs(loop(0.0), [[0]], Letters(), max_length=5)
-    assert not outputs.complete
-    assert outputs.total == 0
-    assert outputs.rest == 1
-    assert "beyond the limit of 5 tokens" in outputs.reason
-    assert outputs.by_text() == {}
-    assert outputs.texts == ("aaaaa",)
-    assert not outputs.hypotheses[0].finished
-
-
-def test_budget_bounds_the_rest():
-    [outputs] = list_outputs(loop(0.25), [[0]], max_length=100, budget=8, width=1)
-    assert not outputs.complete
-    assert len(outputs.hypotheses) == 8
-    assert outputs.rest == pytest.approx(0.75**8, rel=1e-9, abs=1e-12)
-    assert "The budget of 8 prefixes is used up" in outputs.reason
-
-
 # --- planted faults -------------------------------------------------------------------------------
 def test_dropped_prefix_prevents_the_claim(monkeypatch):
     add = exact._Search.add

@@ -80,26 +80,6 @@ def test_steps_average_probabilities_and_join_supports():
         np.testing.assert_allclose(step.attention, attention, rtol=1e-13)
 
 
-def test_exactness_is_that_of_the_averaged_model():
-    # Each alone has one string; together they go on for ever, as only one of them ends.
-    ends, goes_on = Table([0, 1, 0]), Table([0, 0, 1])
-    source = np.array([[4]])
-    assert beam_search(ends, source, source > 0)[0].exact
-    [result] = exact_search(
-        Ensemble([ends, goes_on]), source, source > 0, n_best=None, max_length=4
-    )
-    assert not result.exact
-    assert [h.probability for h in result.hypotheses] == pytest.approx(
-        [2.0**-n for n in range(1, 6)], rel=1e-14, abs=0
-    )
-    assert result.mass_bound == pytest.approx(2.0**-5, rel=1e-14, abs=0)
-
-
-def test_agreed_certainty_is_exactly_one():
-    step = first_step(Ensemble([Table([0, 0, 1])] * 3))
-    np.testing.assert_array_equal(step.log_prob, [[-np.inf, -np.inf, 0.0]])
-
-
 def test_mean_of_improbable_tokens_does_not_underflow():
     tables = [Table([0, 0, 1]), Table([0, 0, 1])]
     for table, far in zip(tables, (-800.0, -801.0), strict=True):
@@ -116,21 +96,6 @@ def test_underflow_in_all_members_is_bounded(dtype):
     [result] = exact_search(Ensemble(tables), source, source > 0, n_best=None)
     assert not result.exact
     assert result.bound == pytest.approx(float(np.finfo(dtype).tiny), rel=1e-12, abs=0)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_hidden_tokens_of_a_member_are_bounded(dtype):
-    hides = Table([0, 1, 0, 0], [False, True, True, False], dtype, unseen=np.log(1e-9))
-    sees = Table([0, 0.5, 1e-30, 0.5], None, dtype)
-    step = first_step(Ensemble([hides, sees]))
-    np.testing.assert_array_equal(step.support, [[False, True, True, True]])
-    np.testing.assert_array_equal(np.isneginf(step.log_prob), [[True, False, True, False]])
-    assert step.log_prob.dtype == dtype
-    # What the one proves to be impossible is half of what the other says.
-    assert step.log_prob[0, 3] == pytest.approx(
-        np.log(0.25), rel=2 * float(np.finfo(dtype).eps), abs=0
-    )
-    assert step.unseen == pytest.approx([np.log((1e-9 + 1e-30) / 2)], rel=1e-12, abs=0)
 
 
 def test_bound_of_the_mean_rounds_upwards():

@@ -110,15 +110,6 @@ def test_relative_scores_depend_on_distance_only():
             np.testing.assert_allclose(scores[..., i, j], scores[..., i - 1, j - 1], rtol=1e-12)
 
 
-def test_shift_moves_each_row_to_its_keys():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 3, 5))
-    y = shift(Tensor(x)).data
-    for i, j in itertools.product(range(3), range(5)):
-        if j <= i + 2:
-            np.testing.assert_array_equal(y[:, i, j], x[:, i, 3 - 1 - i + j])
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_segments_with_memory_equal_the_whole_text(norm):
     """With one layer, what is remembered is exactly what would have been read."""

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from finite_differences import assert_gradients
 
-from pyentmax.seq2seq import autograd as ag
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm, lstm_step
 
@@ -47,14 +46,12 @@ def test_forward(mask, reverse):
     np.testing.assert_array_equal(a, kept)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("mask", [None, MASK])
-@pytest.mark.parametrize("output", ["hidden", "last", "both"])
+@pytest.mark.parametrize(("reverse", "mask"), [(False, None), (True, MASK)])
+@pytest.mark.parametrize("output", ["hidden", "last"])
 def test_backward(mask, reverse, output):
     def function(a, u):
         hidden, last = lstm(a, u, mask, reverse)
-        parts = {"hidden": [hidden], "last": [last], "both": [hidden, last]}[output]
-        return ag.concatenate(parts, axis=0)
+        return {"hidden": hidden, "last": last}[output]
 
     assert_gradients(function, normal(T, B, 4 * H), normal(H, 4 * H))
 

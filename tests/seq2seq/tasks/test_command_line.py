@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import run
+from stages import slow
 
 from pyentmax.cli import build_parser, main
 from pyentmax.seq2seq.tasks.inflection import Example, Inflector
@@ -154,6 +155,7 @@ def test_error_about_strange_file_name_is_one_line(tmp_path, capsys):
     assert "a\\nb\\x1b[2J\\u2028c: No such file" in said[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="runs a shell")
 def test_reader_that_stops_reading():
     shell = f"{sys.executable} -m pyentmax data conll2018 | true"
@@ -161,13 +163,12 @@ def test_reader_that_stops_reading():
     assert "Error" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="runs a shell")
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
     [
-        ("reproduce >&-", 0, ""),
         ("reproduce >&- 2>&-", 0, ""),
-        ("reproduce 2>/dev/full", 0, ""),
         ("reproduce >/dev/full", 2, "No space left on device"),
         ("inflect MODEL - <&-", 1, "expected at least one line, got none"),
     ],
@@ -181,12 +182,11 @@ def test_closed_or_full_stream_is_no_traceback(redirection, code, said, tmp_path
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_redirected_results_are_utf8(tmp_path, encoding):
+def test_redirected_results_are_utf8(tmp_path):
     small_inflector().save(tmp_path / "best.npz")
     (tmp_path / "words").write_text("wałk\tV;PST\nжpay\tV;PST\n", "utf-8")
     words = command("inflect", tmp_path, tmp_path / "words", "--n-best", "1", "--format", "jsonl")
-    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run(words, capture_output=True, env=environment, check=True)
     lines = done.stdout.decode("utf-8").splitlines()
     assert [json.loads(line)["lemma"] for line in lines] == ["wałk", "жpay"]
@@ -200,7 +200,7 @@ def test_tilde_in_an_option_is_the_home_folder(option):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", *slow("SIGTERM", "SIGHUP")])
 def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, name):
     signum = getattr(signal, name)
     (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
@@ -287,6 +287,7 @@ def test_translate_names_unknown_words(tmp_path, capsys, words, note):
     assert said == ([f"note: words that the model does not know: {note}"] if note else [])
 
 
+@pytest.mark.slow
 def test_backend_of_a_notebook_does_not_stop_pictures(tmp_path):
     small_inflector().save(tmp_path / "best.npz")
     words = command("inflect", tmp_path, "walk", "V;PST", "--pictures", tmp_path / "out")

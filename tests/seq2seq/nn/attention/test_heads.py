@@ -2,13 +2,9 @@
 
 import numpy as np
 import pytest
-from finite_differences import assert_gradients
 
 from pyentmax.seq2seq.nn.attention import (
-    HEAD_SCORES,
-    SCORES,
     init_multi_head_attention,
-    learned_entmax,
     multi_head_attention,
 )
 from pyentmax.seq2seq.nn.attention.heads import additive_head_scores, head_averages, head_scores
@@ -41,39 +37,6 @@ def test_scores_and_averages_equal_each_heads(leading):
         np.testing.assert_allclose(additive[..., h, :, :], hidden @ w[h], rtol=1e-12, atol=1e-14)
         expected = np.einsum("...ts,...sd->...td", p[..., h, :, :], vh)
         np.testing.assert_allclose(part(averages, h), expected, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("leading", LEADING)
-def test_gradients(leading):
-    q, k, v = (normal(*leading, n, N, seed=n) for n in (T, S, S))
-    assert_gradients(lambda q, k: head_scores(q, k, HEADS, 0.7), q, k, rtol=1e-6, atol=1e-8)
-    w = normal(HEADS, D, seed=9)
-    assert_gradients(additive_head_scores, q, k, w, rtol=1e-6, atol=1e-8)
-    p = normal(*leading, HEADS, T, S)
-    assert_gradients(head_averages, p, v, rtol=1e-6, atol=1e-8)
-
-
-def test_multi_head_scores_have_the_usual_names():
-    assert sorted(HEAD_SCORES) == sorted(SCORES)
-
-
-@pytest.mark.parametrize("score", HEAD_SCORES)
-@pytest.mark.parametrize("bias", [False, True])
-def test_gradients_of_the_whole_layer(score, bias):
-    rng = np.random.default_rng(1)
-    params = init_multi_head_attention(rng, "a", N, np.float64, bias=bias, score=score, heads=HEADS)
-    params = {name: 2 * x + 0.1 * rng.standard_normal(x.shape) for name, x in params.items()}
-    params["a.alpha_logit"] = np.array([[-1.0], [0.0], [1.0]])
-    mask = np.array([[True] * 5, [True, True, True, False, False]])
-
-    def function(x, h, *arrays):
-        given = dict(zip(params, arrays, strict=True))
-        options = {"mask": mask, "score": score, "rate": 0.2, "rng": np.random.default_rng(3)}
-        mapping = learned_entmax(given, "a")
-        return multi_head_attention(given, "a", x, h, h, mapping, heads=HEADS, **options)[0]
-
-    x, h = normal(2, T, N), normal(2, S, N, seed=1)
-    assert_gradients(function, x, h, *params.values(), rtol=1e-5, atol=1e-7)
 
 
 def test_dropout_leaves_returned_weights_unchanged():

@@ -210,6 +210,7 @@ def test_n_best_in_three_formats(model, capsys, monkeypatch):
     assert printed("--keep", "top_k=1").count("\n") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="waits for a pipe")
 def test_process_that_waits_gets_each_answer(model):
     command = [sys.executable, "-m", "pyentmax", "translate", str(model), "-"]
