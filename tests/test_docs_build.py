@@ -7,194 +7,19 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
-import sys
-from html import unescape
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 import webdriver
 
-import pyentmax
-
 pytestmark = pytest.mark.docs
 
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSER = runpy.run_path(str(DOCS / "check_in_browser.py"))
-SITE = runpy.run_path(str(DOCS / "check_site.py"))
 needs_chromium = pytest.mark.skipif(
     BROWSER["browser"]() is None, reason="no Chromium (Debian: chromium)"
 )
-CONF = f"""
-import sys
-sys.path.insert(0, {str(DOCS)!r})
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference"]
-default_role = "name"
-myst_enable_extensions = ["amsmath"]
-"""
-
-
-@pytest.fixture
-def build(tmp_path):
-    """Build two pages, one in each markup; gives the site and what Sphinx warned of."""
-
-    def build(rst: str, markdown: str) -> tuple[Path, str]:
-        (tmp_path / "conf.py").write_text(CONF)
-        (tmp_path / "index.rst").write_text(f"Start\n=====\n\n{rst}\n\n.. toctree::\n\n   page\n")
-        (tmp_path / "page.md").write_text(f"# Page\n\n{markdown}\n")
-        site = tmp_path / "site"
-        command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(tmp_path), str(site)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return site, done.stderr
-
-    return build
-
-
-def test_names_without_entry_are_reported(build):
-    _, warned = build(
-        ".. reference:: pyentmax.reference.entropies\n\n.. reference:: pyentmax.seq2seq.nn", ""
-    )
-    missing = {line.split()[1] for line in warned.splitlines() if "on no page" in line}
-    assert {"pyentmax.softmax", "pyentmax.MAPPINGS", "pyentmax.seq2seq.data.Vocabulary"} <= missing
-    assert "pyentmax.reference.losses.targets.Target" in missing
-    assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.reference.entropies.gini_entropy
-    assert not {
-        name
-        for name in missing
-        if name.startswith(("pyentmax.seq2seq.nn.", "pyentmax.reference.entropies"))
-    }
-    assert not {name for name in missing if "._" in name}
-
-
-@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
-def test_modules_of_a_missing_library_are_named_by_it(build):
-    page = ".. reference:: pyentmax.torch\n\n.. reference:: pyentmax.torch.transformers"
-    site, warned = build(page, "")
-    said = "built without torch, and shows nothing of "
-    assert (site / "index.html").read_text().count(said) == 2
-    assert "there is no" not in warned
-
-
-def test_module_and_function_of_one_name(build):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    page = ".. reference:: pyentmax.torch\n\n.. reference:: pyentmax.torch.entmax"
-    _, warned = build(page, "")
-    assert "duplicate" not in warned
-
-
-def test_textbook_versions_show_their_source(build):
-    own = "\n\n".join(
-        f".. textbooks:: pyentmax.{name}"
-        for name in (
-            "keep",
-            "reference.mappings.entmax_sigmoid",
-            "regularized",
-            "sorting",
-            "structured",
-        )
-    )
-    site, warned = build(
-        f".. textbooks::\n\n{own}", "`pyentmax.reference.mappings.csparsemax.textbook`"
-    )
-    html = (site / "index.html").read_text()
-    text = re.sub("<.*?>", "", html)
-    package = Path(str(pyentmax.__file__)).parent
-    files = [*package.glob("*.py"), *package.glob("reference/mappings/*.py")]
-    there = sum(file.read_text().count("\ndef textbook") for file in files)
-    assert text.count("def textbook") == there
-    assert "tau = (np.cumsum(falling) - 1) / rho" in unescape(text)
-    assert "Problem: argmin over the simplex of ½‖p − z‖²" in text
-    assert "#pyentmax.reference.mappings.csparsemax.textbook" in (site / "page.html").read_text()
-    assert "textbook" not in warned
-
-
-def test_code_that_names_something_is_linked(build):
-    pages = (
-        "`softmax` `pe.softmax()` `entmax` `pyentmax.gone` `pyentmax.seq2seq.nn.lstm` `softmax(z)`"
-    )
-    names = "softmax\n   softmax_jvp\n   softmax_vjp\n   entmax"
-    site, warned = build(f".. reference:: pyentmax\n\n   {names}", pages)
-    html = (site / "page.html").read_text()
-    for linked in ("softmax", "pe.softmax()"):
-        assert 'href="index.html#pyentmax.softmax"><code class="docutils literal' in html
-        assert f">{linked}</span></code></a>" in html
-    assert ">entmax</span></code></a>" not in html
-    assert ">entmax</span></code>" in html
-    warnings = [line for line in warned.splitlines() if "there is no" in line]
-    assert len(warnings) == 1
-    assert "page.md" in warnings[0]
-    assert "there is no pyentmax.gone" in warnings[0]
-    start = (site / "index.html").read_text()
-    assert "The same function as <a" in start  # softmax_vjp is softmax_jvp
-    assert 'href="#pyentmax.entmax"' in start
-
-
-def test_displayed_formula_has_no_split(build):
-    formula = ".. math::\n\n   \\begin{aligned}a &= b \\tag{1}\\\\ c &= d\\end{aligned}"
-    site, _ = build(formula, "")
-    html = (site / "index.html").read_text()
-    assert "\\tag{1}" in html
-    assert "split" not in html
-
-
-DOCSTRING = """First, |z| and ``|kept|``.
-
-    a = |b|
-      + c
-
-Parameters
-----------
-z : array
-    of |x|
-
-    more of it
-
-Examples
---------
->>> print(1 | 2)
-3"""
-
-
-def test_formulas_in_docstrings_keep_their_lines():
-    lines = DOCSTRING.splitlines()
-    keep_mathematics = runpy.run_path(str(DOCS / "reference.py"))["keep_mathematics"]
-    keep_mathematics(None, "function", "f", None, None, lines)
-    text = "\n".join(lines)
-    assert text.startswith(
-        "First, \\|z\\| and ``|kept|``.\n\n.. code-block:: text\n\n    a = |b|\n"
-    )
-    assert text.count(".. code-block:: text") == 1
-    assert "    of \\|x\\|\n\n    more of it" in text
-    assert text.endswith(">>> print(1 | 2)\n3")
-
-
-def test_site_without_a_library_is_incomplete(tmp_path):
-    (tmp_path / "page.html").write_text("<p>This site was built without torch, and so on.</p>")
-    assert SITE["faults"](tmp_path) == ["page.html: This site was built without torch"]
-    assert SITE["faults"](tmp_path, incomplete=True) == []
-
-
-@needs_chromium
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ('<p>good</p><pre style="overflow: auto">$' + "x" * 200 + "</pre>", None),
-        ('<div style="width: 500px">wide</div>', "px wide, a phone has 390"),
-        ('<div class="math">\\[x\\]</div>', "1 formulas are not drawn"),
-        ("<mjx-merror>no such command</mjx-merror>", "does not understand 'no such command'"),
-        ("<p>such that $ x $</p>", "a $ is left in"),
-        ('<img src="gone.png" alt="">', "1 pictures are not shown"),
-    ],
-)
-def test_browser_notices_faults(tmp_path, body, message):
-    (tmp_path / "docs").mkdir()
-    head = '<!doctype html><meta name="viewport" content="width=device-width">'
-    (tmp_path / "docs" / "page.html").write_text(f"{head}<body>{body}</body>")
-    found = BROWSER["faults"](tmp_path)
-    assert bool(found) == (message is not None)
-    assert not found or (found[0].startswith("docs/page.html: ") and message in found[0])
 
 
 @needs_chromium

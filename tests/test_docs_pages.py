@@ -187,24 +187,3 @@ def test_extras_that_pages_name_exist():
         for names in re.findall(r"(?:pyentmax|\.)\[([\w,]+)\]", page.read_text("utf-8")):
             for name in names.split(","):
                 assert name in setup["options.extras_require"], f"{page.name}: [{name}]"
-
-
-TORCH = "<!-- needs: torch -->\n```python\ny = x\n```\n"
-
-
-@pytest.mark.parametrize(
-    ("page", "wanted", "message"),
-    [
-        ("\n```python\n>>> 1 + 1\n3\n```\n", [], "line 3"),
-        ("```python\ny = x\n```\n", [], "'x' is not defined"),
-        ("```sh\necho one\n```\n\n```text\ntwo\n```\n", [], "and not"),
-        ("```sh\nfalse\n```\n", [], "line 2: false"),
-        ("<!-- neds: torch -->\n```python\n```\n", [], "unknown mark"),
-        (TORCH, ["torch"], "'x' is not defined"),
-    ],
-)
-def test_wrong_page_is_noticed(page, wanted, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((AssertionError, NameError), match=message):
-        run_page("page", page, frozenset(wanted))
-    assert run_page("page", TORCH, frozenset()) == 0

@@ -22,9 +22,9 @@ MISSING = "no chromedriver (Debian: chromium-driver)"
 
 
 class Browser:
-    """Chromium without a window, as wide as asked; a context manager."""
+    """Chromium without a window; a context manager."""
 
-    def __init__(self, width: int = 1000, height: int = 900, touch: bool = False) -> None:
+    def __init__(self) -> None:
         # A port that nobody else has: the driver's own choice, which it prints.
         command = [str(DRIVER), "--port=0", "--log-level=SEVERE"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -35,16 +35,8 @@ class Browser:
             raise RuntimeError("chromedriver did not start")
         self.address = f"http://127.0.0.1:{listens[1]}"
         switches = ["--headless=new", "--no-sandbox", "--disable-gpu"]
-        options: dict[str, Any] = {
-            "args": [
-                *switches,
-                f"--window-size={width},{height}",
-                "--host-resolver-rules=MAP * ~NOTFOUND",
-            ]
-        }
-        if touch:
-            metrics = {"width": width, "height": height, "pixelRatio": 2, "touch": True}
-            options["mobileEmulation"] = {"deviceMetrics": metrics}
+        switches += ["--window-size=1000,900", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        options = {"args": switches}
         wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
         self.session = self._call("POST", "/session", wanted)["sessionId"]
 
@@ -90,17 +82,6 @@ class Browser:
         element = self._element(selector)[ELEMENT]
         self._call("POST", f"/session/{self.session}/element/{element}/click", {})
 
-    def labels(self, selector: str) -> list[str]:
-        """The names of the visible elements, as the browser computes them for a screen reader."""
-        body = {"using": "css selector", "value": selector}
-        found = self._call("POST", f"/session/{self.session}/elements", body)
-        addresses = [f"/session/{self.session}/element/{element[ELEMENT]}" for element in found]
-        return [
-            self._call("GET", f"{address}/computedlabel")
-            for address in addresses
-            if self._call("GET", f"{address}/displayed")
-        ]
-
     def press(self, *keys: str) -> None:
         """Type on the keyboard, at whatever has the focus."""
         actions = []
@@ -109,7 +90,7 @@ class Browser:
             actions += [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
         self._act({"type": "key", "id": "keyboard", "actions": actions})
 
-    def drag(self, selector: str, start: float, end: float, pointer: str = "mouse") -> None:
+    def drag(self, selector: str, start: float, end: float) -> None:
         """Drag within an element, from one part of its width to another (0 left, 1 right)."""
         options = "{block: 'center', behavior: 'instant'}"
         self.run(f"document.querySelector(arguments[0]).scrollIntoView({options})", selector)
@@ -124,8 +105,8 @@ class Browser:
 
         actions = [to(start, 0), {"type": "pointerDown", "button": 0}]
         actions += [to(end, 60), {"type": "pointerUp", "button": 0}]
-        parameters = {"pointerType": pointer}
-        self._act({"type": "pointer", "id": pointer, "parameters": parameters, "actions": actions})
+        parameters = {"pointerType": "mouse"}
+        self._act({"type": "pointer", "id": "mouse", "parameters": parameters, "actions": actions})
 
     def _act(self, source: dict[str, Any]) -> None:
         self._call("POST", f"/session/{self.session}/actions", {"actions": [source]})
