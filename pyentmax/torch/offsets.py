@@ -40,7 +40,7 @@ class Cut(CutAxis):
             along = np.arange(max(self.lengths[rows].max(), 1))
             places = np.minimum(self.starts[rows, None] + along, last)
             group = rows, places, along < self.lengths[rows, None]
-            yield tuple(torch.from_numpy(x).to(self.device) for x in group)  # type: ignore[misc]
+            yield tuple(torch.from_numpy(x).to(self.device) for x in group)
 
     def map_rows(
         self, call: Callable[..., Tensor], entries: Sequence[Any], numbers: Sequence[Any]
@@ -117,9 +117,11 @@ def loss_of_rows(
 
     if not z.numel():
         return z.new_zeros(cut.batch) if reduction == "none" else z.sum()
-    entries, numbers = (z, mask), (y, value, weight)
-    if not labels:
-        entries, numbers = (z, mask, y), (value, weight)
+    entries, numbers = [z, mask], [value, weight]
+    if labels:
+        numbers.insert(0, y)
+    else:
+        entries.append(y)
     each = cut.map_rows(each_of, entries, numbers)
     if reduction == "none":
         return each

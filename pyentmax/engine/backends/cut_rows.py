@@ -55,7 +55,7 @@ def run_in_place(
         v = given[direction] if direction else None
         rows, v = arrange_probabilities(array, v, axis, mask, direction)
         operands = (rows.array, v) if direction else (rows.array,)
-    number = None if parameter is None else _number(parameter, given, cut, rows.array)
+    number: Any = None if parameter is None else _number(parameter, given, cut, rows.array)
     kernel = choice.kernel_for(rows.array, name, parameter, number)
     if kernel is None:
         return NotImplemented
