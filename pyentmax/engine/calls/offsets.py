@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from numpy.lib.stride_tricks import as_strided
 
 from pyentmax.engine.calls.devices import array_module, is_dask, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import as_array, as_floating
@@ -133,7 +132,7 @@ class CutAxis:
                 if kind == "entries":
                     value = self.take(value, rows, length)
                 elif kind == "numbers":
-                    value = value[..., on_rows]
+                    value = value.take(on_rows, axis=-1)
                 values.append(value)
             parts = call(*values)
             parts = parts if len(results) > 1 else (parts,)
@@ -251,13 +250,13 @@ def _check_broadcasts(shape: tuple[int, ...], name: str, to: tuple[int, ...], ea
 
 def _windows(array: Any, length: int) -> Any:
     """Windows as long as the rows, each as one item, which NumPy moves ten times as fast as its
-    entries; None where the last axis is not contiguous, or on a device.
+    entries; None where they are not contiguous, or on a device.
     """
-    places, size = array.shape[-1] - length + 1, array.itemsize
-    if not isinstance(array, np.ndarray) or places < 1 or array.strides[-1] != size:
+    places = array.shape[-1] - length + 1
+    if type(array) is not np.ndarray or places < 1 or not array.flags.c_contiguous:
         return None
-    windows = as_strided(array, (*array.shape[:-1], places, length), (*array.strides, size))
-    return windows.view(np.dtype((np.void, length * size)))[..., 0]
+    item = np.dtype((np.void, length * array.itemsize))
+    return np.ndarray((*array.shape[:-1], places), item, array, 0, array.strides)
 
 
 def _smallest(lengths: Any) -> Any:
