@@ -127,24 +127,22 @@ KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
 
 /* As many registers as are in use at once: more do not fit a vector unit of 16, and fewer wait for
  * their sums. */
-enum {
-    TYPED(MOST_PARTS) = 4 * TYPED(REGISTERS) < 8 ? 4 * TYPED(REGISTERS) : 8,
-    TYPED(WIDE) = TYPED(MOST_PARTS) *TYPED(WIDTH),
-};
+#define MOST_PARTS (4 * REGISTERS < 8 ? 4 * REGISTERS : 8)
+#define WIDE (MOST_PARTS * WIDTH)
 
 /* The products of g with `rows` rows v, whose additions overlap; each is the same for any number of
  * them. */
 ALWAYS_INLINE void TYPED(dots)(const REAL *restrict g, const REAL *const *v, const int rows,
                                ptrdiff_t width, REAL *restrict to) {
-    enum { PARTS = TYPED(REGISTERS) < 2 ? 1 : 2, STEP = PARTS * TYPED(WIDTH) };
-    TYPED(Register) sum[4][PARTS];
+    enum { PARTS = REGISTERS < 2 ? 1 : 2, STEP = PARTS * WIDTH };
+    REGISTER sum[4][PARTS];
     for (int k = 0; k < rows; k++)
-        for (int j = 0; j < PARTS; j++) sum[k][j] = (TYPED(Register)){0};
+        for (int j = 0; j < PARTS; j++) sum[k][j] = (REGISTER){0};
     ptrdiff_t at = 0;
     for (; at + STEP <= width; at += STEP)
         for (int j = 0; j < PARTS; j++) {
-            const ptrdiff_t place = at + j * TYPED(WIDTH);
-            const TYPED(Register) some = TYPED(load_register)(g + place);
+            const ptrdiff_t place = at + j * WIDTH;
+            const REGISTER some = TYPED(load_register)(g + place);
             for (int k = 0; k < rows; k++) sum[k][j] += some * TYPED(load_register)(v[k] + place);
         }
     for (int k = 0; k < rows; k++) {
@@ -175,15 +173,14 @@ static void TYPED(row_dots)(const REAL *restrict g, const int32_t *restrict colu
 ALWAYS_INLINE void TYPED(combine_parts)(const REAL *restrict w, const int32_t *restrict columns,
                                         ptrdiff_t count, const char *restrict x, ptrdiff_t step,
                                         REAL *restrict to, const int parts) {
-    TYPED(Register) sum[TYPED(MOST_PARTS)];
-    for (int k = 0; k < parts; k++) sum[k] = (TYPED(Register)){0};
+    REGISTER sum[MOST_PARTS];
+    for (int k = 0; k < parts; k++) sum[k] = (REGISTER){0};
     for (ptrdiff_t i = 0; i < count; i++) {
         const REAL *row = (const REAL *)(x + columns[i] * step);
         const REAL weight = w[i];
-        for (int k = 0; k < parts; k++)
-            sum[k] += weight * TYPED(load_register)(row + k * TYPED(WIDTH));
+        for (int k = 0; k < parts; k++) sum[k] += weight * TYPED(load_register)(row + k * WIDTH);
     }
-    for (int k = 0; k < parts; k++) TYPED(store_register)(sum[k], to + k * TYPED(WIDTH));
+    for (int k = 0; k < parts; k++) TYPED(store_register)(sum[k], to + k * WIDTH);
 }
 
 /* to[0 .. width) = sum_i w[i] x[columns[i]], rows of x being `step` bytes apart. */
@@ -191,10 +188,10 @@ static void TYPED(combine)(const REAL *restrict w, const int32_t *restrict colum
                            const char *restrict x, ptrdiff_t step, ptrdiff_t width,
                            REAL *restrict to) {
     ptrdiff_t at = 0;
-    for (; at + TYPED(WIDE) <= width; at += TYPED(WIDE))
+    for (; at + WIDE <= width; at += WIDE)
         TYPED(combine_parts)(w, columns, count, x + at * (ptrdiff_t)sizeof(REAL), step, to + at,
-                             TYPED(MOST_PARTS));
-    for (; at + TYPED(WIDTH) <= width; at += TYPED(WIDTH))
+                             MOST_PARTS);
+    for (; at + WIDTH <= width; at += WIDTH)
         TYPED(combine_parts)(w, columns, count, x + at * (ptrdiff_t)sizeof(REAL), step, to + at, 1);
     for (ptrdiff_t j = at; j < width; j++) to[j] = 0;
     for (ptrdiff_t i = 0; at < width && i < count; i++) {
@@ -207,13 +204,13 @@ static void TYPED(combine)(const REAL *restrict w, const int32_t *restrict colum
 ALWAYS_INLINE void TYPED(distribute_parts)(const REAL *restrict w, const int32_t *restrict columns,
                                            ptrdiff_t count, const REAL *restrict x, int64_t first,
                                            char *restrict to, ptrdiff_t step, const int parts) {
-    TYPED(Register) kept[4 * TYPED(REGISTERS)];
-    for (int k = 0; k < parts; k++) kept[k] = TYPED(load_register)(x + k * TYPED(WIDTH));
+    REGISTER kept[4 * REGISTERS];
+    for (int k = 0; k < parts; k++) kept[k] = TYPED(load_register)(x + k * WIDTH);
     for (ptrdiff_t i = 0; i < count; i++) {
         REAL *row = (REAL *)(to + (columns[i] - first) * step);
         const REAL weight = w[i];
         for (int k = 0; k < parts; k++) {
-            REAL *place = row + k * TYPED(WIDTH);
+            REAL *place = row + k * WIDTH;
             TYPED(store_register)(TYPED(load_register)(place) + weight * kept[k], place);
         }
     }
@@ -225,8 +222,8 @@ static void TYPED(distribute)(const REAL *restrict w, const int32_t *restrict co
     ptrdiff_t at = 0;
     for (; at + 4 * LANES <= width; at += 4 * LANES)
         TYPED(distribute_parts)(w, columns, count, x + at, first, to + at * (ptrdiff_t)sizeof(REAL),
-                                step, 4 * TYPED(REGISTERS));
-    for (; at + TYPED(WIDTH) <= width; at += TYPED(WIDTH))
+                                step, 4 * REGISTERS);
+    for (; at + WIDTH <= width; at += WIDTH)
         TYPED(distribute_parts)(w, columns, count, x + at, first, to + at * (ptrdiff_t)sizeof(REAL),
                                 step, 1);
     for (ptrdiff_t i = 0; at < width && i < count; i++) {

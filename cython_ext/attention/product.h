@@ -41,7 +41,7 @@ KERNEL_WITHOUT_RECORD("product", "(m,k),(k,n)->(m,n)", "Matrices x and y to x y.
 
 #elif defined(REAL)
 
-enum { TYPED(ACROSS) = PANEL * TYPED(WIDTH) };
+#define ACROSS (PANEL * WIDTH)
 
 /* A matrix, its strides counted in numbers. */
 typedef struct {
@@ -59,13 +59,12 @@ ALWAYS_INLINE void TYPED(multiply_panel)(const REAL *restrict x, const ptrdiff_t
                                          const ptrdiff_t right, const int rows,
                                          const REAL *restrict panel, ptrdiff_t depth, REAL *out,
                                          ptrdiff_t step, ptrdiff_t columns, bool add) {
-    TYPED(Register) sum[TALL][PANEL];
+    REGISTER sum[TALL][PANEL];
     for (int r = 0; r < rows; r++)
-        for (int j = 0; j < PANEL; j++) sum[r][j] = (TYPED(Register)){0};
+        for (int j = 0; j < PANEL; j++) sum[r][j] = (REGISTER){0};
     for (ptrdiff_t k = 0; k < depth; k++) {
-        TYPED(Register) y[PANEL];
-        for (int j = 0; j < PANEL; j++)
-            y[j] = TYPED(load_register)(panel + k * TYPED(ACROSS) + j * TYPED(WIDTH));
+        REGISTER y[PANEL];
+        for (int j = 0; j < PANEL; j++) y[j] = TYPED(load_register)(panel + k * ACROSS + j * WIDTH);
         for (int r = 0; r < rows; r++) {
             const REAL factor = x[r * down + k * right];
             for (int j = 0; j < PANEL; j++) sum[r][j] += factor * y[j];
@@ -73,8 +72,8 @@ ALWAYS_INLINE void TYPED(multiply_panel)(const REAL *restrict x, const ptrdiff_t
     }
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < PANEL; j++) {
-            REAL *to = out + r * step + j * TYPED(WIDTH);
-            const ptrdiff_t count = columns - j * TYPED(WIDTH);
+            REAL *to = out + r * step + j * WIDTH;
+            const ptrdiff_t count = columns - j * WIDTH;
             if (count <= 0) break;
             if (add) sum[r][j] += TYPED(load_first)(to, count);
             TYPED(store_first)(sum[r][j], to, count);
@@ -113,15 +112,15 @@ static void TYPED(pack_rows)(TYPED(Matrix) x, ptrdiff_t rows, ptrdiff_t depth, R
 /* y[0 .. depth)[0 .. columns) as panels, the last filled up with zeros. */
 static void TYPED(pack_panels)(TYPED(Matrix) y, ptrdiff_t depth, ptrdiff_t columns,
                                REAL *restrict to) {
-    for (ptrdiff_t j = 0; j < columns; j += TYPED(ACROSS)) {
-        const ptrdiff_t own = columns - j < TYPED(ACROSS) ? columns - j : TYPED(ACROSS);
+    for (ptrdiff_t j = 0; j < columns; j += ACROSS) {
+        const ptrdiff_t own = columns - j < ACROSS ? columns - j : ACROSS;
         const TYPED(Matrix) from = TYPED(part)(y, 0, j);
-        for (ptrdiff_t k = 0; k < depth; k++, to += TYPED(ACROSS)) {
-            if (from.right == 1 && own == TYPED(ACROSS)) {
-                memcpy(to, from.at + k * from.down, sizeof(REAL) * TYPED(ACROSS));
+        for (ptrdiff_t k = 0; k < depth; k++, to += ACROSS) {
+            if (from.right == 1 && own == ACROSS) {
+                memcpy(to, from.at + k * from.down, sizeof(REAL) * ACROSS);
                 continue;
             }
-            for (ptrdiff_t c = 0; c < TYPED(ACROSS); c++)
+            for (ptrdiff_t c = 0; c < ACROSS; c++)
                 to[c] = c < own ? from.at[k * from.down + c * from.right] : 0;
         }
     }
@@ -139,7 +138,7 @@ static void TYPED(product)(TYPED(Matrix) x, TYPED(Matrix) y, REAL *out, ptrdiff_
                 const TYPED(Matrix) own = TYPED(part)(x, row, top);
                 const bool lies = own.right == 1;
                 if (!lies) TYPED(pack_rows)(own, high, depth, rows);
-                for (ptrdiff_t j = 0; j < columns; j += TYPED(ACROSS)) {
+                for (ptrdiff_t j = 0; j < columns; j += ACROSS) {
                     const REAL *panel = panels + j * depth;
                     REAL *to = out + row * step + first + j;
                     if (lies)
@@ -157,7 +156,7 @@ static void TYPED(product_loop)(char **args, const ptrdiff_t *dims, const ptrdif
                                 void *data) {
     (void)data;
     const ptrdiff_t m = dims[1], k = dims[2], n = dims[3], size = sizeof(REAL);
-    const ptrdiff_t broad = n < BROAD ? n : BROAD, room = DEEP * (broad + TYPED(ACROSS));
+    const ptrdiff_t broad = n < BROAD ? n : BROAD, room = DEEP * (broad + ACROSS);
     REAL *panels = scratch_or_error(room + (DEEP + APART) * HIGH, sizeof(REAL));
     if (panels == NULL) return;
     for (ptrdiff_t i = 0; i < dims[0]; i++) {

@@ -31,7 +31,7 @@
 #endif
 
 /* m and, in *e, e of normal u = 2^e m > 0 with m between sqrt(1/2) and sqrt 2. */
-ALWAYS_INLINE TYPED(Register) TYPED(split_register)(TYPED(Register) u, TYPED(Register) *e) {
+ALWAYS_INLINE REGISTER TYPED(split_register)(REGISTER u, REGISTER *e) {
     const WORD of_2 = (WORD)(EXPONENT_BIAS + MANTISSA_BITS) << MANTISSA_BITS; /* bits of 2^those */
     const REAL offset = (REAL)((WORD)1 << MANTISSA_BITS) + EXPONENT_BIAS;
     TYPED(LaneWords) bits, exponent;
@@ -46,9 +46,9 @@ ALWAYS_INLINE TYPED(Register) TYPED(split_register)(TYPED(Register) u, TYPED(Reg
 }
 
 /* log2 of what was split to 2^e (1 + f). */
-ALWAYS_INLINE TYPED(Register) TYPED(log2_of_register)(TYPED(Register) f, TYPED(Register) e) {
+ALWAYS_INLINE REGISTER TYPED(log2_of_register)(REGISTER f, REGISTER e) {
 #if IS_DOUBLE
-    const TYPED(Register) a = f / (f + 2), q = a * a;
+    const REGISTER a = f / (f + 2), q = a * a;
     return LOG2_FROM_REDUCED_F64(a, q, e);
 #else
     return LOG2_FROM_REDUCED_F32(f, e);
@@ -57,12 +57,11 @@ ALWAYS_INLINE TYPED(Register) TYPED(log2_of_register)(TYPED(Register) f, TYPED(R
 
 /* 2^(k + g) unit, where that is normal, for k that is given as k + ROUNDER; unit is a power of 2.
  */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(exp2_of_register)(TYPED(Register) whole, TYPED(Register) g, REAL unit) {
+ALWAYS_INLINE REGISTER TYPED(exp2_of_register)(REGISTER whole, REGISTER g, REAL unit) {
 #if IS_DOUBLE
-    TYPED(Register) y = EXP2_SLOPE_F64(g) * (g * unit) + unit;
+    REGISTER y = EXP2_SLOPE_F64(g) * (g * unit) + unit;
 #else
-    TYPED(Register) y = EXP2_SLOPE_F32(g) * (g * unit) + unit;
+    REGISTER y = EXP2_SLOPE_F32(g) * (g * unit) + unit;
 #endif
     TYPED(LaneWords) bits, k;
     memcpy(&bits, &y, sizeof bits);
@@ -73,28 +72,28 @@ ALWAYS_INLINE TYPED(Register)
 }
 
 /* log2 u of normal u > 0. */
-ALWAYS_INLINE TYPED(Register) TYPED(log2_of_each)(TYPED(Register) u) {
-    TYPED(Register) e;
-    const TYPED(Register) m = TYPED(split_register)(u, &e);
+ALWAYS_INLINE REGISTER TYPED(log2_of_each)(REGISTER u) {
+    REGISTER e;
+    const REGISTER m = TYPED(split_register)(u, &e);
     return TYPED(log2_of_register)(m - 1, e);
 }
 
 /* 2^x for x between -EXPONENT_BIAS and EXPONENT_BIAS. */
-ALWAYS_INLINE TYPED(Register) TYPED(exp2_of_each)(TYPED(Register) x) {
-    const TYPED(Register) whole = x + ROUNDER;
+ALWAYS_INLINE REGISTER TYPED(exp2_of_each)(REGISTER x) {
+    const REGISTER whole = x + ROUNDER;
     return TYPED(exp2_of_register)(whole, x - (whole - ROUNDER), 1);
 }
 
 /* log2(1 + r) of r > -1, and 2^x - 1 for such x, with no digit lost near 0. */
-ALWAYS_INLINE TYPED(Register) TYPED(log2_of_1_plus_each)(TYPED(Register) r) {
-    TYPED(Register) e;
-    const TYPED(Register) m = TYPED(split_register)(1 + r, &e);
+ALWAYS_INLINE REGISTER TYPED(log2_of_1_plus_each)(REGISTER r) {
+    REGISTER e;
+    const REGISTER m = TYPED(split_register)(1 + r, &e);
     return TYPED(log2_of_register)(TYPED(choose)(e == 0, r, m - 1), e);
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(exp2_less_1_of_each)(TYPED(Register) x) {
-    const TYPED(Register) whole = x + ROUNDER, g = x - (whole - ROUNDER), none = {0};
-    const TYPED(Register) power = TYPED(exp2_of_register)(whole, none, 1);
+ALWAYS_INLINE REGISTER TYPED(exp2_less_1_of_each)(REGISTER x) {
+    const REGISTER whole = x + ROUNDER, g = x - (whole - ROUNDER), none = {0};
+    const REGISTER power = TYPED(exp2_of_register)(whole, none, 1);
 #if IS_DOUBLE
     return power * (EXP2_SLOPE_F64(g) * g) + (power - 1);
 #else
@@ -106,20 +105,20 @@ ALWAYS_INLINE TYPED(Register) TYPED(exp2_less_1_of_each)(TYPED(Register) x) {
  * 1. r tells more of a u near 1; for b < 0 it is left out, so that the same u has the same power,
  * and u^2 u^b rises with u. b log2 u may be EXPONENT_BIAS - SHIFT at most; what is too small comes
  * out next to 0. */
-ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Register) *r,
-                                             TYPED(Register) b, const int count) {
-    const TYPED(Register) none = {0};
-    const TYPED(Register) near_1 = TYPED(choose)(b < 0, 2 - none, (REAL)0.75 - none);
+ALWAYS_INLINE void TYPED(power_of_registers)(REGISTER *u, const REGISTER *r, REGISTER b,
+                                             const int count) {
+    const REGISTER none = {0};
+    const REGISTER near_1 = TYPED(choose)(b < 0, 2 - none, (REAL)0.75 - none);
     const REAL lowest = 2 - EXPONENT_BIAS - SHIFT;
-    TYPED(Register) e[UNROLL], f[UNROLL];
+    REGISTER e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) m = TYPED(split_register)(u[k], e + k);
+        const REGISTER m = TYPED(split_register)(u[k], e + k);
         f[k] = TYPED(choose_above)(u[k], near_1, r[k], m - 1);
     }
     for (int k = 0; k < count; k++)
         f[k] = TYPED(at_least)(b * TYPED(log2_of_register)(f[k], e[k]), lowest);
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) whole = f[k] + ROUNDER;
+        const REGISTER whole = f[k] + ROUNDER;
         u[k] = TYPED(exp2_of_register)(whole, f[k] - (whole - ROUNDER),
                                        TYPED(power_of_2)(ROUNDER, SHIFT));
     }
@@ -128,22 +127,21 @@ ALWAYS_INLINE void TYPED(power_of_registers)(TYPED(Register) *u, const TYPED(Reg
 /* u^b of positive u between the least denormal and 2^(EXPONENT_BIAS - LIFT), as is the power, for b
  * between -1 and 1. With b in two parts, the first times an exponent e is exact, so that nothing is
  * lost of a large b log2 u. Whether a product is fused with an addition then changes no bit. */
-ALWAYS_INLINE void TYPED(wide_power_of_registers)(TYPED(Register) *u, double exponent,
-                                                  const int count) {
+ALWAYS_INLINE void TYPED(wide_power_of_registers)(REGISTER *u, double exponent, const int count) {
     enum { LIFT = MANTISSA_BITS + 1, PART = IS_DOUBLE ? 40 : 14 }; /* 2^LIFT u is normal */
     const REAL part = 3 * TYPED(power_of_2)(ROUNDER, MANTISSA_BITS - PART - 1);
     const REAL b = (REAL)exponent, high = (b + part) - part, low = (REAL)(exponent - high);
-    TYPED(Register) e[UNROLL], f[UNROLL];
+    REGISTER e[UNROLL], f[UNROLL];
     for (int k = 0; k < count; k++)
         f[k] = TYPED(split_register)(u[k] * TYPED(power_of_2)(ROUNDER, LIFT), e + k) - 1;
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) log2_m = TYPED(log2_of_register)(f[k], (TYPED(Register)){0});
+        const REGISTER log2_m = TYPED(log2_of_register)(f[k], (REGISTER){0});
         f[k] = TYPED(at_least)(b * log2_m, -2); /* which keeps it as a number of its own */
         e[k] -= LIFT;
     }
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) of_e = high * e[k], whole = of_e + f[k] + ROUNDER;
-        const TYPED(Register) g = (of_e - (whole - ROUNDER)) + (low * e[k] + f[k]);
+        const REGISTER of_e = high * e[k], whole = of_e + f[k] + ROUNDER;
+        const REGISTER g = (of_e - (whole - ROUNDER)) + (low * e[k] + f[k]);
         u[k] = TYPED(exp2_of_register)(whole, g, TYPED(power_of_2)(ROUNDER, LIFT))
                * TYPED(power_of_2)(ROUNDER, -LIFT);
     }

@@ -41,7 +41,7 @@ enum { LANES_KEPT = 8, KEPT_ROW = LANES_KEPT * LANES };
 /* An entry with more than this share makes up for all others. */
 #define MOST_OF_WEIGHT ((REAL)0.6)
 
-typedef TYPED(Register) TYPED(InverseCurvature)(TYPED(Register) p);
+typedef REGISTER TYPED(InverseCurvature)(REGISTER p);
 
 typedef struct {
     double along, weight; /* sum s (v - origin) and sum s */
@@ -52,9 +52,9 @@ typedef struct {
 ALWAYS_INLINE void TYPED(add_to_balance)(const REAL *p, const REAL *v, ptrdiff_t n, REAL origin,
                                          TYPED(InverseCurvature) *inverse_curvature,
                                          TYPED(Balance) *total) {
-    enum { WIDTH = TYPED(WIDTH), STEP = UNROLL * WIDTH };
-    TYPED(Register) weight[UNROLL], along[UNROLL], top[UNROLL];
-    for (int k = 0; k < UNROLL; k++) weight[k] = along[k] = top[k] = (TYPED(Register)){0};
+    enum { STEP = UNROLL * WIDTH };
+    REGISTER weight[UNROLL], along[UNROLL], top[UNROLL];
+    for (int k = 0; k < UNROLL; k++) weight[k] = along[k] = top[k] = (REGISTER){0};
     REAL last[2 * STEP];
     for (ptrdiff_t i = 0; i < n; i += STEP) {
         const REAL *p_i = p + i, *v_i = v + i;
@@ -66,8 +66,8 @@ ALWAYS_INLINE void TYPED(add_to_balance)(const REAL *p, const REAL *v, ptrdiff_t
             v_i = last + STEP;
         }
         for (int k = 0; k < UNROLL; k++) {
-            const TYPED(Register) s = inverse_curvature(TYPED(load_register)(p_i + k * WIDTH));
-            const TYPED(Register) apart = TYPED(load_register)(v_i + k * WIDTH) - origin;
+            const REGISTER s = inverse_curvature(TYPED(load_register)(p_i + k * WIDTH));
+            const REGISTER apart = TYPED(load_register)(v_i + k * WIDTH) - origin;
             weight[k] += s;
             along[k] += TYPED(where_nonzero)(s, s * apart);
             top[k] = TYPED(larger_of)(s, top[k]);
@@ -101,7 +101,7 @@ ALWAYS_INLINE TYPED(Balance) TYPED(balance)(const REAL *p, const REAL *v, ptrdif
 /* s (v - origin - mean), 0 where s is; out may be p. */
 ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdiff_t n, REAL origin,
                                  REAL mean, TYPED(InverseCurvature) *inverse_curvature) {
-    enum { WIDTH = TYPED(WIDTH), STEP = UNROLL * WIDTH };
+    enum { STEP = UNROLL * WIDTH };
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
         if (n > LEAF && !TYPED(any_nonzero)(p + start, end - start)) {
@@ -110,7 +110,7 @@ ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdif
         }
         ptrdiff_t i = start;
         for (; i + STEP <= end; i += STEP) {
-            TYPED(Register) s[UNROLL], apart[UNROLL]; /* all are read before one is written */
+            REGISTER s[UNROLL], apart[UNROLL]; /* all are read before one is written */
             for (int k = 0; k < UNROLL; k++) {
                 s[k] = inverse_curvature(TYPED(load_register)(p + i + k * WIDTH));
                 apart[k] = (TYPED(load_register)(v + i + k * WIDTH) - origin) - mean;
@@ -120,8 +120,8 @@ ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdif
                                       out + i + k * WIDTH);
         }
         for (; i < end; i += WIDTH) {
-            const TYPED(Register) s = inverse_curvature(TYPED(load_first)(p + i, end - i));
-            const TYPED(Register) apart = (TYPED(load_first)(v + i, end - i) - origin) - mean;
+            const REGISTER s = inverse_curvature(TYPED(load_first)(p + i, end - i));
+            const REGISTER apart = (TYPED(load_first)(v + i, end - i) - origin) - mean;
             TYPED(store_first)(TYPED(where_nonzero)(s, s * apart), out + i, end - i);
         }
     }
@@ -130,12 +130,12 @@ ALWAYS_INLINE void TYPED(center)(const REAL *p, const REAL *v, REAL *out, ptrdif
 /* The place of the entry whose s is above a bound that no other reaches. */
 ALWAYS_INLINE ptrdiff_t TYPED(place_above)(const REAL *p, ptrdiff_t n, REAL bound,
                                            TYPED(InverseCurvature) *inverse_curvature) {
-    for (ptrdiff_t i = 0; i < n; i += TYPED(WIDTH)) {
-        const TYPED(Register) s = inverse_curvature(TYPED(load_first)(p + i, n - i));
+    for (ptrdiff_t i = 0; i < n; i += WIDTH) {
+        const REGISTER s = inverse_curvature(TYPED(load_first)(p + i, n - i));
         if (!TYPED(any_below)(bound - s, 0)) continue;
-        REAL lane[TYPED(WIDTH)];
+        REAL lane[WIDTH];
         TYPED(store_register)(s, lane);
-        for (ptrdiff_t j = 0; j < TYPED(WIDTH) &&i + j < n; j++)
+        for (ptrdiff_t j = 0; j < WIDTH && i + j < n; j++)
             if (lane[j] > bound) return i + j;
     }
     return 0; /* never */
@@ -160,11 +160,11 @@ ALWAYS_INLINE void TYPED(product_of_row)(const REAL *p, const REAL *v, REAL *out
 ALWAYS_INLINE void TYPED(short_product)(const REAL *p, const REAL *v, REAL *out, ptrdiff_t n,
                                         TYPED(InverseCurvature) *inverse_curvature,
                                         const bool may_dominate, const int count) {
-    enum { WIDTH = TYPED(WIDTH), MOST = KEPT_ROW / WIDTH };
-    const TYPED(Register) none = {0};
-    TYPED(Register) s[MOST], apart[MOST], weights = none, along = none, top = none;
+    enum { MOST = KEPT_ROW / WIDTH };
+    const REGISTER none = {0};
+    REGISTER s[MOST], apart[MOST], weights = none, along = none, top = none;
     for (int k = 0; k < count; k++) {
-        const ptrdiff_t left = k < count - TYPED(REGISTERS) ? WIDTH : n - k * WIDTH;
+        const ptrdiff_t left = k < count - REGISTERS ? WIDTH : n - k * WIDTH;
         s[k] = inverse_curvature(TYPED(load_first)(p + k * WIDTH, left));
         apart[k] = TYPED(load_first)(v + k * WIDTH, left);
         weights += s[k];
@@ -172,7 +172,7 @@ ALWAYS_INLINE void TYPED(short_product)(const REAL *p, const REAL *v, REAL *out,
     }
     const REAL weight = TYPED(sum_across)(weights), bound = weight * MOST_OF_WEIGHT;
     if (may_dominate && TYPED(any_below)(bound - top, 0)) {
-        TYPED(Register) dominant = none; /* v of the one entry above the bound */
+        REGISTER dominant = none; /* v of the one entry above the bound */
         for (int k = 0; k < count; k++)
             dominant += TYPED(choose_above)(s[k], none + bound, apart[k], none);
         const REAL origin = TYPED(sum_across)(dominant);
@@ -181,7 +181,7 @@ ALWAYS_INLINE void TYPED(short_product)(const REAL *p, const REAL *v, REAL *out,
     for (int k = 0; k < count; k++) along += TYPED(where_nonzero)(s[k], s[k] * apart[k]);
     const REAL mean = TYPED(sum_across)(along) / weight;
     for (int k = 0; k < count; k++) {
-        const ptrdiff_t left = k < count - TYPED(REGISTERS) ? WIDTH : n - k * WIDTH;
+        const ptrdiff_t left = k < count - REGISTERS ? WIDTH : n - k * WIDTH;
         TYPED(store_first)(TYPED(where_nonzero)(s[k], s[k] * (apart[k] - mean)), out + k * WIDTH,
                            left);
     }
@@ -193,15 +193,14 @@ ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows,
                                          const bool may_dominate, const int filled) {
     for (int j = 0; j < rows->count; j++)
         TYPED(short_product)(rows->p[j], rows->v[j], rows->out[j], rows->n, inverse_curvature,
-                             may_dominate, filled * TYPED(REGISTERS));
+                             may_dominate, filled * REGISTERS);
 }
 
 /* The products of rows of at most LONGEST_TILED entries, side by side. */
 ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
                                          TYPED(InverseCurvature) *inverse_curvature,
                                          const bool may_dominate) {
-    enum { WIDTH = TYPED(WIDTH) };
-    const TYPED(Register) none = {0};
+    const REGISTER none = {0};
     const ptrdiff_t n = rows->n;
     REAL s[LONGEST_TILED * BLOCK], apart[LONGEST_TILED * BLOCK], spare[LONGEST_TILED];
     const REAL *p[BLOCK], *v[BLOCK];
@@ -215,28 +214,28 @@ ALWAYS_INLINE void TYPED(tiled_products)(const TYPED(JvpRows) *rows,
     TYPED(to_tile)(p, n, s);
     TYPED(to_tile)(v, n, apart);
     for (int j = 0; j < rows->count; j += WIDTH) {
-        TYPED(Register) weight = none, along = none, top = none, origin = none;
+        REGISTER weight = none, along = none, top = none, origin = none;
         for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
-            const TYPED(Register) own = inverse_curvature(TYPED(load_register)(s + i));
+            const REGISTER own = inverse_curvature(TYPED(load_register)(s + i));
             weight += own;
             top = TYPED(larger_of)(own, top);
             TYPED(store_register)(own, s + i);
         }
-        const TYPED(Register) bound = weight * MOST_OF_WEIGHT;
+        const REGISTER bound = weight * MOST_OF_WEIGHT;
         if (may_dominate && TYPED(any_below)(bound - top, 0))
             for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK)
                 origin += TYPED(choose_above)(TYPED(load_register)(s + i), bound,
                                               TYPED(load_register)(apart + i), none);
         for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
-            const TYPED(Register) own = TYPED(load_register)(s + i);
-            const TYPED(Register) from_origin = TYPED(load_register)(apart + i) - origin;
+            const REGISTER own = TYPED(load_register)(s + i);
+            const REGISTER from_origin = TYPED(load_register)(apart + i) - origin;
             along += TYPED(where_nonzero)(own, own * from_origin);
             TYPED(store_register)(from_origin, apart + i);
         }
-        const TYPED(Register) mean = along / weight;
+        const REGISTER mean = along / weight;
         for (ptrdiff_t i = j; i < n * BLOCK; i += BLOCK) {
-            const TYPED(Register) own = TYPED(load_register)(s + i);
-            const TYPED(Register) centred = TYPED(load_register)(apart + i) - mean;
+            const REGISTER own = TYPED(load_register)(s + i);
+            const REGISTER centred = TYPED(load_register)(apart + i) - mean;
             TYPED(store_register)(TYPED(where_nonzero)(own, own * centred), s + i);
         }
     }
@@ -268,7 +267,7 @@ ALWAYS_INLINE void TYPED(products)(const TYPED(JvpRows) *rows, TYPED(InverseCurv
 }
 
 /* s given in the place of p. */
-ALWAYS_INLINE TYPED(Register) TYPED(weights_inverse_curvature)(TYPED(Register) s) {
+ALWAYS_INLINE REGISTER TYPED(weights_inverse_curvature)(REGISTER s) {
     return s;
 }
 SEPARABLE_JVP(weights, true)

@@ -27,8 +27,8 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, REAL *restrict p
 static const TYPED(Mapping)
     TYPED(budget_sparsemax) = {A_PARAMETER, TYPED(budget_sparsemax_row), NULL, 0};
 
-ALWAYS_INLINE TYPED(Register) TYPED(budget_sparsemax_inverse_curvature)(TYPED(Register) p) {
-    const TYPED(Register) none = {0}, one = none + 1;
+ALWAYS_INLINE REGISTER TYPED(budget_sparsemax_inverse_curvature)(REGISTER p) {
+    const REGISTER none = {0}, one = none + 1;
     return TYPED(choose_above)(p, none, TYPED(choose_above)(one, p, one, none), p);
 }
 SEPARABLE_JVP(budget_sparsemax, false)

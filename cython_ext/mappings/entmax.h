@@ -33,11 +33,9 @@ KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
 
 #elif defined(REAL)
 
-enum { TYPED(GROUPS) = BLOCK / TYPED(WIDTH) }; /* registers of searches for a tile */
-
 /* What is prepared for an α, and kept for the next rows; or for those of a tile, with an α each. */
 typedef struct {
-    TYPED(EntmaxStart) start[TYPED(GROUPS)];
+    TYPED(EntmaxStart) start[TILE_REGISTERS];
     double alpha; /* for which the first is prepared, or 0 where all are */
 } TYPED(EntmaxKept);
 
@@ -46,8 +44,8 @@ static void TYPED(prepare_starts)(const double alpha[BLOCK], TYPED(EntmaxKept) *
     bool same = true;
     for (int j = 1; j < BLOCK; j++) same &= alpha[j] == alpha[0];
     if (!same || kept->alpha != alpha[0])
-        for (int g = 0; g < (same ? 1 : TYPED(GROUPS)); g++)
-            TYPED(prepare_start)(kept->start + g, alpha + g * TYPED(WIDTH));
+        for (int g = 0; g < (same ? 1 : TILE_REGISTERS); g++)
+            TYPED(prepare_start)(kept->start + g, alpha + g * WIDTH);
     kept->alpha = same ? alpha[0] : 0;
 }
 
@@ -71,7 +69,7 @@ static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart)
     const ptrdiff_t n = row->count * row->apart;
     if (n >= WORTH_A_SAMPLE) {
         const ptrdiff_t size = n / SAMPLED / PAIR * PAIR, groups = size / LANES, apart = n / groups;
-        const TYPED(Register) least = at->least;
+        const REGISTER least = at->least;
         const REAL *middle = row->x + (apart - LANES) / 2; /* rows may be sorted */
         for (ptrdiff_t g = 0; g < groups; g++)
             memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
@@ -84,7 +82,7 @@ static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart)
 
 /* Raise the least that 1/t can be, for α > 2, from a part of the entries. */
 static void TYPED(bound_above_2)(const TYPED(Gaps) *gaps, REAL enough, TYPED(EntmaxSearch) *at) {
-    const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, ~(TYPED(LaneMask)){0}, enough, NULL);
+    const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, ~(MASK){0}, enough, NULL);
     at->least = TYPED(at_least)((1 - 2 * ENTMAX_ROUNDING) / newton.high, 1);
 }
 
@@ -98,7 +96,7 @@ static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *contex
     for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
     TYPED(start_search)(&at, alpha, t);
     if (*wanted->start == 0) {
-        REAL least[TYPED(WIDTH)];
+        REAL least[WIDTH];
         const TYPED(Gaps) part = TYPED(gaps_of_row)(x, n, &(Ahead){0});
         if (at.above_2)
             TYPED(bound_above_2)(&part, (REAL)0.02, &at);
@@ -190,7 +188,7 @@ static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
 
 /* A tile that is on its way to p. */
 typedef struct {
-    TYPED(EntmaxSearch) at[TYPED(GROUPS)];
+    TYPED(EntmaxSearch) at[TILE_REGISTERS];
     REAL beta[BLOCK], largest[BLOCK], floor[BLOCK];
     REAL *x, *p, *packed[BLOCK]; /* the tile, as gaps and as p, and what is kept of its rows, */
     ptrdiff_t few;               /* of at most so many entries; 0 if all are in the tile */
@@ -198,8 +196,8 @@ typedef struct {
 
 static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha[BLOCK],
                               REAL *scratch) {
-    for (int g = 0; g < TYPED(GROUPS); g++)
-        TYPED(start_search)(tile->at + g, alpha + g * TYPED(WIDTH), 1);
+    for (int g = 0; g < TILE_REGISTERS; g++)
+        TYPED(start_search)(tile->at + g, alpha + g * WIDTH, 1);
     tile->x = scratch;
     tile->p = scratch + scratch_size(n);
     for (int j = 0; j < BLOCK; j++) {
@@ -213,9 +211,8 @@ static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha
  * put these alone into the tile. */
 static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrdiff_t n,
                              ptrdiff_t most) {
-    for (int g = 0; g < TYPED(GROUPS); g++)
-        TYPED(store_register)(-(1 + 4 * EPSILON) / tile->at[g].least,
-                              tile->floor + g * TYPED(WIDTH));
+    for (int g = 0; g < TILE_REGISTERS; g++)
+        TYPED(store_register)(-(1 + 4 * EPSILON) / tile->at[g].least, tile->floor + g * WIDTH);
     tile->few = TYPED(keep_few_of_rows)(z, n, most, tile->largest, tile->beta, tile->floor,
                                         tile->packed[0]);
     if (tile->few) TYPED(to_tile)((const REAL *const *)tile->packed, tile->few, tile->x);
@@ -227,8 +224,8 @@ static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrd
 static void TYPED(start_tile)(TYPED(Tile) *tile, const REAL *x, ptrdiff_t n,
                               const TYPED(EntmaxKept) *kept, int passes, bool settle,
                               Ahead *ahead) {
-    for (int g = 0; g < TYPED(GROUPS); g++) {
-        const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(x, n, g * TYPED(WIDTH), ahead);
+    for (int g = 0; g < TILE_REGISTERS; g++) {
+        const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(x, n, g * WIDTH, ahead);
         TYPED(EntmaxSearch) *at = tile->at + g;
         if (!at->above_2)
             TYPED(entmax_start)(&gaps, 1, TYPED(start_of)(kept, g), passes, settle, at);
@@ -260,10 +257,10 @@ static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK]
         if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2);
     }
     const ptrdiff_t size = tile.few ? tile.few : n;
-    TYPED(Gaps) gaps[TYPED(GROUPS)];
-    for (int g = 0; g < TYPED(GROUPS); g++)
-        gaps[g] = TYPED(gaps_of_columns)(tile.x, size, g * TYPED(WIDTH), ahead);
-    TYPED(finish_searches)(gaps, tile.at, tile.p, TYPED(GROUPS));
+    TYPED(Gaps) gaps[TILE_REGISTERS];
+    for (int g = 0; g < TILE_REGISTERS; g++)
+        gaps[g] = TYPED(gaps_of_columns)(tile.x, size, g * WIDTH, ahead);
+    TYPED(finish_searches)(gaps, tile.at, tile.p, TILE_REGISTERS);
     if (use)
         TYPED(use_rows)(use, z, tile.largest, tile.beta, tile.few ? tile.floor : NULL, tile.x, size,
                         tile.p);

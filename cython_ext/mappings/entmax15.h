@@ -119,7 +119,7 @@ ALWAYS_INLINE void TYPED(entmax15_settle)(const REAL *x, ptrdiff_t n, TYPED(Spar
 
 SPARSE_MAPPING(entmax15, (REAL)0.5, true, TYPED(entmax15_solve), quadratic_step)
 
-ALWAYS_INLINE TYPED(Register) TYPED(entmax15_inverse_curvature)(TYPED(Register) p) {
+ALWAYS_INLINE REGISTER TYPED(entmax15_inverse_curvature)(REGISTER p) {
     return TYPED(root)(p);
 }
 SEPARABLE_JVP(entmax15, true)

@@ -71,10 +71,9 @@ static inline REAL TYPED(power_of_curvature)(double alpha) {
 /* p^exponent of n entries; 1 where p is not positive, which takes no time as a denormal would. p
  * and power may be one. */
 static void TYPED(curvature_powers)(const REAL *p, ptrdiff_t n, double exponent, REAL *power) {
-    enum { WIDTH = TYPED(WIDTH) };
-    const TYPED(Register) none = {0}, one = none + 1;
+    const REGISTER none = {0}, one = none + 1;
     for (ptrdiff_t i = 0; i < n; i += UNROLL * WIDTH) {
-        TYPED(Register) u[UNROLL];
+        REGISTER u[UNROLL];
         for (int k = 0; k < UNROLL; k++) {
             u[k] = TYPED(load_first)(p + i + k * WIDTH, n - i - k * WIDTH);
             u[k] = TYPED(choose_above)(u[k], none, u[k], one);

@@ -107,7 +107,7 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
 static const TYPED(Mapping)
     TYPED(softmax) = {NOTHING_ELSE, TYPED(softmax_row), TYPED(softmax_block), SHORT};
 
-ALWAYS_INLINE TYPED(Register) TYPED(softmax_inverse_curvature)(TYPED(Register) p) {
+ALWAYS_INLINE REGISTER TYPED(softmax_inverse_curvature)(REGISTER p) {
     return p;
 }
 SEPARABLE_JVP(softmax, true)

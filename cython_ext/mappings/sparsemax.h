@@ -118,8 +118,8 @@ static void TYPED(sparsemax_settle)(const REAL *restrict x, ptrdiff_t n,
 
 SPARSE_MAPPING(sparsemax, 1, false, TYPED(michelot), sparsemax_lacks)
 
-ALWAYS_INLINE TYPED(Register) TYPED(sparsemax_inverse_curvature)(TYPED(Register) p) {
-    const TYPED(Register) none = {0};
+ALWAYS_INLINE REGISTER TYPED(sparsemax_inverse_curvature)(REGISTER p) {
+    const REGISTER none = {0};
     return TYPED(choose_above)(p, none, none + 1, p);
 }
 SEPARABLE_JVP(sparsemax, false)

@@ -45,8 +45,8 @@ static inline REAL TYPED(lane_max)(const REAL *lane) {
 
 /* Is any of x[0 .. LANES) above floor? A NaN is not, and hides no other lane. */
 static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
-    TYPED(LaneMask) any = {0};
-    for (int j = 0; j < LANES; j += TYPED(WIDTH)) any |= TYPED(load_register)(x + j) > floor;
+    MASK any = {0};
+    for (int j = 0; j < LANES; j += WIDTH) any |= TYPED(load_register)(x + j) > floor;
     return TYPED(any_lane)(any);
 }
 
@@ -56,22 +56,21 @@ static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     ptrdiff_t size = 0;
 #if HAS_AVX512 || HAS_AVX2
-    const unsigned all_lanes = (1U << TYPED(WIDTH))-1;
-    TYPED(Register) lanes[TYPED(REGISTERS)];
-    unsigned above[TYPED(REGISTERS)], any = 0, all = all_lanes;
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
-        lanes[k] = TYPED(load_register)(x + k * TYPED(WIDTH));
-        above[k] = TYPED(bits_above)(lanes[k], floor - (TYPED(Register)){0});
+    const unsigned all_lanes = (1U << WIDTH) - 1;
+    REGISTER lanes[REGISTERS];
+    unsigned above[REGISTERS], any = 0, all = all_lanes;
+    for (int k = 0; k < REGISTERS; k++) {
+        lanes[k] = TYPED(load_register)(x + k * WIDTH);
+        above[k] = TYPED(bits_above)(lanes[k], floor - (REGISTER){0});
         any |= above[k];
         all &= above[k];
     }
-    if (TYPED(REGISTERS) > 1 && any == 0) return 0;
+    if (REGISTERS > 1 && any == 0) return 0;
     if (all == all_lanes) { /* much the faster, and a dense row is made of it */
-        for (int k = 0; k < TYPED(REGISTERS); k++)
-            TYPED(store_register)(lanes[k], to + k * TYPED(WIDTH));
+        for (int k = 0; k < REGISTERS; k++) TYPED(store_register)(lanes[k], to + k * WIDTH);
         return LANES;
     }
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
+    for (int k = 0; k < REGISTERS; k++) {
         TYPED(store_register)(TYPED(to_front)(lanes[k], above[k]), to + size);
         size += __builtin_popcount(above[k]);
     }
@@ -92,9 +91,9 @@ static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, cons
                                                  REAL *to, int32_t *indices_to) {
     ptrdiff_t size = 0;
 #if HAS_AVX512 || (HAS_AVX2 && !IS_DOUBLE)
-    for (int j = 0; j < LANES; j += TYPED(WIDTH)) {
-        const TYPED(Register) lanes = TYPED(load_register)(x + j);
-        const unsigned above = TYPED(bits_above)(lanes, floor - (TYPED(Register)){0});
+    for (int j = 0; j < LANES; j += WIDTH) {
+        const REGISTER lanes = TYPED(load_register)(x + j);
+        const unsigned above = TYPED(bits_above)(lanes, floor - (REGISTER){0});
         if (above == 0) continue;
         const void *from = indices + j;
         int32_t *kept = indices_to + size;
@@ -105,7 +104,7 @@ static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, cons
 #elif HAS_AVX512
         _mm512_storeu_si512(kept, _mm512_maskz_compress_epi32(above, _mm512_loadu_si512(from)));
 #else
-        TYPED(Register) numbers; /* which are moved, not looked at */
+        REGISTER numbers; /* which are moved, not looked at */
         memcpy(&numbers, from, sizeof numbers);
         numbers = TYPED(to_front)(numbers, above);
         memcpy(kept, &numbers, sizeof numbers);
@@ -128,10 +127,10 @@ static inline ptrdiff_t TYPED(keep_with_indices)(const REAL *x, REAL floor, cons
 static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to) {
     ptrdiff_t size = 0;
 #if HAS_AVX512 || HAS_AVX2
-    for (int j = 0; j < LANES; j += TYPED(WIDTH)) {
+    for (int j = 0; j < LANES; j += WIDTH) {
         const unsigned above = TYPED(bits_above)(TYPED(load_register)(x + j),
-                                                 floor - (TYPED(Register)){0});
-        const TYPED(Register) values = TYPED(load_register)(from + size);
+                                                 floor - (REGISTER){0});
+        const REGISTER values = TYPED(load_register)(from + size);
         TYPED(store_register)(TYPED(from_front)(values, above), to + j);
         size += __builtin_popcount(above);
     }

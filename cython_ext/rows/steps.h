@@ -113,38 +113,37 @@ typedef struct {
 ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                                         const REAL *restrict t, const bool squared, Ahead *ahead,
                                         TYPED(BlockMoments) *restrict total) {
-    enum { WIDTH = TYPED(WIDTH), GROUPS = BLOCK / WIDTH };
-    const TYPED(Register) none = {0};
-    TYPED(Register) all_squares[GROUPS], all_sum[GROUPS];
-    TYPED(LaneMask) outside[GROUPS];
+    const REGISTER none = {0};
+    REGISTER all_squares[TILE_REGISTERS], all_sum[TILE_REGISTERS];
+    MASK outside[TILE_REGISTERS];
     Ahead mine = ahead ? *ahead : (Ahead){0};
-    for (int k = 0; k < GROUPS; k++) {
+    for (int k = 0; k < TILE_REGISTERS; k++) {
         all_squares[k] = all_sum[k] = none;
-        outside[k] = (TYPED(LaneMask)){0};
+        outside[k] = (MASK){0};
     }
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
-        TYPED(Register) squares[GROUPS], sum[GROUPS];
-        for (int k = 0; k < GROUPS; k++) squares[k] = sum[k] = none;
+        REGISTER squares[TILE_REGISTERS], sum[TILE_REGISTERS];
+        for (int k = 0; k < TILE_REGISTERS; k++) squares[k] = sum[k] = none;
         for (ptrdiff_t i = start; i < end; i++) {
             if (ahead && i & 1) prefetch_lines(&mine, 1); /* asking more often gains nothing */
-            for (int k = 0; k < GROUPS; k++) {
-                TYPED(Register) u = TYPED(load_register)(tile + i * BLOCK + k * WIDTH)
-                                    + TYPED(load_register)(t + k * WIDTH);
+            for (int k = 0; k < TILE_REGISTERS; k++) {
+                REGISTER u = TYPED(load_register)(tile + i * BLOCK + k * WIDTH)
+                             + TYPED(load_register)(t + k * WIDTH);
                 /* An entry at the threshold may count either way. A float's sign bit costs less
                  * than a comparison; few vector units can shift that of doubles. */
-                outside[k] += IS_DOUBLE ? u < none : (TYPED(LaneMask))u >> 31;
+                outside[k] += IS_DOUBLE ? u < none : (MASK)u >> 31;
                 u = TYPED(at_least)(u, 0);
                 sum[k] += u;
                 if (squared) squares[k] += u * u;
             }
         }
-        for (int k = 0; k < GROUPS; k++) {
+        for (int k = 0; k < TILE_REGISTERS; k++) {
             all_sum[k] += sum[k];
             if (squared) all_squares[k] += squares[k];
         }
     }
-    for (int k = 0; k < GROUPS; k++) {
+    for (int k = 0; k < TILE_REGISTERS; k++) {
         BITS less[WIDTH];
         memcpy(less, outside + k, sizeof less);
         TYPED(store_register)(all_sum[k], total->sum + k * WIDTH);

@@ -45,6 +45,14 @@ static const uint64_t FROM_FRONT[256] = {SETS_64(BACK_WORD, 0), SETS_64(BACK_WOR
                                          SETS_64(BACK_WORD, 128), SETS_64(BACK_WORD, 192)};
 #endif
 
+/* The register of REAL, what comparing two of them gives, and its number of lanes; and how many
+ * registers LANES fill, and an entry of a tile. */
+#define REGISTER TYPED(Register)
+#define MASK TYPED(LaneMask)
+#define WIDTH TYPED(WIDTH)
+#define REGISTERS (LANES / WIDTH)
+#define TILE_REGISTERS (BLOCK / WIDTH)
+
 #define TEMPLATE "rows/vectors.h"
 #include "float_and_double.h"
 
@@ -68,18 +76,15 @@ typedef BITS TYPED(LaneMask) __attribute__((vector_size(REGISTER_BYTES)));
 typedef WORD TYPED(LaneWords) __attribute__((vector_size(REGISTER_BYTES)));
 typedef REAL TYPED(Quarter) __attribute__((vector_size(16)));
 
-enum {
-    TYPED(WIDTH) = REGISTER_BYTES / sizeof(REAL),
-    TYPED(REGISTERS) = LANES / TYPED(WIDTH),
-};
+enum { WIDTH = REGISTER_BYTES / sizeof(REAL) };
 
-ALWAYS_INLINE TYPED(Register) TYPED(load_register)(const REAL *x) {
-    TYPED(Register) a;
+ALWAYS_INLINE REGISTER TYPED(load_register)(const REAL *x) {
+    REGISTER a;
     memcpy(&a, x, sizeof a);
     return a;
 }
 
-ALWAYS_INLINE void TYPED(store_register)(TYPED(Register) a, REAL *to) {
+ALWAYS_INLINE void TYPED(store_register)(REGISTER a, REAL *to) {
     memcpy(to, &a, sizeof a);
 }
 
@@ -88,30 +93,30 @@ ALWAYS_INLINE void TYPED(store_register)(TYPED(Register) a, REAL *to) {
 #elif HAS_AVX2
 /* All ones in the first count lanes, and 0 in the others. */
 ALWAYS_INLINE __m256i TYPED(first_lanes)(ptrdiff_t count) {
-    WORD number[TYPED(WIDTH)];
-    for (int j = 0; j < TYPED(WIDTH); j++) number[j] = (WORD)j;
+    WORD number[WIDTH];
+    for (int j = 0; j < WIDTH; j++) number[j] = (WORD)j;
     TYPED(LaneWords) numbers;
     memcpy(&numbers, number, sizeof numbers);
-    return (__m256i)((TYPED(LaneMask))numbers < (BITS)count - (TYPED(LaneMask)){0});
+    return (__m256i)((MASK)numbers < (BITS)count - (MASK){0});
 }
 #endif
 
 /* The first count lanes, and 0 in the others; count may be any number. */
-ALWAYS_INLINE TYPED(Register) TYPED(load_first)(const REAL *x, ptrdiff_t count) {
-    if (count >= TYPED(WIDTH)) return TYPED(load_register)(x);
+ALWAYS_INLINE REGISTER TYPED(load_first)(const REAL *x, ptrdiff_t count) {
+    if (count >= WIDTH) return TYPED(load_register)(x);
 #if HAS_AVX512
     return INTRINSIC(maskz_loadu)(FIRST_LANES(count), x);
 #elif HAS_AVX2
     return INTRINSIC(maskload)(x, TYPED(first_lanes)(count));
 #else
-    REAL some[TYPED(WIDTH)] = {0};
+    REAL some[WIDTH] = {0};
     for (ptrdiff_t j = 0; j < count; j++) some[j] = x[j];
     return TYPED(load_register)(some);
 #endif
 }
 
-ALWAYS_INLINE void TYPED(store_first)(TYPED(Register) a, REAL *to, ptrdiff_t count) {
-    if (count >= TYPED(WIDTH)) {
+ALWAYS_INLINE void TYPED(store_first)(REGISTER a, REAL *to, ptrdiff_t count) {
+    if (count >= WIDTH) {
         TYPED(store_register)(a, to);
         return;
     }
@@ -125,24 +130,22 @@ ALWAYS_INLINE void TYPED(store_first)(TYPED(Register) a, REAL *to, ptrdiff_t cou
 }
 #undef FIRST_LANES
 
-ALWAYS_INLINE TYPED(Register) TYPED(root)(TYPED(Register) a) {
+ALWAYS_INLINE REGISTER TYPED(root)(REGISTER a) {
 #if HAS_AVX512 || HAS_AVX2
     return INTRINSIC(sqrt)(a);
 #else
-    for (int j = 0; j < TYPED(WIDTH); j++) a[j] = SQRT(a[j]);
+    for (int j = 0; j < WIDTH; j++) a[j] = SQRT(a[j]);
     return a;
 #endif
 }
 
 /* x in the lanes of the mask, y in the others; a > b is such a mask. */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(choose)(TYPED(LaneMask) mask, TYPED(Register) x, TYPED(Register) y) {
-    return (TYPED(Register))((mask & (TYPED(LaneMask))x) | (~mask & (TYPED(LaneMask))y));
+ALWAYS_INLINE REGISTER TYPED(choose)(MASK mask, REGISTER x, REGISTER y) {
+    return (REGISTER)((mask & (MASK)x) | (~mask & (MASK)y));
 }
 
 /* x where a > b, y elsewhere. */
-ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Register) b,
-                                                  TYPED(Register) x, TYPED(Register) y) {
+ALWAYS_INLINE REGISTER TYPED(choose_above)(REGISTER a, REGISTER b, REGISTER x, REGISTER y) {
 #if HAS_AVX512
     return INTRINSIC(mask_blend)(COMPARED(a, b, _CMP_GT_OQ), y, x);
 #elif HAS_AVX2
@@ -153,17 +156,17 @@ ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Regis
 }
 
 /* x where s is not 0, and 0 elsewhere. */
-ALWAYS_INLINE TYPED(Register) TYPED(where_nonzero)(TYPED(Register) s, TYPED(Register) x) {
-    const TYPED(Register) none = {0};
+ALWAYS_INLINE REGISTER TYPED(where_nonzero)(REGISTER s, REGISTER x) {
+    const REGISTER none = {0};
 #if HAS_AVX512
     return INTRINSIC(maskz_mov)(COMPARED(s, none, _CMP_NEQ_UQ), x);
 #else
-    return (TYPED(Register))((TYPED(LaneMask))x & (s != none));
+    return (REGISTER)((MASK)x & (s != none));
 #endif
 }
 
 /* a where it is above b, and b elsewhere, also where a is NaN. */
-ALWAYS_INLINE TYPED(Register) TYPED(larger_of)(TYPED(Register) a, TYPED(Register) b) {
+ALWAYS_INLINE REGISTER TYPED(larger_of)(REGISTER a, REGISTER b) {
 #if HAS_AVX512 || HAS_AVX2
     return INTRINSIC(max)(a, b);
 #else
@@ -171,25 +174,25 @@ ALWAYS_INLINE TYPED(Register) TYPED(larger_of)(TYPED(Register) a, TYPED(Register
 #endif
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
-    return TYPED(larger_of)(a, bound - (TYPED(Register)){0});
+ALWAYS_INLINE REGISTER TYPED(at_least)(REGISTER a, REAL bound) {
+    return TYPED(larger_of)(a, bound - (REGISTER){0});
 }
 
-ALWAYS_INLINE bool TYPED(any_lane)(TYPED(LaneMask) mask) {
+ALWAYS_INLINE bool TYPED(any_lane)(MASK mask) {
 #if HAS_AVX512
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
 #elif HAS_AVX2
     return _mm256_movemask_epi8((__m256i)mask) != 0;
 #else
     BITS any = 0;
-    for (int j = 0; j < TYPED(WIDTH); j++) any |= mask[j];
+    for (int j = 0; j < WIDTH; j++) any |= mask[j];
     return any != 0;
 #endif
 }
 
 #if HAS_AVX512 || HAS_AVX2
 /* A bit for each lane, the first the lowest: is a above b? */
-ALWAYS_INLINE unsigned TYPED(bits_above)(TYPED(Register) a, TYPED(Register) b) {
+ALWAYS_INLINE unsigned TYPED(bits_above)(REGISTER a, REGISTER b) {
 #if HAS_AVX512
     return COMPARED(a, b, _CMP_GT_OQ);
 #else
@@ -199,16 +202,16 @@ ALWAYS_INLINE unsigned TYPED(bits_above)(TYPED(Register) a, TYPED(Register) b) {
 #endif
 
 /* Is any of them below bound? */
-ALWAYS_INLINE bool TYPED(any_below)(TYPED(Register) a, REAL bound) {
+ALWAYS_INLINE bool TYPED(any_below)(REGISTER a, REAL bound) {
 #if HAS_AVX512 || HAS_AVX2
-    return TYPED(bits_above)(bound - (TYPED(Register)){0}, a) != 0;
+    return TYPED(bits_above)(bound - (REGISTER){0}, a) != 0;
 #else
     return TYPED(any_lane)(a < bound);
 #endif
 }
 
 /* b where it is below a, and a elsewhere. */
-ALWAYS_INLINE TYPED(Register) TYPED(smaller_of)(TYPED(Register) a, TYPED(Register) b) {
+ALWAYS_INLINE REGISTER TYPED(smaller_of)(REGISTER a, REGISTER b) {
 #if HAS_AVX512 || HAS_AVX2
     return INTRINSIC(min)(b, a);
 #else
@@ -217,12 +220,12 @@ ALWAYS_INLINE TYPED(Register) TYPED(smaller_of)(TYPED(Register) a, TYPED(Registe
 }
 
 /* |a| */
-ALWAYS_INLINE TYPED(Register) TYPED(size_of)(TYPED(Register) a) {
+ALWAYS_INLINE REGISTER TYPED(size_of)(REGISTER a) {
     return TYPED(larger_of)(a, -a);
 }
 
 /* The sum of all lanes, by halves. */
-ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Register) a) {
+ALWAYS_INLINE REAL TYPED(sum_across)(REGISTER a) {
     enum { QUARTERS = REGISTER_BYTES / 16 };
     TYPED(Quarter) q[QUARTERS];
     memcpy(q, &a, sizeof q);
@@ -239,16 +242,16 @@ ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Register) a) {
 
 /* The lanes whose bit is set at the front, in order; what follows may be anything. And back: the
  * first lanes to where a bit is set, and 0 elsewhere. */
-ALWAYS_INLINE TYPED(Register) TYPED(to_front)(TYPED(Register) a, unsigned bits);
-ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits);
+ALWAYS_INLINE REGISTER TYPED(to_front)(REGISTER a, unsigned bits);
+ALWAYS_INLINE REGISTER TYPED(from_front)(REGISTER a, unsigned bits);
 
 #if HAS_AVX512
 
-ALWAYS_INLINE TYPED(Register) TYPED(to_front)(TYPED(Register) a, unsigned bits) {
+ALWAYS_INLINE REGISTER TYPED(to_front)(REGISTER a, unsigned bits) {
     return INTRINSIC(maskz_compress)(bits, a);
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits) {
+ALWAYS_INLINE REGISTER TYPED(from_front)(REGISTER a, unsigned bits) {
     return INTRINSIC(maskz_expand)(bits, a);
 }
 
@@ -265,21 +268,21 @@ ALWAYS_INLINE unsigned TYPED(words_of)(unsigned bits) {
 }
 
 /* A register of the words whose numbers are given as bytes. */
-ALWAYS_INLINE TYPED(Register) TYPED(permuted)(TYPED(Register) a, uint64_t numbers) {
+ALWAYS_INLINE REGISTER TYPED(permuted)(REGISTER a, uint64_t numbers) {
     const __m256i places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)numbers));
-    return (TYPED(Register))_mm256_permutevar8x32_ps((__m256)a, places);
+    return (REGISTER)_mm256_permutevar8x32_ps((__m256)a, places);
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(to_front)(TYPED(Register) a, unsigned bits) {
+ALWAYS_INLINE REGISTER TYPED(to_front)(REGISTER a, unsigned bits) {
     return TYPED(permuted)(a, TO_FRONT[TYPED(words_of)(bits)]);
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(from_front)(TYPED(Register) a, unsigned bits) {
+ALWAYS_INLINE REGISTER TYPED(from_front)(REGISTER a, unsigned bits) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i words = _mm256_set1_epi32((int)TYPED(words_of)(bits));
     const __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(words, bit), bit);
     a = TYPED(permuted)(a, FROM_FRONT[TYPED(words_of)(bits)]);
-    return (TYPED(Register))((TYPED(LaneMask))a & (TYPED(LaneMask))on);
+    return (REGISTER)((MASK)a & (MASK)on);
 }
 
 #endif

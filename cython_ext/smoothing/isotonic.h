@@ -68,13 +68,12 @@ static inline TYPED(Ranked) TYPED(ranked)(REAL score, ptrdiff_t i) {
 
 static TYPED(Ranked) *TYPED(sort_by_counting)(TYPED(Ranked) *entries, ptrdiff_t n,
                                               TYPED(Ranked) *spare) {
-    enum { WIDTH = TYPED(WIDTH), REGISTERS = TYPED(REGISTERS) };
     const TYPED(Key) sign = (TYPED(Key))1 << (8 * sizeof sign - 1);
     BITS key[SORTED_BY_COUNTING + LANES] = {0}, number[LANES];
     WORD taken[SORTED_BY_COUNTING] = {0};
     for (ptrdiff_t i = 0; i < n; i++) key[i] = (BITS)(entries[i].key ^ sign);
     for (ptrdiff_t i = 0; i < n; i += LANES) {
-        TYPED(LaneMask) own[REGISTERS], before[REGISTERS];
+        MASK own[REGISTERS], before[REGISTERS];
         memcpy(own, key + i, sizeof own);
         memset(before, 0, sizeof before);
         for (ptrdiff_t j = 0; j < n; j++)

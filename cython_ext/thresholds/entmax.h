@@ -56,7 +56,7 @@ typedef struct {
 } TYPED(Gaps);
 
 static inline TYPED(Gaps) TYPED(gaps_of_row)(const REAL *x, ptrdiff_t n, Ahead *ahead) {
-    return (TYPED(Gaps)){x, n / TYPED(WIDTH), TYPED(WIDTH), true, ahead};
+    return (TYPED(Gaps)){x, n / WIDTH, WIDTH, true, ahead};
 }
 
 /* Those of the columns from `first` on of a tile of n entries each. */
@@ -66,53 +66,53 @@ static inline TYPED(Gaps)
 }
 
 /* What the lanes summed up: for each column, or for the row in every lane. */
-ALWAYS_INLINE TYPED(Register) TYPED(total)(const TYPED(Gaps) *gaps, TYPED(Register) sum) {
+ALWAYS_INLINE REGISTER TYPED(total)(const TYPED(Gaps) *gaps, REGISTER sum) {
     if (!gaps->one_row) return sum;
 #if IS_DOUBLE
     const double all = TYPED(sum_across)(sum);
 #else
-    double lane[2 * WIDTH_f64]; /* for no digit is to be lost here */
-    for (int j = 0; j < 2 * WIDTH_f64; j++) lane[j] = sum[j];
+    double lane[WIDTH]; /* for no digit is to be lost here */
+    for (int j = 0; j < WIDTH; j++) lane[j] = sum[j];
     const double all = sum_across_f64(load_register_f64(lane)
                                       + load_register_f64(lane + WIDTH_f64));
 #endif
-    return (REAL)all - (TYPED(Register)){0};
+    return (REAL)all - (REGISTER){0};
 }
 
-ALWAYS_INLINE TYPED(Register) TYPED(largest_total)(const TYPED(Gaps) *gaps, TYPED(Register) top) {
+ALWAYS_INLINE REGISTER TYPED(largest_total)(const TYPED(Gaps) *gaps, REGISTER top) {
     if (!gaps->one_row) return top;
-    REAL lane[TYPED(WIDTH)];
+    REAL lane[WIDTH];
     TYPED(store_register)(top, lane);
-    for (int j = 1; j < TYPED(WIDTH); j++) lane[0] = TYPED(larger)(lane[j], lane[0]);
-    return (TYPED(Register)){0} + lane[0];
+    for (int j = 1; j < WIDTH; j++) lane[0] = TYPED(larger)(lane[j], lane[0]);
+    return (REGISTER){0} + lane[0];
 }
 
 /* A register of searches. */
 typedef struct {
-    TYPED(Register) beta, b;
-    TYPED(Register) steepness; /* 1/t, */
-    TYPED(Register) least;     /* and the least that it can be; */
-    TYPED(Register) move;      /* by which part of itself 1/t still has to grow; */
-    TYPED(Register) factor;    /* what the powers then take to sum to 1 */
-    int whole;                 /* the whole_power() of all, */
-    bool above_2;              /* as all their α are, or none */
+    REGISTER beta, b;
+    REGISTER steepness; /* 1/t, */
+    REGISTER least;     /* and the least that it can be; */
+    REGISTER move;      /* by which part of itself 1/t still has to grow; */
+    REGISTER factor;    /* what the powers then take to sum to 1 */
+    int whole;          /* the whole_power() of all, */
+    bool above_2;       /* as all their α are, or none */
 } TYPED(EntmaxSearch);
 
 /* P, D and E of each search, times 2^SHIFT; and what P loses of its terms. */
 typedef struct {
-    TYPED(Register) p, lost, d, e;
+    REGISTER p, lost, d, e;
 } TYPED(EntmaxSums);
 
 /* Newton's method where p is steep: t = anchor + beyond, which is as fine as need be close to an
  * anchor; what the root is known to be between; and by how much t is still too large. */
 typedef struct {
-    TYPED(Register) anchor, beyond, low, high, shift;
+    REGISTER anchor, beyond, low, high, shift;
 } TYPED(EntmaxNewton);
 
 /* sum p, what it loses of its terms, and sum p/u, u = x + t, at a t; and how far the last entry of
  * the support is from the largest. */
 typedef struct {
-    TYPED(Register) p, lost, s, farthest;
+    REGISTER p, lost, s, farthest;
 } TYPED(SumsAtAnchor);
 
 /* b where it is 4 or 10, of α = 1.25 and 1.1, whose powers are a few products; 0 for any other.
@@ -128,15 +128,15 @@ static inline bool TYPED(is_above_2)(double alpha) {
 }
 
 /* Searches before their first step, from a t at or above the roots; all of one whole_power(). */
-static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[TYPED(WIDTH)], REAL t) {
-    REAL beta[TYPED(WIDTH)], b[TYPED(WIDTH)];
-    for (int j = 0; j < TYPED(WIDTH); j++) {
+static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[WIDTH], REAL t) {
+    REAL beta[WIDTH], b[WIDTH];
+    for (int j = 0; j < WIDTH; j++) {
         beta[j] = (REAL)(alpha[j] - 1);
         b[j] = (REAL)(1 / (alpha[j] - 1));
     }
     at->beta = TYPED(load_register)(beta);
     at->b = TYPED(load_register)(b);
-    at->steepness = at->least = (TYPED(Register)){0} + 1 / t;
+    at->steepness = at->least = (REGISTER){0} + 1 / t;
     at->whole = TYPED(whole_power)(alpha[0]);
     at->above_2 = TYPED(is_above_2)(alpha[0]);
 }
@@ -144,17 +144,16 @@ static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[TYPE
 /* g, w and w^exponent 2^SHIFT of `count` registers of gaps that lie so far apart; off the support
  * -1, 0 and 0. */
 ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart,
-                                         TYPED(Register) steepness, TYPED(Register) exponent,
-                                         const int whole, const int count, TYPED(Register) *g,
-                                         TYPED(Register) *w, TYPED(Register) *q) {
-    const TYPED(Register) none = {0};
+                                         REGISTER steepness, REGISTER exponent, const int whole,
+                                         const int count, REGISTER *g, REGISTER *w, REGISTER *q) {
+    const REGISTER none = {0};
     if (whole) { /* an exponent of whole - 2 */
-        const TYPED(Register) scale = none + TYPED(power_of_2)(ROUNDER, SHIFT);
+        const REGISTER scale = none + TYPED(power_of_2)(ROUNDER, SHIFT);
         for (int k = 0; k < count; k++) {
             g[k] = TYPED(load_register)(x + k * apart) * steepness;
             w[k] = TYPED(at_least)(1 + g[k], 0);
             g[k] = TYPED(at_least)(g[k], -1);
-            const TYPED(Register) square = w[k] * w[k], fourth = square * square;
+            const REGISTER square = w[k] * w[k], fourth = square * square;
             q[k] = whole == 4 ? scale * square : scale * fourth * fourth;
         }
         return;
@@ -171,14 +170,13 @@ ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart
 }
 
 /* Add to the sums `count` registers of entries, and write their q. */
-ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
-                                      TYPED(Register) steepness, TYPED(Register) exponent,
-                                      const int whole, REAL *restrict q, ptrdiff_t q_apart,
-                                      const int count, TYPED(EntmaxSums) *sums) {
-    TYPED(Register) g[UNROLL], w[UNROLL], power[UNROLL];
+ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart, REGISTER steepness,
+                                      REGISTER exponent, const int whole, REAL *restrict q,
+                                      ptrdiff_t q_apart, const int count, TYPED(EntmaxSums) *sums) {
+    REGISTER g[UNROLL], w[UNROLL], power[UNROLL];
     TYPED(powers_of_gaps)(x, apart, steepness, exponent, whole, count, g, w, power);
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
+        const REGISTER slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
         sums->lost += term - (next - sums->p);
         sums->p = next;
         sums->d += slope * g[k];
@@ -193,10 +191,10 @@ ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart,
 ALWAYS_INLINE TYPED(EntmaxSums)
     TYPED(sums_of_power)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, const int whole,
                          REAL *restrict q) {
-    const TYPED(Register) none = {0}, steepness = at->steepness, exponent = at->b - 2;
+    const REGISTER none = {0}, steepness = at->steepness, exponent = at->b - 2;
     const ptrdiff_t apart = gaps->apart, q_apart = q ? apart : 0;
     const REAL *x = gaps->x;
-    REAL unused[TYPED(WIDTH)], *to = q ? q : unused;
+    REAL unused[WIDTH], *to = q ? q : unused;
     TYPED(EntmaxSums) sums = {none, none, none, none};
     Ahead mine = *gaps->ahead;
     ptrdiff_t i = 0;
@@ -223,30 +221,29 @@ static TYPED(EntmaxSums)
 /* Halley's step of searches that move; those move on whose step is more than `reaches`, by which
  * part times b. Of those that end here, `crowded` says which neither a step nor a parabola fits. */
 NEVER_INLINE void TYPED(halley_step)(TYPED(EntmaxSearch) *at, const TYPED(EntmaxSums) *sums,
-                                     TYPED(Register) reaches, bool tangents_only,
-                                     TYPED(LaneMask) *moving, TYPED(LaneMask) *crowded) {
-    const TYPED(Register) none = {0}, now = at->steepness, b = at->b;
-    const TYPED(Register) d = sums->d / sums->p, e = sums->e / sums->p, a = 1 - d;
-    const TYPED(Register) log_sum = TYPED(log2_of_each)(sums->p
-                                                        * TYPED(power_of_2)(ROUNDER, -SHIFT));
-    const TYPED(Register) h = 1 - now * TYPED(exp2_of_each)(-at->beta * log_sum);
-    const TYPED(Register) denominator = 2 * a * a - h * ((b - 1) * (e - d * d));
-    const TYPED(Register) least = tangents_only ? none + (REAL)INFINITY : a * a;
-    const TYPED(Register) halley = 2 * a * h / denominator; /* twice a tangent at most */
-    const TYPED(Register) step = TYPED(choose_above)(denominator, least, halley, h / a);
-    const TYPED(Register) part = -TYPED(at_least)(-step, (REAL)-0.9), m = part / (1 - part);
-    const TYPED(Register) length = TYPED(size_of)(part);
-    const TYPED(Register) of_b = -TYPED(at_least)(-b, -64); /* gaps are 64/b at most */
-    const TYPED(Register) tangent = b * m * d, curve = b * (b - 1) / 2 * e * m * m;
+                                     REGISTER reaches, bool tangents_only, MASK *moving,
+                                     MASK *crowded) {
+    const REGISTER none = {0}, now = at->steepness, b = at->b;
+    const REGISTER d = sums->d / sums->p, e = sums->e / sums->p, a = 1 - d;
+    const REGISTER log_sum = TYPED(log2_of_each)(sums->p * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const REGISTER h = 1 - now * TYPED(exp2_of_each)(-at->beta * log_sum);
+    const REGISTER denominator = 2 * a * a - h * ((b - 1) * (e - d * d));
+    const REGISTER least = tangents_only ? none + (REAL)INFINITY : a * a;
+    const REGISTER halley = 2 * a * h / denominator; /* twice a tangent at most */
+    const REGISTER step = TYPED(choose_above)(denominator, least, halley, h / a);
+    const REGISTER part = -TYPED(at_least)(-step, (REAL)-0.9), m = part / (1 - part);
+    const REGISTER length = TYPED(size_of)(part);
+    const REGISTER of_b = -TYPED(at_least)(-b, -64); /* gaps are 64/b at most */
+    const REGISTER tangent = b * m * d, curve = b * (b - 1) / 2 * e * m * m;
     /* What a parabola leaves out, at least: by Cauchy and Schwarz, sum |g|^3 w^(b-3) is E^2/|D| or
      * more. Much where a crowd is at the threshold. */
-    const TYPED(Register) left_out = TYPED(size_of)((b - 2) / 3 * curve * (m * e));
-    const TYPED(LaneMask) is_crowded = left_out > -d * (EPSILON / 2);
-    const TYPED(Register) reach = TYPED(choose)(b < 2, reaches / 50, reaches); /* E not smooth */
-    const TYPED(LaneMask) far = (length * of_b > TYPED(larger_of)(reach, of_b * (4 * EPSILON)))
-                                | (is_crowded & (length > ENTMAX_ROUNDING));
-    const TYPED(LaneMask) was_moving = *moving; /* what has ended stays */
-    const TYPED(Register) factor = 1 / (sums->p + sums->p * (tangent + curve));
+    const REGISTER left_out = TYPED(size_of)((b - 2) / 3 * curve * (m * e));
+    const MASK is_crowded = left_out > -d * (EPSILON / 2);
+    const REGISTER reach = TYPED(choose)(b < 2, reaches / 50, reaches); /* E not smooth */
+    const MASK far = (length * of_b > TYPED(larger_of)(reach, of_b * (4 * EPSILON)))
+                     | (is_crowded & (length > ENTMAX_ROUNDING));
+    const MASK was_moving = *moving; /* what has ended stays */
+    const REGISTER factor = 1 / (sums->p + sums->p * (tangent + curve));
     at->move = TYPED(choose)(was_moving, m, at->move);
     at->factor = TYPED(choose)(was_moving, factor, at->factor);
     *crowded = (was_moving & is_crowded) | (~was_moving & *crowded);
@@ -256,54 +253,53 @@ NEVER_INLINE void TYPED(halley_step)(TYPED(EntmaxSearch) *at, const TYPED(Entmax
 
 /* A bound on t from the largest entries of a row: a tangent from the last t above the root. */
 static void TYPED(bound_by_tangent)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at) {
-    TYPED(LaneMask) moving = ~(TYPED(LaneMask)){0}, crowded = moving;
+    MASK moving = ~(MASK){0}, crowded = moving;
     TYPED(EntmaxSums) sums;
     int pass = 0;
     do {
         sums = TYPED(entmax_sums)(gaps, at, NULL);
         TYPED(halley_step)(at, &sums, (REAL)0.03 * at->b, pass >= 8, &moving, &crowded);
     } while (++pass < MAX_PASSES && TYPED(any_lane)(moving));
-    const TYPED(Register) log_sum = TYPED(log2_of_each)(sums.p
-                                                        * TYPED(power_of_2)(ROUNDER, -SHIFT));
-    const TYPED(Register) h = 1 - at->steepness * TYPED(exp2_of_each)(-at->beta * log_sum);
-    const TYPED(Register) rest = 1 - h * sums.p / (sums.p - sums.d);
+    const REGISTER log_sum = TYPED(log2_of_each)(sums.p * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const REGISTER h = 1 - at->steepness * TYPED(exp2_of_each)(-at->beta * log_sum);
+    const REGISTER rest = 1 - h * sums.p / (sums.p - sums.d);
     at->least = at->steepness / rest * (1 - 2 * ENTMAX_ROUNDING);
 }
 
 /* How close to the threshold an entry is, w^2, of which a parabola in the move leaves out more than
  * the contract allows: b^3 move^3/(6 w^3) of p, of 16 ε/(t w). */
-ALWAYS_INLINE TYPED(Register) TYPED(too_close)(const TYPED(EntmaxSearch) *at) {
-    const TYPED(Register) length = TYPED(size_of)(at->move);
-    const TYPED(Register) bent = -TYPED(at_least)(-at->b, -64) * length;
+ALWAYS_INLINE REGISTER TYPED(too_close)(const TYPED(EntmaxSearch) *at) {
+    const REGISTER length = TYPED(size_of)(at->move);
+    const REGISTER bent = -TYPED(at_least)(-at->b, -64) * length;
     return bent * bent * bent / (48 * EPSILON * at->steepness) + 64 * length * length;
 }
 
 /* From q to p in its place; returns sum p. For b < 2, q falls where w rises, and all else rises: so
  * all else is multiplied first, and rounding q once more takes p down by one unit at most. */
-static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
-                                                  const TYPED(EntmaxSearch) *at, REAL *restrict q) {
-    const TYPED(Register) none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
+static REGISTER TYPED(move_along_parabola)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at,
+                                           REAL *restrict q) {
+    const REGISTER none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
     /* Of q, 2^SHIFT is left out first, or a short move's curve would be a denormal number. */
     const REAL down = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    const TYPED(Register) factor = at->factor * TYPED(power_of_2)(ROUNDER, SHIFT);
-    const TYPED(Register) tangent = factor * b * move;
-    const TYPED(Register) curve = tangent * (b * move - move) / 2;
-    TYPED(Register) sum = none, lost = none;
+    const REGISTER factor = at->factor * TYPED(power_of_2)(ROUNDER, SHIFT);
+    const REGISTER tangent = factor * b * move;
+    const REGISTER curve = tangent * (b * move - move) / 2;
+    REGISTER sum = none, lost = none;
     const REAL *x = gaps->x;
     for (ptrdiff_t i = 0; i < gaps->count; i++, x += gaps->apart, q += gaps->apart) {
-        const TYPED(Register) gap = TYPED(load_register)(x) * at->steepness, base = 1 + gap;
-        const TYPED(Register) square = base * base, bend = gap * (tangent * base + curve * gap);
-        TYPED(Register) p = TYPED(load_register)(q) * down * (factor * square + bend);
-        const TYPED(Register) beyond = square - close_2;
+        const REGISTER gap = TYPED(load_register)(x) * at->steepness, base = 1 + gap;
+        const REGISTER square = base * base, bend = gap * (tangent * base + curve * gap);
+        REGISTER p = TYPED(load_register)(q) * down * (factor * square + bend);
+        const REGISTER beyond = square - close_2;
         if (TYPED(any_below)(beyond, 0)) {
-            const TYPED(Register) moved = base + move * gap;
-            TYPED(Register) exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
+            const REGISTER moved = base + move * gap;
+            REGISTER exact = TYPED(at_least)(moved, EPSILON / 4), more = gap + move * gap;
             TYPED(power_of_registers)(&exact, &more, b, 1);
             exact = TYPED(choose_above)(moved, none, exact * at->factor, none);
             p = TYPED(choose)(beyond < 0, exact, p);
         }
         p = TYPED(at_least)(p, 0);
-        const TYPED(Register) next = sum + p;
+        const REGISTER next = sum + p;
         lost += p - (next - sum);
         sum = next;
         TYPED(store_register)(p, q);
@@ -324,42 +320,39 @@ static TYPED(Register) TYPED(move_along_parabola)(const TYPED(Gaps) *gaps,
  * at, or halfway down to a known bound, but not above where that entry enters. For β <= 1, sum p is
  * convex in t itself. */
 NEVER_INLINE void TYPED(newton_step)(const TYPED(EntmaxSearch) *at, const TYPED(SumsAtAnchor) *sums,
-                                     int pass, REAL enough, TYPED(EntmaxNewton) *c,
-                                     TYPED(LaneMask) *moving) {
-    const TYPED(Register) none = {0}, least_u = none + LEAST_U;
-    const TYPED(Register) beta = at->beta, p = sums->p, s = sums->s, over = p - 1;
-    const TYPED(Register) t = c->anchor + c->beyond, kink = sums->farthest;
-    const TYPED(Register) u = TYPED(larger_of)((c->anchor - kink) + c->beyond, least_u);
-    const TYPED(Register) shift = over / s, part = shift / u;
-    const TYPED(LaneMask) is_low = p < 1, was_moving = *moving;
-    TYPED(LaneMask) above = {0}, is_tie = above, fits = ~above;
-    TYPED(Register) anchor = kink, beyond = u - beta * shift, high = t;
+                                     int pass, REAL enough, TYPED(EntmaxNewton) *c, MASK *moving) {
+    const REGISTER none = {0}, least_u = none + LEAST_U;
+    const REGISTER beta = at->beta, p = sums->p, s = sums->s, over = p - 1;
+    const REGISTER t = c->anchor + c->beyond, kink = sums->farthest;
+    const REGISTER u = TYPED(larger_of)((c->anchor - kink) + c->beyond, least_u);
+    const REGISTER shift = over / s, part = shift / u;
+    const MASK is_low = p < 1, was_moving = *moving;
+    MASK above = {0}, is_tie = above, fits = ~above;
+    REGISTER anchor = kink, beyond = u - beta * shift, high = t;
     if (at->above_2) {
         const REAL most = EXPONENT_BIAS - 1;
         fits = part < 1;
-        const TYPED(Register) base = TYPED(choose)(fits, 1 - part, p);
-        const TYPED(Register) exponent = TYPED(choose)(fits, beta, -beta * p / (t * s));
-        const TYPED(Register) log_ratio = TYPED(at_least)(exponent * TYPED(log2_of_each)(base),
-                                                          -most);
-        const TYPED(Register) ratio = TYPED(exp2_of_each)(-TYPED(at_least)(-log_ratio, -most));
-        const TYPED(Register) aimed = pass % 3 == 2 ? TYPED(root)(c->low) * TYPED(root)(kink)
-                                                    : t * ratio;
-        const TYPED(Register) jump = TYPED(larger_of)(aimed, c->low * (1 + 2 * EPSILON));
+        const REGISTER base = TYPED(choose)(fits, 1 - part, p);
+        const REGISTER exponent = TYPED(choose)(fits, beta, -beta * p / (t * s));
+        const REGISTER log_ratio = TYPED(at_least)(exponent * TYPED(log2_of_each)(base), -most);
+        const REGISTER ratio = TYPED(exp2_of_each)(-TYPED(at_least)(-log_ratio, -most));
+        const REGISTER aimed = pass % 3 == 2 ? TYPED(root)(c->low) * TYPED(root)(kink) : t * ratio;
+        const REGISTER jump = TYPED(larger_of)(aimed, c->low * (1 + 2 * EPSILON));
         anchor = TYPED(choose)(fits, kink, TYPED(smaller_of)(jump, kink));
         beyond = TYPED(choose)(fits, TYPED(larger_of)(u * ratio, least_u), none);
         high = TYPED(choose)(fits, t, kink);
         is_tie = ~(u > least_u);
     }
-    const TYPED(Register) further = TYPED(choose)(fits, beyond, u);
-    const TYPED(Register) low = TYPED(choose)(is_low, TYPED(larger_of)(c->low, t), c->low);
+    const REGISTER further = TYPED(choose)(fits, beyond, u);
+    const REGISTER low = TYPED(choose)(is_low, TYPED(larger_of)(c->low, t), c->low);
     high = TYPED(choose)(is_low, c->high, high);
     if (at->above_2) above = is_low & ~(high > anchor + beyond);
-    const TYPED(Register) bend = at->above_2 ? beta - 1 : beta * beta / (s * u);
-    const TYPED(Register) length = TYPED(size_of)(at->above_2 ? over : beta * shift * (32 / t));
-    const TYPED(LaneMask) is_close = ~(over * over * bend > 2 * EPSILON * (s * u))
-                                     | ~(u - further > enough * t) | is_tie;
-    const TYPED(LaneMask) there = (is_close & fits & ~is_low) | ~(length > 4 * EPSILON);
-    const TYPED(LaneMask) moves = was_moving & ~there & (p > 0);
+    const REGISTER bend = at->above_2 ? beta - 1 : beta * beta / (s * u);
+    const REGISTER length = TYPED(size_of)(at->above_2 ? over : beta * shift * (32 / t));
+    const MASK is_close = ~(over * over * bend > 2 * EPSILON * (s * u))
+                          | ~(u - further > enough * t) | is_tie;
+    const MASK there = (is_close & fits & ~is_low) | ~(length > 4 * EPSILON);
+    const MASK moves = was_moving & ~there & (p > 0);
     c->shift = TYPED(choose)(was_moving, shift, c->shift);
     c->low = TYPED(choose)(was_moving, low, c->low);
     c->high = TYPED(choose)(was_moving, high, c->high);
@@ -369,12 +362,12 @@ NEVER_INLINE void TYPED(newton_step)(const TYPED(EntmaxSearch) *at, const TYPED(
 }
 
 /* Add to the sums `count` registers of entries, and write the p that are wanted. */
-ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
-                                        TYPED(Register) exponent, const TYPED(EntmaxNewton) *newton,
-                                        TYPED(LaneMask) wanted, const int count, REAL *restrict p,
+ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart, REGISTER exponent,
+                                        const TYPED(EntmaxNewton) *newton, MASK wanted,
+                                        const int count, REAL *restrict p,
                                         TYPED(SumsAtAnchor) *sums) {
-    const TYPED(Register) none = {0};
-    TYPED(Register) u[UNROLL], q[UNROLL], less_1[UNROLL];
+    const REGISTER none = {0};
+    REGISTER u[UNROLL], q[UNROLL], less_1[UNROLL];
     for (int k = 0; k < count; k++) {
         u[k] = (TYPED(load_register)(x + k * apart) + newton->anchor) + newton->beyond;
         q[k] = TYPED(at_least)(u[k], LEAST_U);
@@ -382,17 +375,17 @@ ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
     }
     TYPED(power_of_registers)(q, less_1, exponent, count);
     for (int k = 0; k < count; k++) {
-        const TYPED(Register) gap = TYPED(load_register)(x + k * apart);
-        const TYPED(Register) power = q[k] * TYPED(power_of_2)(ROUNDER, -SHIFT);
-        const TYPED(Register) term = TYPED(choose_above)(u[k], none, power, none);
-        const TYPED(Register) next = sums->p + term;
+        const REGISTER gap = TYPED(load_register)(x + k * apart);
+        const REGISTER power = q[k] * TYPED(power_of_2)(ROUNDER, -SHIFT);
+        const REGISTER term = TYPED(choose_above)(u[k], none, power, none);
+        const REGISTER next = sums->p + term;
         sums->lost += term - (next - sums->p);
         sums->p = next;
         sums->s += term / TYPED(at_least)(u[k], LEAST_U);
         sums->farthest = TYPED(larger_of)(TYPED(choose_above)(u[k], none, -gap, none),
                                           sums->farthest);
         if (p == NULL) continue;
-        const TYPED(Register) before = TYPED(load_register)(p + k * apart);
+        const REGISTER before = TYPED(load_register)(p + k * apart);
         TYPED(store_register)(TYPED(choose)(wanted, term, before), p + k * apart);
     }
 }
@@ -400,9 +393,8 @@ ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
 /* The sums, and p of the wanted searches unless it is NULL. */
 static TYPED(SumsAtAnchor)
     TYPED(sums_at_anchor)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at,
-                          const TYPED(EntmaxNewton) *newton, TYPED(LaneMask) wanted,
-                          REAL *restrict p) {
-    const TYPED(Register) none = {0};
+                          const TYPED(EntmaxNewton) *newton, MASK wanted, REAL *restrict p) {
+    const REGISTER none = {0};
     const ptrdiff_t apart = gaps->apart;
     const REAL *x = gaps->x;
     TYPED(SumsAtAnchor) sums = {none, none, none, none};
@@ -423,23 +415,23 @@ static TYPED(SumsAtAnchor)
  * the highest t would have the root if they were all as large as the mean of them. */
 static TYPED(EntmaxNewton)
     TYPED(start_newton)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at) {
-    const TYPED(Register) none = {0}, high = 1 / at->least;
+    const REGISTER none = {0}, high = 1 / at->least;
     /* The most entries that a row can have: not those of the tile, which depend on other rows. */
     const ptrdiff_t longest = gaps->one_row ? gaps->count * gaps->apart : LONGEST_SHORT;
     const REAL lowest = (REAL)(IS_DOUBLE ? -900 : -100), log_size = TYPED(log2_of)((REAL)longest);
-    TYPED(Register) sizes = none, sum = none;
+    REGISTER sizes = none, sum = none;
     for (ptrdiff_t i = 0; i < gaps->count; i++) {
-        const TYPED(Register) gap = TYPED(load_register)(gaps->x + i * gaps->apart);
+        const REGISTER gap = TYPED(load_register)(gaps->x + i * gaps->apart);
         sizes += TYPED(choose_above)(gap, -high, none + 1, none);
         sum += TYPED(choose_above)(gap, -high, gap, none);
     }
-    const TYPED(Register) size = TYPED(total)(gaps, sizes);
-    const TYPED(Register) all = TYPED(at_least)(-at->beta * log_size - ENTMAX_ROUNDING, lowest);
-    const TYPED(Register) low = TYPED(smaller_of)(TYPED(exp2_of_each)(all), high);
-    TYPED(Register) anchor = 1 / at->steepness;
+    const REGISTER size = TYPED(total)(gaps, sizes);
+    const REGISTER all = TYPED(at_least)(-at->beta * log_size - ENTMAX_ROUNDING, lowest);
+    const REGISTER low = TYPED(smaller_of)(TYPED(exp2_of_each)(all), high);
+    REGISTER anchor = 1 / at->steepness;
     if (at->above_2) {
-        const TYPED(Register) own = TYPED(at_least)(-at->beta * TYPED(log2_of_each)(size), lowest);
-        const TYPED(Register) mean = TYPED(exp2_of_each)(own) - TYPED(total)(gaps, sum) / size;
+        const REGISTER own = TYPED(at_least)(-at->beta * TYPED(log2_of_each)(size), lowest);
+        const REGISTER mean = TYPED(exp2_of_each)(own) - TYPED(total)(gaps, sum) / size;
         anchor = TYPED(smaller_of)(TYPED(larger_of)(mean, low), high);
     }
     return (TYPED(EntmaxNewton)){anchor, none, low, high, none};
@@ -448,9 +440,9 @@ static TYPED(EntmaxNewton)
 /* Newton's method for the wanted searches, until a step is no longer than `enough` of t; and p,
  * unless it is NULL. */
 static TYPED(EntmaxNewton) TYPED(newton)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at,
-                                         TYPED(LaneMask) wanted, REAL enough, REAL *p) {
+                                         MASK wanted, REAL enough, REAL *p) {
     TYPED(EntmaxNewton) newton = TYPED(start_newton)(gaps, at);
-    TYPED(LaneMask) moving = wanted;
+    MASK moving = wanted;
     for (int pass = 0; pass < 2 * MAX_PASSES && TYPED(any_lane)(moving); pass++) {
         if (!gaps->one_row) prefetch_some(gaps->ahead);
         const TYPED(SumsAtAnchor) sums = TYPED(sums_at_anchor)(gaps, at, &newton, wanted, p);
@@ -462,24 +454,23 @@ static TYPED(EntmaxNewton) TYPED(newton)(const TYPED(Gaps) *gaps, const TYPED(En
 /* Take what t is still too large by off the p of wanted searches, by their tangents. The sum is
  * then 1, but for rounding where t would be below LEAST_U: there ties share what is left. */
 static void TYPED(take_off_shift)(const TYPED(Gaps) *gaps, const TYPED(EntmaxNewton) *newton,
-                                  TYPED(LaneMask) wanted, REAL *restrict p) {
-    const TYPED(Register) none = {0}, one = none + 1;
-    const TYPED(Register) shift = TYPED(choose)(wanted, newton->shift, none);
-    TYPED(Register) sum = none;
+                                  MASK wanted, REAL *restrict p) {
+    const REGISTER none = {0}, one = none + 1;
+    const REGISTER shift = TYPED(choose)(wanted, newton->shift, none);
+    REGISTER sum = none;
     for (ptrdiff_t i = 0; i < gaps->count * gaps->apart; i += gaps->apart) {
-        const TYPED(Register) u = (TYPED(load_register)(gaps->x + i) + newton->anchor)
-                                  + newton->beyond;
-        const TYPED(Register) own = TYPED(load_register)(p + i);
-        const TYPED(Register) move = shift / TYPED(at_least)(u, LEAST_U);
-        const TYPED(Register) moved = TYPED(at_least)(own - own * move, 0);
+        const REGISTER u = (TYPED(load_register)(gaps->x + i) + newton->anchor) + newton->beyond;
+        const REGISTER own = TYPED(load_register)(p + i);
+        const REGISTER move = shift / TYPED(at_least)(u, LEAST_U);
+        const REGISTER moved = TYPED(at_least)(own - own * move, 0);
         TYPED(store_register)(moved, p + i);
         sum += moved;
     }
     sum = TYPED(total)(gaps, sum);
-    const TYPED(Register) t = newton->anchor + newton->beyond;
-    const TYPED(LaneMask) is_off = wanted & ~(t > 2 * LEAST_U) & (sum > 0);
+    const REGISTER t = newton->anchor + newton->beyond;
+    const MASK is_off = wanted & ~(t > 2 * LEAST_U) & (sum > 0);
     if (!TYPED(any_lane)(is_off)) return;
-    const TYPED(Register) factor = TYPED(choose)(is_off, 1 / sum, one);
+    const REGISTER factor = TYPED(choose)(is_off, 1 / sum, one);
     for (ptrdiff_t i = 0; i < gaps->count * gaps->apart; i += gaps->apart)
         TYPED(store_register)(TYPED(load_register)(p + i) * factor, p + i);
 }
@@ -488,13 +479,12 @@ static void TYPED(take_off_shift)(const TYPED(Gaps) *gaps, const TYPED(EntmaxNew
  * their steps by turns, so that a processor has more to do at a time than one chain of them. */
 static void TYPED(finish_searches)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) *at,
                                    REAL *restrict p, const int count) {
-    enum { MOST = BLOCK / TYPED(WIDTH), WIDTH = TYPED(WIDTH) };
-    const TYPED(Register) none = {0};
-    const TYPED(LaneMask) all = ~(TYPED(LaneMask)){0};
-    TYPED(LaneMask) moving[MOST], off[MOST], any = all;
+    const REGISTER none = {0};
+    const MASK all = ~(MASK){0};
+    MASK moving[TILE_REGISTERS], off[TILE_REGISTERS], any = all;
     for (int g = 0; g < count; g++) moving[g] = off[g] = all;
     for (int pass = 0; !at->above_2 && pass < MAX_PASSES && TYPED(any_lane)(any); pass++) {
-        TYPED(EntmaxSums) sums[MOST];
+        TYPED(EntmaxSums) sums[TILE_REGISTERS];
         any = all & ~all;
         for (int g = 0; g < count; g++)
             if (TYPED(any_lane)(moving[g]))
@@ -508,9 +498,9 @@ static void TYPED(finish_searches)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch) 
     }
     for (int g = 0; g < count; g++) {
         if (!at->above_2) {
-            const TYPED(Register) sum = TYPED(move_along_parabola)(gaps + g, at + g, p + g * WIDTH);
+            const REGISTER sum = TYPED(move_along_parabola)(gaps + g, at + g, p + g * WIDTH);
             /* Nor does it know of entries that the last move brings into the support. */
-            const TYPED(Register) most = TYPED(choose)(at[g].b < 2, none + 8, none + 16) * EPSILON;
+            const REGISTER most = TYPED(choose)(at[g].b < 2, none + 8, none + 16) * EPSILON;
             off[g] = (off[g] | (TYPED(size_of)(sum - 1) > most)) & (sum > 0);
             if (!TYPED(any_lane)(off[g])) continue;
         }

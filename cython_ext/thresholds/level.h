@@ -50,29 +50,28 @@ typedef struct {
 /* p at the level t, raised by what the level lacks, `rest`, and its sum; it is written to value, if
  * there is one. Where t is far above a bound, the rest could be infinite as well. */
 ALWAYS_INLINE Filled TYPED(level_pass)(TYPED(Vessels) all, double t, double rest, REAL *value) {
-    enum { WIDTH = TYPED(WIDTH), REGISTERS = TYPED(REGISTERS) };
     const REAL factor = all.scaled ? (REAL)t : 1, offset = all.scaled ? 0 : (REAL)t; /* exact */
     const REAL steep = all.scaled ? 1 : 0, even = 1 - steep, further = (REAL)rest;
-    const TYPED(Register) none = {0};
+    const REGISTER none = {0};
     Filled total = {0, 0};
     for (ptrdiff_t start = 0; start < all.n; start += LEAF) {
         const ptrdiff_t end = all.n - start < LEAF ? all.n : start + LEAF;
-        TYPED(Register) sum[REGISTERS], slope[REGISTERS];
+        REGISTER sum[REGISTERS], slope[REGISTERS];
         REAL lanes[LANES];
         for (int k = 0; k < REGISTERS; k++) sum[k] = slope[k] = none;
         for (ptrdiff_t i = start; i < end; i += LANES)
             for (int k = 0; k < REGISTERS; k++) {
-                const TYPED(Register) a = TYPED(load_register)(all.a + i + k * WIDTH);
-                const TYPED(Register) u = TYPED(load_register)(all.u + i + k * WIDTH);
-                const TYPED(Register) gain = a * steep + even;
-                TYPED(Register) raised = a * factor + offset;
+                const REGISTER a = TYPED(load_register)(all.a + i + k * WIDTH);
+                const REGISTER u = TYPED(load_register)(all.u + i + k * WIDTH);
+                const REGISTER gain = a * steep + even;
+                REGISTER raised = a * factor + offset;
                 if (value)
                     raised = TYPED(choose_above)(2 * u, raised, raised + gain * further, raised);
                 raised = TYPED(at_least)(raised, 0);
-                const TYPED(LaneMask) open = (raised > none) & (u > raised);
+                const MASK open = (raised > none) & (u > raised);
                 raised = TYPED(smaller_of)(u, raised);
                 sum[k] += raised;
-                slope[k] += (TYPED(Register))(open & (TYPED(LaneMask))gain);
+                slope[k] += (REGISTER)(open & (MASK)gain);
                 if (value) TYPED(store_register)(raised, value + i + k * WIDTH);
             }
         for (int k = 0; k < REGISTERS; k++) TYPED(store_register)(sum[k], lanes + k * WIDTH);
