@@ -6,8 +6,8 @@
  * them side by side: the largest entry of each of some groups bounds the thresholds, and where no
  * row has many entries within its bound, these alone are put into the tile.
  *
- * For α <= 2 the search starts from sums of whole powers (thresholds/entmax_start.h): of a tile, or
- * of a sample of a long row and then all of it.
+ * For α <= 2 the search starts from sums of whole powers (thresholds/entmax_start.h), which takes a
+ * third off dense rows.
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_H
 #define PYENTMAX_MAPPINGS_ENTMAX_H
@@ -16,11 +16,6 @@
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
 #include "thresholds/entmax_start.h"
-
-enum {
-    WORTH_A_SAMPLE = 1024, /* entries of a long row, */
-    SAMPLED = 16,          /* one of so many */
-};
 
 #define TEMPLATE "mappings/entmax.h"
 #include "float_and_double.h"
@@ -61,25 +56,6 @@ typedef struct {
     Ahead *ahead;
 } TYPED(EntmaxRow);
 
-/* A start from sums of whole powers: first from a part of the entries, here and there, as if the
- * others were like them. room holds as many values. (Zen 4: the sample takes 2 % off long rows, at
- * most 13 %; the start itself a third off dense rows, short and long.) */
-static void TYPED(start_of_row)(const TYPED(Gaps) *row, const TYPED(EntmaxStart) *start,
-                                TYPED(EntmaxSearch) *at, REAL *room) {
-    const ptrdiff_t n = row->count * row->apart;
-    if (n >= WORTH_A_SAMPLE) {
-        const ptrdiff_t size = n / SAMPLED / PAIR * PAIR, groups = size / LANES, apart = n / groups;
-        const REGISTER least = at->least;
-        const REAL *middle = row->x + (apart - LANES) / 2; /* rows may be sorted */
-        for (ptrdiff_t g = 0; g < groups; g++)
-            memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
-        const TYPED(Gaps) sample = TYPED(gaps_of_row)(room, size, row->ahead);
-        TYPED(entmax_start)(&sample, (REAL)n / (REAL)size, start, 1, true, at);
-        at->least = least;
-    }
-    TYPED(entmax_start)(row, 1, start, 1, true, at);
-}
-
 /* Raise the least that 1/t can be, for α > 2, from a part of the entries. */
 static void TYPED(bound_above_2)(const TYPED(Gaps) *gaps, REAL enough, TYPED(EntmaxSearch) *at) {
     const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, ~(MASK){0}, enough, NULL);
@@ -107,7 +83,7 @@ static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *contex
     } else {
         if (!at.above_2) {
             TYPED(prepare_starts)(alpha, wanted->kept);
-            TYPED(start_of_row)(&row, TYPED(start_of)(wanted->kept, 0), &at, wanted->p);
+            TYPED(entmax_start)(&row, TYPED(start_of)(wanted->kept, 0), 1, true, &at);
         }
         TYPED(finish_searches)(&row, &at, wanted->p, 1);
     }
@@ -228,7 +204,7 @@ static void TYPED(start_tile)(TYPED(Tile) *tile, const REAL *x, ptrdiff_t n,
         const TYPED(Gaps) gaps = TYPED(gaps_of_columns)(x, n, g * WIDTH, ahead);
         TYPED(EntmaxSearch) *at = tile->at + g;
         if (!at->above_2)
-            TYPED(entmax_start)(&gaps, 1, TYPED(start_of)(kept, g), passes, settle, at);
+            TYPED(entmax_start)(&gaps, TYPED(start_of)(kept, g), passes, settle, at);
         else if (!settle)
             TYPED(bound_above_2)(&gaps, (REAL)0.1, at);
     }

@@ -63,10 +63,9 @@ static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start, const doubl
 }
 
 /* The sums of w^e for the exponents 1, 2, 3, 4 of lowest = 1, otherwise 2, 3, 4, 8 times half the
- * lowest, times `weight`: of those searches whose lowest it is. */
+ * lowest: of those searches whose lowest it is. */
 ALWAYS_INLINE void TYPED(node_sums)(const TYPED(Gaps) *gaps, const TYPED(EntmaxStart) *start,
-                                    REGISTER steepness, REAL weight, const int lowest,
-                                    REGISTER sums[NODES]) {
+                                    REGISTER steepness, const int lowest, REGISTER sums[NODES]) {
     /* From here down the last power would be denormal. The first is below 2^-23 here. */
     const REAL least = lowest == 2 ? (REAL)0x1p-12 : lowest == 4 ? (REAL)0x1p-6 : (REAL)0x1p-3;
     const REGISTER none = {0};
@@ -87,7 +86,7 @@ ALWAYS_INLINE void TYPED(node_sums)(const TYPED(Gaps) *gaps, const TYPED(EntmaxS
     }
     const REGISTER found[NODES] = {first, second, third, last};
     for (int i = 0; i < NODES; i++)
-        sums[i] = TYPED(choose)(own, TYPED(total)(gaps, found[i]) * weight, sums[i]);
+        sums[i] = TYPED(choose)(own, TYPED(total)(gaps, found[i]), sums[i]);
 }
 
 /* sum over the nodes of weight times log sum. */
@@ -131,21 +130,19 @@ NEVER_INLINE void TYPED(start_step)(const REGISTER sums[NODES], const TYPED(Entm
 }
 
 /* Move every search closer to its root, by so many steps; by up to two more where the last one was
- * far, if that has to be settled. The gaps may be a part of the row to begin with, or a sample of
- * which an entry counts for `weight`. */
-static void TYPED(entmax_start)(const TYPED(Gaps) *gaps, REAL weight,
-                                const TYPED(EntmaxStart) *start, int passes, bool settle,
-                                TYPED(EntmaxSearch) *at) {
+ * far, if that has to be settled. The gaps may be a part of the row to begin with. */
+static void TYPED(entmax_start)(const TYPED(Gaps) *gaps, const TYPED(EntmaxStart) *start,
+                                int passes, bool settle, TYPED(EntmaxSearch) *at) {
     const REGISTER none = {0};
     MASK far = start->lowest > 0;
     for (int pass = 0; pass < passes + (settle ? 2 : 0); pass++) {
         REGISTER sums[NODES] = {none + 1, none + 1, none + 1, none + 1};
         if (pass < passes) far = start->lowest > 0;
         if (!TYPED(any_lane)(far)) break;
-        TYPED(node_sums)(gaps, start, at->steepness, weight, 1, sums);
-        TYPED(node_sums)(gaps, start, at->steepness, weight, 2, sums);
-        TYPED(node_sums)(gaps, start, at->steepness, weight, 4, sums);
-        TYPED(node_sums)(gaps, start, at->steepness, weight, 8, sums);
+        TYPED(node_sums)(gaps, start, at->steepness, 1, sums);
+        TYPED(node_sums)(gaps, start, at->steepness, 2, sums);
+        TYPED(node_sums)(gaps, start, at->steepness, 4, sums);
+        TYPED(node_sums)(gaps, start, at->steepness, 8, sums);
         prefetch_lines(gaps->ahead, 4 * LINES_TOGETHER * WIDTH / BLOCK);
         TYPED(start_step)(sums, start, &far, at);
     }
