@@ -44,17 +44,26 @@ typedef struct {
     int32_t *columns;
 } TYPED(NonZeros);
 
-/* search_below() of a row whose chunk_maxima() are in room->scratch, with the columns of what it
- * keeps; returns how many these are, in whole lanes. */
-static ptrdiff_t TYPED(search_with_indices)(const REAL *restrict z, ptrdiff_t n, REAL largest,
-                                            REAL scale, TYPED(Solver) *solve, const void *context,
+/* keep_within() in room->x, with the columns; returns how many these are, in whole lanes. */
+static ptrdiff_t TYPED(keep_columns_within)(const REAL *restrict z, ptrdiff_t n, REAL bound,
                                             const TYPED(RowRoom) *room, TYPED(Search) *found) {
-    const REAL t = TYPED(bound_by_maxima)(n, largest, scale, solve, context, room->scratch, found);
-    const ptrdiff_t count = TYPED(gather)(z, n, largest, scale, t, found->maxima, room->x,
-                                          room->every, room->columns);
-    const ptrdiff_t size = TYPED(pad)(room->x, count);
-    memcpy(found->kept, room->x, (size_t)size * sizeof(REAL)); /* a solver may drop some */
-    found->t = solve(found->kept, size, t, context, &found->at_t);
+    found->t = TYPED(reach)(bound);
+    return TYPED(pad)(room->x, TYPED(gather)(z, n, found->largest, found->scale, found->t,
+                                             found->maxima, room->x, room->every, room->columns));
+}
+
+/* The candidates below for a mapping with such a solver. */
+ALWAYS_INLINE ptrdiff_t TYPED(sparse_candidates)(const REAL *z, ptrdiff_t n, REAL largest,
+                                                 REAL scale, TYPED(Solver) *solve,
+                                                 double (*lacks)(Moments), TYPED(Entry) *entry,
+                                                 const TYPED(RowRoom) *room) {
+    TYPED(Search) found;
+    TYPED(begin_search)(n, largest, scale, room->scratch, &found);
+    const REAL bound = solve(found.kept, found.size, 1, &found.at_t);
+    const ptrdiff_t size = TYPED(keep_columns_within)(z, n, bound, room, &found);
+    memcpy(found.kept, room->x, (size_t)size * sizeof(REAL)); /* a solver may drop some */
+    const REAL t = solve(found.kept, size, found.t, &found.at_t), rest = (REAL)lacks(found.at_t);
+    for (ptrdiff_t i = 0; i < size; i++) room->p[i] = entry(room->x[i], t, rest);
     return size;
 }
 
@@ -66,21 +75,16 @@ static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, dou
     TYPED(Search) found;
     ptrdiff_t size;
     if (mapping == &TYPED(sparsemax)) {
-        size = TYPED(search_with_indices)(z, n, largest, 1, TYPED(michelot), NULL, room, &found);
-        const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-        for (ptrdiff_t i = 0; i < size; i++)
-            room->p[i] = TYPED(sparsemax_entry)(room->x[i], found.t, rest);
+        size = TYPED(sparse_candidates)(z, n, largest, 1, TYPED(michelot), sparsemax_lacks,
+                                        TYPED(sparsemax_entry), room);
     } else if (mapping == &TYPED(entmax15)) {
-        size = TYPED(search_with_indices)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve), NULL,
-                                          room, &found);
-        const REAL twice = (REAL)(2 * quadratic_step(found.at_t));
-        for (ptrdiff_t i = 0; i < size; i++)
-            room->p[i] = TYPED(entmax15_entry)(room->x[i], found.t, twice);
+        size = TYPED(sparse_candidates)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve),
+                                        quadratic_step, TYPED(entmax15_entry), room);
     } else if (mapping == &TYPED(general_entmax)) {
-        REAL start = 0;
-        const TYPED(EntmaxRow) wanted = {alpha, kept, room->p, &start, &(Ahead){0}};
-        size = TYPED(search_with_indices)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve),
-                                          &wanted, room, &found);
+        TYPED(begin_search)(n, largest, (REAL)(alpha - 1), room->scratch, &found);
+        const REAL bound = TYPED(bound_entmax)(found.kept, found.size, alpha);
+        size = TYPED(keep_columns_within)(z, n, bound, room, &found);
+        TYPED(solve_entmax)(room->x, size, found.t, alpha, kept, &(Ahead){0}, room->p);
     } else { /* the whole row */
         size = whole_lanes(n);
         mapping->row(z, room->p, n,

@@ -32,7 +32,7 @@ typedef double LossOfLabel(double u, Others others, double *missing);
                                        ptrdiff_t n, ptrdiff_t label, REAL weight, \
                                        REAL *restrict scratch, double *loss) { \
         TYPED(Search) found; \
-        if (!TYPED(search)(z, gradient, n, (REAL)scale, solve, NULL, scratch, &found)) \
+        if (!TYPED(search)(z, gradient, n, (REAL)scale, solve, scratch, &found)) \
             return TYPED(degenerate_loss)(gradient, loss); \
         const TYPED(Place) at = {found.largest, (REAL)scale, found.t, (REAL)lacks(found.at_t)}; \
         *loss = TYPED(sparse_loss)(TYPED(name##_share), name##_loss_of_label, z, gradient, n, \

@@ -145,7 +145,7 @@ static bool TYPED(entmax_loss_row)(const REAL *restrict z, REAL *restrict gradie
         powers += TYPED(lane_sum)(power);
     }
     if (place < size) p[place] = own * weight; /* perhaps another's, of the same score */
-    TYPED(spread)(z, n, scale, &found, p, gradient);
+    TYPED(spread)(z, n, &found, p, gradient);
     const double l = log1p(-(others < 0.5 ? others : 0.5)); /* of p_y, if it has most */
     *loss = is_small_loss(alpha, own, l) ? powers / alpha + small_divergence(beta, l)
                                          : large_loss(alpha, powers, -power_of_1 / beta - gap, own);

@@ -25,7 +25,7 @@ LOSS_AND_GRAD(entmax15)
 
 ALWAYS_INLINE REAL TYPED(entmax15_share)(REAL h, REAL t, REAL rest, REAL weight, REAL *mass,
                                          REAL *powers) {
-    const REAL p = TYPED(entmax15_entry)(h, t, 2 * rest), u = (h + t) + rest;
+    const REAL p = TYPED(entmax15_entry)(h, t, rest), u = (h + t) + rest;
     *mass += p;
     *powers += p * (u > 0 ? u : (REAL)0);
     return p * weight;

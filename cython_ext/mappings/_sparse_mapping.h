@@ -22,8 +22,7 @@
 #define SPARSE_MAPPING(name, scale, squared, solve, lacks) \
     static void TYPED(name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
                                   const TYPED(RowContext) *with) { \
-        TYPED(sparse_row)(z, p, n, scale, squared, solve, lacks, TYPED(name##_entry), \
-                          with->scratch); \
+        TYPED(sparse_row)(z, p, n, scale, solve, lacks, TYPED(name##_entry), with->scratch); \
     } \
     static void TYPED(name##_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead, \
                                    REAL *restrict x, REAL *restrict largest, REAL *restrict t, \
@@ -39,7 +38,6 @@
         REAL *restrict x = with->scratch; \
         REAL largest[BLOCK], t[BLOCK], rest[BLOCK]; \
         TYPED(name##_tile)(z, n, with->ahead, x, largest, t, rest); \
-        for (int j = 0; squared && j < BLOCK; j++) rest[j] *= 2; \
         TYPED(entries_of_rows)(TYPED(name##_entry), z, p, count, n, scale, largest, t, rest, \
                                with->ahead, x); \
         for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, largest[j]); \
@@ -54,14 +52,12 @@
 #elif defined(REAL)
 
 ALWAYS_INLINE void TYPED(sparse_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                     REAL scale, const bool squared, TYPED(Solver) *solve,
-                                     double (*lacks)(Moments), TYPED(Entry) *entry,
-                                     REAL *restrict scratch) {
+                                     REAL scale, TYPED(Solver) *solve, double (*lacks)(Moments),
+                                     TYPED(Entry) *entry, REAL *restrict scratch) {
     TYPED(Search) found;
-    if (!TYPED(search)(z, p, n, scale, solve, NULL, scratch, &found)) return;
+    if (!TYPED(search)(z, p, n, scale, solve, scratch, &found)) return;
 
-    const REAL largest = found.largest, t = found.t,
-               rest = (REAL)(lacks(found.at_t) * (squared ? 2 : 1));
+    const REAL largest = found.largest, t = found.t, rest = (REAL)lacks(found.at_t);
     found.t = TYPED(reach)(t);
     ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
     while (start < n) {

@@ -48,47 +48,41 @@ static inline const TYPED(EntmaxStart) *TYPED(start_of)(const TYPED(EntmaxKept) 
     return kept->start + (kept->alpha ? 0 : group);
 }
 
-/* What the search needs to know of the mapping, and where it leaves what it finds. */
-typedef struct {
-    double alpha;
-    TYPED(EntmaxKept) *kept;
-    REAL *p, *start; /* of what is kept of the row; and t, where the last solve began */
-    Ahead *ahead;
-} TYPED(EntmaxRow);
-
 /* Raise the least that 1/t can be, for α > 2, from a part of the entries. */
 static void TYPED(bound_above_2)(const TYPED(Gaps) *gaps, REAL enough, TYPED(EntmaxSearch) *at) {
     const TYPED(EntmaxNewton) newton = TYPED(newton)(gaps, at, ~(MASK){0}, enough, NULL);
     at->least = TYPED(at_least)((1 - 2 * ENTMAX_ROUNDING) / newton.high, 1);
 }
 
-/* The Solver. The first time, for the largest entries, it only bounds t. */
-static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
-    const TYPED(EntmaxRow) *wanted = context;
-    const TYPED(Gaps) row = TYPED(gaps_of_row)(x, n, wanted->ahead);
+/* A bound on t from a part of a row, whole lanes of gaps. */
+static REAL TYPED(bound_entmax)(const REAL *x, ptrdiff_t n, double alpha) {
+    const TYPED(Gaps) part = TYPED(gaps_of_row)(x, n, &(Ahead){0});
     TYPED(EntmaxSearch) at;
-    double alpha[BLOCK];
-    (void)at_t;
-    for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
-    TYPED(start_search)(&at, alpha, t);
-    if (*wanted->start == 0) {
-        REAL least[WIDTH];
-        const TYPED(Gaps) part = TYPED(gaps_of_row)(x, n, &(Ahead){0});
-        if (at.above_2)
-            TYPED(bound_above_2)(&part, (REAL)0.02, &at);
-        else
-            TYPED(bound_by_tangent)(&part, &at);
-        TYPED(store_register)(at.least, least);
-        t = least[0] > 1 ? 1 / least[0] : (REAL)1; /* a NaN, too */
-    } else {
-        if (!at.above_2) {
-            TYPED(prepare_starts)(alpha, wanted->kept);
-            TYPED(entmax_start)(&row, TYPED(start_of)(wanted->kept, 0), 1, true, &at);
-        }
-        TYPED(finish_searches)(&row, &at, wanted->p, 1);
+    double each[WIDTH];
+    REAL least[WIDTH];
+    for (int j = 0; j < WIDTH; j++) each[j] = alpha;
+    TYPED(start_search)(&at, each, 1);
+    if (at.above_2)
+        TYPED(bound_above_2)(&part, (REAL)0.02, &at);
+    else
+        TYPED(bound_by_tangent)(&part, &at);
+    TYPED(store_register)(at.least, least);
+    return least[0] > 1 ? 1 / least[0] : (REAL)1; /* a NaN, too */
+}
+
+/* p of all that t, a bound, reaches of a row. */
+static void TYPED(solve_entmax)(const REAL *x, ptrdiff_t n, REAL t, double alpha,
+                                TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict p) {
+    const TYPED(Gaps) row = TYPED(gaps_of_row)(x, n, ahead);
+    TYPED(EntmaxSearch) at;
+    double each[BLOCK];
+    for (int j = 0; j < BLOCK; j++) each[j] = alpha;
+    TYPED(start_search)(&at, each, t);
+    if (!at.above_2) {
+        TYPED(prepare_starts)(each, kept);
+        TYPED(entmax_start)(&row, TYPED(start_of)(kept, 0), 1, true, &at);
     }
-    *wanted->start = t;
-    return t;
+    TYPED(finish_searches)(&row, &at, p, 1);
 }
 
 /* Find the threshold of a row whose largest entries chunk_maxima() left in scratch, and p of what
@@ -96,11 +90,9 @@ static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *contex
 static void TYPED(find_entmax)(const REAL *restrict z, ptrdiff_t n, REAL largest, double alpha,
                                TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch,
                                REAL *restrict kept_p, TYPED(Search) *found) {
-    REAL start = 0;
-    const TYPED(EntmaxRow) wanted = {alpha, kept, kept_p, &start, ahead};
-    TYPED(search_below)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_solve), &wanted, scratch,
-                        found);
-    found->t = start;
+    TYPED(begin_search)(n, largest, (REAL)(alpha - 1), scratch, found);
+    TYPED(keep_within)(z, n, TYPED(bound_entmax)(found->kept, found->size, alpha), found);
+    TYPED(solve_entmax)(found->kept, found->size, found->t, alpha, kept, ahead, kept_p);
 }
 
 /* scratch holds scratch_size(n) values and room for a row. */
@@ -112,7 +104,7 @@ static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return;
     TYPED(find_entmax)(z, n, largest, alpha, with->kept, with->ahead, scratch, kept_p, &found);
-    TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
+    TYPED(spread)(z, n, &found, kept_p, p);
 }
 
 /* What a loss makes of a tile before it goes back to rows: n entries of gaps times β, and their p.

@@ -41,9 +41,7 @@ JVP(entmax15, "1.5-entmax")
  * is exact: that step is taken when it lies within the bounds known so far. Supports are nested in
  * t, so two passes in a row that count the same size saw the same support, and the root is found.
  */
-static REAL TYPED(entmax15_solve)(REAL *h, ptrdiff_t n, REAL t, const void *context,
-                                  Moments *at_t) {
-    (void)context;
+static REAL TYPED(entmax15_solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
     double lower = 0, upper = 1, size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         const Moments m = *at_t = TYPED(moments)(h, n, t, true);
@@ -66,13 +64,13 @@ static REAL TYPED(entmax15_solve)(REAL *h, ptrdiff_t n, REAL t, const void *cont
 }
 
 /* [h + t]+^2, and what t lacks: t is the root but rounded, and all entries would share that error,
- * which many small ones add up to something visible. `twice` is two times the last step of the
- * quadratic, too small to matter in t itself. Adding 2 u rest instead of rest to u makes up for the
- * rounding of the squares too, so that two ties get 1/2 each. */
-ALWAYS_INLINE REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
+ * which many small ones add up to something visible. `rest` is the last step of the quadratic, too
+ * small to matter in t itself. Adding 2 u rest instead of rest to u makes up for the rounding of
+ * the squares too, so that two ties get 1/2 each. */
+ALWAYS_INLINE REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL rest) {
     REAL u = h + t;
     u = u > 0 ? u : (REAL)0;
-    const REAL q = u * u + u * twice;
+    const REAL q = u * u + u * (2 * rest);
     return q > 0 ? q : (REAL)0;
 }
 

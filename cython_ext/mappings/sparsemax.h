@@ -52,8 +52,7 @@ static ptrdiff_t TYPED(count_at)(const REAL *x, ptrdiff_t n, REAL t) {
  * t is rounded, and at_t says what it lacks. Where it was rounded up and thousands of entries are
  * right at it, of which the size holds each, they share in that no longer: they are taken out of
  * the size as soon as the sum would show it. */
-static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
-    (void)context;
+static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, Moments *at_t) {
     double size_before = 0;
     bool last = false;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
@@ -110,8 +109,7 @@ static void TYPED(sparsemax_settle)(const REAL *restrict x, ptrdiff_t n,
         REAL column[LONGEST_SHORT + 2 * PAIR];
         Moments at_t;
         for (ptrdiff_t i = 0; i < n; i++) column[i] = x[i * BLOCK + j];
-        c->t[j] = TYPED(michelot)(column, TYPED(pad)(column, n), TYPED(reach)(c->t[j]), NULL,
-                                  &at_t);
+        c->t[j] = TYPED(michelot)(column, TYPED(pad)(column, n), TYPED(reach)(c->t[j]), &at_t);
         c->rest[j] = (REAL)sparsemax_lacks(at_t);
     }
 }

@@ -91,14 +91,14 @@ static void TYPED(restrict_to_kth)(const REAL *z, ptrdiff_t n, ptrdiff_t k, TYPE
     }
     at->ties = k - above;
     for (ptrdiff_t i = above; i < k; i++) kept[i] = at->kth;
-    found->t = TYPED(michelot)(kept, TYPED(pad)(kept, k), 1, NULL, &found->at_t);
+    found->t = TYPED(michelot)(kept, TYPED(pad)(kept, k), 1, &found->at_t);
 }
 
 /* p, and what it follows from; false if the row has no threshold, and p is written already. */
 static bool TYPED(find_topk_sparsemax)(const REAL *z, REAL *p, ptrdiff_t n, ptrdiff_t k,
                                        REAL *scratch, TYPED(TopkThreshold) *at) {
     TYPED(Search) found;
-    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return false;
+    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), scratch, &found)) return false;
     at->least = at->kth = -(REAL)INFINITY;
     at->ties = 0;
     if (k < n && TYPED(count_reached)(&found) > k)

@@ -24,16 +24,16 @@
 
 #elif defined(REAL)
 
-/* A mapping's way to solve f(t) = 1 over whole lanes of gaps, from a start at or above the root;
- * context holds its parameters, if it has any. It may drop gaps, in place, that are out of reach of
- * a t at or above the root. Leaves what it knows about f at t in *at_t. */
-typedef REAL TYPED(Solver)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t);
+/* A mapping's way to solve f(t) = 1 over whole lanes of gaps, from a start at or above the root. It
+ * may drop gaps, in place, that are out of reach of a t at or above the root. Leaves the moments at
+ * t in *at_t. */
+typedef REAL TYPED(Solver)(REAL *x, ptrdiff_t n, REAL t, Moments *at_t);
 
 /* A row after the search: the gaps of all entries that may be in the support are in kept, padded to
  * size whole lanes (fewer, where the solver dropped some), and the chunks' maxima are gaps by now.
  */
 typedef struct {
-    REAL largest, t;
+    REAL largest, scale, t;
     Moments at_t;
     const REAL *maxima;
     REAL *kept;
@@ -80,11 +80,11 @@ ALWAYS_INLINE ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL 
     return size;
 }
 
-/* A bound on t from the chunks' maxima that chunk_maxima() left in scratch, which become gaps: they
- * are a part of the row that holds most of what matters. */
-static REAL TYPED(bound_by_maxima)(ptrdiff_t n, REAL largest, REAL scale, TYPED(Solver) *solve,
-                                   const void *context, REAL *restrict scratch,
-                                   TYPED(Search) *found) {
+/* Begin with the largest entries, which chunk_maxima() left in scratch: a part of the row that
+ * holds most of what matters, whose t bounds the row's. They become gaps, and those above -1 are
+ * kept. */
+static void TYPED(begin_search)(ptrdiff_t n, REAL largest, REAL scale, REAL *restrict scratch,
+                                TYPED(Search) *found) {
     const ptrdiff_t lanes = maxima_of(n);
     REAL *maxima = scratch, *kept = scratch + lanes;
     ptrdiff_t size = 0;
@@ -92,30 +92,30 @@ static REAL TYPED(bound_by_maxima)(ptrdiff_t n, REAL largest, REAL scale, TYPED(
         for (int j = 0; j < LANES; j++) maxima[i + j] = (maxima[i + j] - largest) * scale;
         size += TYPED(keep_above)(maxima + i, -1, kept + size);
     }
-    size = TYPED(pad)(kept, size);
     found->largest = largest;
+    found->scale = scale;
     found->maxima = maxima;
     found->kept = kept;
-    return TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
+    found->size = TYPED(pad)(kept, size);
 }
 
-/* Find t of a row whose largest entries chunk_maxima() left in scratch. */
-static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                                TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
-                                TYPED(Search) *found) {
-    const REAL t = TYPED(bound_by_maxima)(n, largest, scale, solve, context, scratch, found);
-    found->count = TYPED(gather)(z, n, largest, scale, t, found->maxima, found->kept, NULL, NULL);
+/* Keep what a bound on t reaches of the row. */
+static void TYPED(keep_within)(const REAL *restrict z, ptrdiff_t n, REAL bound,
+                               TYPED(Search) *found) {
+    found->t = TYPED(reach)(bound);
+    found->count = TYPED(gather)(z, n, found->largest, found->scale, found->t, found->maxima,
+                                 found->kept, NULL, NULL);
     found->size = TYPED(pad)(found->kept, found->count);
-    found->t = solve(found->kept, found->size, t, context, &found->at_t);
 }
 
-/* The same of any row; false if it has no threshold, and p is written already. */
+/* Find t of any row, bounded by the same solver; false if it has none, and p is written already. */
 static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
-                          TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
-                          TYPED(Search) *found) {
+                          TYPED(Solver) *solve, REAL *restrict scratch, TYPED(Search) *found) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(fill_degenerate_row)(p, n, largest)) return false;
-    TYPED(search_below)(z, n, largest, scale, solve, context, scratch, found);
+    TYPED(begin_search)(n, largest, scale, scratch, found);
+    TYPED(keep_within)(z, n, solve(found->kept, found->size, 1, &found->at_t), found);
+    found->t = solve(found->kept, found->size, found->t, &found->at_t);
     return true;
 }
 
@@ -132,11 +132,11 @@ static ptrdiff_t TYPED(next_live)(const TYPED(Search) *found, REAL *p, ptrdiff_t
 }
 
 /* Put values of what was kept of a row back in their places, and zeros elsewhere, where the last
- * solve dropped nothing. found->t is the t that kept was gathered with, where that solve started.
- * kept has room for LANES more. */
-static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, REAL scale,
-                          const TYPED(Search) *found, const REAL *restrict kept, REAL *restrict p) {
-    const REAL largest = found->largest, floor = -found->t;
+ * solve dropped nothing and found->t is still the t that kept was gathered with. kept has room for
+ * LANES more. */
+static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, const TYPED(Search) *found,
+                          const REAL *restrict kept, REAL *restrict p) {
+    const REAL largest = found->largest, scale = found->scale, floor = -found->t;
     if (found->count == n) { /* all are in their places */
         memcpy(p, kept, (size_t)n * sizeof(REAL));
         return;
