@@ -52,18 +52,18 @@ static ptrdiff_t TYPED(keep_columns_within)(const REAL *restrict z, ptrdiff_t n,
                                              found->maxima, room->x, room->every, room->columns));
 }
 
-/* The candidates below for a mapping with such a solver. */
-ALWAYS_INLINE ptrdiff_t TYPED(sparse_candidates)(const REAL *z, ptrdiff_t n, REAL largest,
-                                                 REAL scale, TYPED(Solver) *solve,
-                                                 double (*lacks)(Moments), TYPED(Entry) *entry,
+/* The candidates below for such a mapping. */
+ALWAYS_INLINE ptrdiff_t TYPED(sparse_candidates)(const TYPED(SparseMapping) *of, const REAL *z,
+                                                 ptrdiff_t n, REAL largest,
                                                  const TYPED(RowRoom) *room) {
     TYPED(Search) found;
-    TYPED(begin_search)(n, largest, scale, room->scratch, &found);
-    const REAL bound = solve(found.kept, found.size, 1, &found.at_t);
+    TYPED(begin_search)(n, largest, of->scale, room->scratch, &found);
+    const REAL bound = of->solve(found.kept, found.size, 1, &found.at_t);
     const ptrdiff_t size = TYPED(keep_columns_within)(z, n, bound, room, &found);
     memcpy(found.kept, room->x, (size_t)size * sizeof(REAL)); /* a solver may drop some */
-    const REAL t = solve(found.kept, size, found.t, &found.at_t), rest = (REAL)lacks(found.at_t);
-    for (ptrdiff_t i = 0; i < size; i++) room->p[i] = entry(room->x[i], t, rest);
+    const REAL t = of->solve(found.kept, size, found.t, &found.at_t);
+    const REAL rest = (REAL)of->lacks(found.at_t);
+    for (ptrdiff_t i = 0; i < size; i++) room->p[i] = of->entry(room->x[i], t, rest);
     return size;
 }
 
@@ -75,11 +75,9 @@ static ptrdiff_t TYPED(candidates)(const REAL *z, ptrdiff_t n, REAL largest, dou
     TYPED(Search) found;
     ptrdiff_t size;
     if (mapping == &TYPED(sparsemax)) {
-        size = TYPED(sparse_candidates)(z, n, largest, 1, TYPED(michelot), sparsemax_lacks,
-                                        TYPED(sparsemax_entry), room);
+        size = TYPED(sparse_candidates)(&TYPED(sparsemax_parts), z, n, largest, room);
     } else if (mapping == &TYPED(entmax15)) {
-        size = TYPED(sparse_candidates)(z, n, largest, (REAL)0.5, TYPED(entmax15_solve),
-                                        quadratic_step, TYPED(entmax15_entry), room);
+        size = TYPED(sparse_candidates)(&TYPED(entmax15_parts), z, n, largest, room);
     } else if (mapping == &TYPED(general_entmax)) {
         TYPED(begin_search)(n, largest, (REAL)(alpha - 1), room->scratch, &found);
         const REAL bound = TYPED(bound_entmax)(found.kept, found.size, alpha);

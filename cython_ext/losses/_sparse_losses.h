@@ -13,6 +13,7 @@
 #define PYENTMAX_LOSSES__SPARSE_LOSSES_H
 
 #include "gufunc/loss_loop.h"
+#include "mappings/_sparse_mapping.h"
 #include "rows/tiles.h"
 #include "thresholds/search.h"
 
@@ -25,16 +26,17 @@ typedef struct {
  * p_y lacks of 1. */
 typedef double LossOfLabel(double u, Others others, double *missing);
 
-/* The loss of a mapping: with its solver of gaps times `scale`, what its t lacks by the moments
- * there, NAME_tile for short rows, and NAME_share and NAME_loss_of_label. */
-#define SPARSE_LOSS(name, scale, solve, lacks) \
+/* The loss of a mapping: with its NAME_parts, NAME_tile for short rows, and NAME_share and
+ * NAME_loss_of_label. */
+#define SPARSE_LOSS(name) \
     static bool TYPED(name##_loss_row)(const REAL *restrict z, REAL *restrict gradient, \
                                        ptrdiff_t n, ptrdiff_t label, REAL weight, \
                                        REAL *restrict scratch, double *loss) { \
+        const TYPED(SparseMapping) *of = &TYPED(name##_parts); \
         TYPED(Search) found; \
-        if (!TYPED(search)(z, gradient, n, (REAL)scale, solve, scratch, &found)) \
+        if (!TYPED(search)(z, gradient, n, of->scale, of->solve, scratch, &found)) \
             return TYPED(degenerate_loss)(gradient, loss); \
-        const TYPED(Place) at = {found.largest, (REAL)scale, found.t, (REAL)lacks(found.at_t)}; \
+        const TYPED(Place) at = {found.largest, of->scale, found.t, (REAL)of->lacks(found.at_t)}; \
         *loss = TYPED(sparse_loss)(TYPED(name##_share), name##_loss_of_label, z, gradient, n, \
                                    label, weight, at, &found); \
         return true; \
@@ -43,10 +45,11 @@ typedef double LossOfLabel(double u, Others others, double *missing);
                                          int count, ptrdiff_t n, const ptrdiff_t label[BLOCK], \
                                          const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x, \
                                          double loss[BLOCK], bool counts[BLOCK]) { \
-        REAL largest[BLOCK], t[BLOCK], rest[BLOCK]; \
-        TYPED(name##_tile)(z, n, ahead, x, largest, t, rest); \
+        REAL largest[BLOCK]; \
+        TYPED(SparseColumns) c; \
+        TYPED(name##_tile)(z, n, ahead, x, largest, &c); \
         TYPED(sparse_losses)(TYPED(name##_share), name##_loss_of_label, x, gradient, count, n, \
-                             label, weight, largest, t, rest, ahead, loss, counts); \
+                             label, weight, largest, c.t, c.rest, ahead, loss, counts); \
     } \
     LOSS_RECORDS(name, SHORT_SEARCHED)
 

@@ -31,6 +31,6 @@ ALWAYS_INLINE REAL TYPED(entmax15_share)(REAL h, REAL t, REAL rest, REAL weight,
     return p * weight;
 }
 
-SPARSE_LOSS(entmax15, 0.5, TYPED(entmax15_solve), quadratic_step)
+SPARSE_LOSS(entmax15)
 
 #endif

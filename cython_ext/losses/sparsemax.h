@@ -29,6 +29,6 @@ ALWAYS_INLINE REAL TYPED(sparsemax_share)(REAL x, REAL t, REAL rest, REAL weight
     return p * weight;
 }
 
-SPARSE_LOSS(sparsemax, 1, TYPED(michelot), sparsemax_lacks)
+SPARSE_LOSS(sparsemax)
 
 #endif

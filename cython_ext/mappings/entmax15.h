@@ -110,12 +110,15 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
     return moving != 0;
 }
 
-/* The steps leave nothing to correct. */
-ALWAYS_INLINE void TYPED(entmax15_settle)(const REAL *x, ptrdiff_t n, TYPED(SparseColumns) *c) {
-    (void)x, (void)n, (void)c;
-}
-
-SPARSE_MAPPING(entmax15, (REAL)0.5, true, TYPED(entmax15_solve), quadratic_step)
+static const TYPED(SparseMapping) TYPED(entmax15_parts) = {
+    .scale = (REAL)0.5,
+    .squared = true,
+    .solve = TYPED(entmax15_solve),
+    .lacks = quadratic_step,
+    .entry = TYPED(entmax15_entry),
+    .step = TYPED(entmax15_step),
+};
+SPARSE_MAPPING(entmax15)
 
 ALWAYS_INLINE REGISTER TYPED(entmax15_inverse_curvature)(REGISTER p) {
     return TYPED(root)(p);

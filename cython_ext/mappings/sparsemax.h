@@ -114,7 +114,16 @@ static void TYPED(sparsemax_settle)(const REAL *restrict x, ptrdiff_t n,
     }
 }
 
-SPARSE_MAPPING(sparsemax, 1, false, TYPED(michelot), sparsemax_lacks)
+static const TYPED(SparseMapping) TYPED(sparsemax_parts) = {
+    .scale = 1,
+    .squared = false,
+    .solve = TYPED(michelot),
+    .lacks = sparsemax_lacks,
+    .entry = TYPED(sparsemax_entry),
+    .step = TYPED(sparsemax_step),
+    .settle = TYPED(sparsemax_settle),
+};
+SPARSE_MAPPING(sparsemax)
 
 ALWAYS_INLINE REGISTER TYPED(sparsemax_inverse_curvature)(REGISTER p) {
     const REGISTER none = {0};
