@@ -271,64 +271,89 @@ static void TYPED(run_alike)(TYPED(Rows) *rows, int number, bool (*alike)(double
     }
 }
 
+/* How a call's rows are taken: so many at once, and of the operands which are copied, the last of
+ * them the result, with rows `pitch` entries apart. */
+typedef struct {
+    Call call;
+    bool by_block, hides, copied[MOST_ROWS + 1];
+    int copies, at_once;
+    ptrdiff_t pitch;
+} TYPED(Plan);
+
+static TYPED(Plan) TYPED(plan_for)(Call call, bool by_block) {
+    const ptrdiff_t n = call.n, size = sizeof(REAL);
+    TYPED(Plan) plan = {.call = call, .by_block = by_block, .hides = may_hide(call.mask)};
+    bool across = false;
+    for (int k = 0; k <= call.inputs; k++) {
+        const RowOperand row = k < call.inputs ? call.in[k] : call.out;
+        plan.copied[k] = (row.entry != size && n > 1) || row.type == 't' || (k == 0 && plan.hides);
+        plan.copies += plan.copied[k];
+        across |= lies_across(row, size) && n > 1;
+    }
+    /* An odd number of lines: rows a power of 2 apart would share their places in the cache. */
+    plan.pitch = ((n * size / LINE + 1) | 1) * LINE / size;
+    const bool some = by_block || plan.copies == 0 || n <= LEAF; /* together fit the caches */
+    plan.at_once = some ? BLOCK : across ? PER_LINE : 1;
+    return plan;
+}
+
+/* The rows from `start` on, and what lies behind them; the spare row is followed by room. */
+static void TYPED(take_some)(const TYPED(Plan) *plan, ptrdiff_t start, TYPED(Rows) *rows) {
+    const Call *call = &plan->call;
+    const ptrdiff_t n = call->n, size = sizeof(REAL), pitch = plan->pitch;
+    const ptrdiff_t left = call->rows - start, behind = plan->by_block ? BLOCK : 1;
+    const int count = rows->count = left < plan->at_once ? (int)left : plan->at_once;
+    REAL *room = rows->spare + (plan->by_block ? pitch : 0);
+    rows->by_block = plan->by_block;
+    for (int k = 0; k < call->inputs; k++) {
+        TYPED(take_rows)(row_at(call->in[k], start), count, n, room, pitch, rows->in[k]);
+        if (k == 0 && plan->hides)
+            TYPED(mask_rows)(row_at(call->mask, start), count, n, room, pitch, rows->in[k]);
+        if (plan->copied[k]) room += plan->at_once * pitch;
+    }
+    for (int k = 0; k < call->numbers; k++)
+        TYPED(take_numbers)(row_at(call->number[k], start), count, rows->number[k]);
+    const bool own = plan->copied[call->inputs];
+    const RowOperand given = {'r', (char *)room, pitch * size, size, NULL};
+    of_rows(own ? given : row_at(call->out, start), count, rows->out);
+    if (plan->by_block) TYPED(fill_up)(rows, call->inputs, call->numbers);
+    const RowOperand read = row_at(call->in[0], start + count);
+    const RowOperand write = own ? read : row_at(call->out, start + count);
+    rows->ahead = (Ahead){0};
+    if (read.at == NULL)
+        rows->ahead = ahead_of(read.first, read.row, write.first, write.row, n * size,
+                               left - count < behind ? left - count : behind);
+}
+
+/* What was written goes where it belongs. */
+static void TYPED(give_some)(const TYPED(Plan) *plan, ptrdiff_t start, const TYPED(Rows) *rows) {
+    const Call *call = &plan->call;
+    const ptrdiff_t size = sizeof(REAL);
+    const RowOperand given = {'r', (char *)rows->out[0], plan->pitch * size, size, NULL};
+    if (plan->copied[call->inputs] && call->out.type == 'r')
+        TYPED(copy_rows)(given, row_at(call->out, start), rows->count, call->n);
+    for (int k = 0; k < call->results; k++)
+        TYPED(give_results)(row_at(call->result[k], start), rows->count, rows->result[k]);
+}
+
 /* What NumPy calls, by a ROW_LOOP, for rows of some length. */
 static void TYPED(row_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                             const char *letters, TYPED(Run) *run, bool by_block, ptrdiff_t scratch,
                             void *context) {
-    const Call call = call_of(letters, args, dims, steps);
-    const ptrdiff_t n = call.n, size = sizeof(REAL), row_bytes = n * size;
-    if (call.rows == 0) return;
-    bool copied[MOST_ROWS + 1], across = false, hides = may_hide(call.mask);
-    int copies = 0;
-    for (int k = 0; k <= call.inputs; k++) {
-        const RowOperand row = k < call.inputs ? call.in[k] : call.out;
-        copied[k] = (row.entry != size && n > 1) || row.type == 't' || (k == 0 && hides);
-        copies += copied[k];
-        across |= lies_across(row, size) && n > 1;
-    }
-    /* An odd number of lines: rows a power of 2 apart would share their places in the cache. */
-    const ptrdiff_t pitch = ((row_bytes / LINE + 1) | 1) * LINE / size;
-    const bool some = by_block || copies == 0 || n <= LEAF; /* together fit the caches */
-    const int at_once = some ? BLOCK : across ? PER_LINE : 1;
+    const TYPED(Plan) plan = TYPED(plan_for)(call_of(letters, args, dims, steps), by_block);
     const ptrdiff_t scratch_bytes = (scratch + LINE - 1) / LINE * LINE;
-    const ptrdiff_t room_bytes = (copies * at_once + by_block) * pitch * size;
-    char *memory = scratch_or_error(scratch_bytes + room_bytes + LINE, 1);
+    const ptrdiff_t room = (plan.copies * plan.at_once + by_block) * plan.pitch;
+    if (plan.call.rows == 0) return;
+    char *memory = scratch_or_error(scratch_bytes + room * (ptrdiff_t)sizeof(REAL) + LINE, 1);
     if (memory == NULL) return;
     TYPED(Rows) rows;
-    rows.n = n;
+    rows.n = plan.call.n;
     rows.scratch = memory + (LINE - (uintptr_t)memory % LINE);
     rows.spare = (REAL *)((char *)rows.scratch + scratch_bytes);
-
-    for (ptrdiff_t start = 0; start < call.rows; start += at_once) {
-        const ptrdiff_t left = call.rows - start, behind = by_block ? BLOCK : 1;
-        rows.by_block = by_block;
-        const int count = rows.count = left < at_once ? (int)left : at_once;
-        REAL *room = rows.spare + (by_block ? pitch : 0);
-        for (int k = 0; k < call.inputs; k++) {
-            TYPED(take_rows)(row_at(call.in[k], start), count, n, room, pitch, rows.in[k]);
-            if (k == 0 && hides)
-                TYPED(mask_rows)(row_at(call.mask, start), count, n, room, pitch, rows.in[k]);
-            if (copied[k]) room += at_once * pitch;
-        }
-        for (int k = 0; k < call.numbers; k++)
-            TYPED(take_numbers)(row_at(call.number[k], start), count, rows.number[k]);
-        const RowOperand out = row_at(call.out, start);
-        const bool own = copied[call.inputs];
-        const RowOperand given = {'r', (char *)room, pitch * size, size, NULL};
-        of_rows(own ? given : out, count, rows.out);
-        if (by_block) TYPED(fill_up)(&rows, call.inputs, call.numbers);
-        const RowOperand read = row_at(call.in[0], start + count);
-        const RowOperand write = own ? read : row_at(call.out, start + count);
-        rows.ahead = (Ahead){0};
-        if (dims[0] > 0)
-            rows.ahead = ahead_of(read.first, read.row, write.first, write.row, row_bytes,
-                                  left - count < behind ? left - count : behind);
-
+    for (ptrdiff_t start = 0; start < plan.call.rows; start += plan.at_once) {
+        TYPED(take_some)(&plan, start, &rows);
         run(&rows, context);
-
-        if (own && out.type == 'r') TYPED(copy_rows)(given, out, count, n);
-        for (int k = 0; k < call.results; k++)
-            TYPED(give_results)(row_at(call.result[k], start), count, rows.result[k]);
+        TYPED(give_some)(&plan, start, &rows);
     }
     free(memory);
     leave_no_float_flags();
