@@ -200,28 +200,22 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
     REAL scales[LANES];
     for (int j = 0; j < LANES; j++) scales[j] = scale;
     const ptrdiff_t count = (n + GROUP - 1) / GROUP, apart = count * BLOCK;
-    const ptrdiff_t whole = n - (GROUP - 1) * count; /* the others lack their last entry */
+    const ptrdiff_t whole = n - (GROUP - 1) * count; /* the others have their first for the last */
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
         for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
         const REAL *x = tile + half;
         REAL *maxima = groups + half;
-        for (ptrdiff_t g = 0; g < whole; g++, x += BLOCK, maxima += BLOCK)
+        for (ptrdiff_t g = 0; g < count; g++, x += BLOCK, maxima += BLOCK) {
+            const REAL *last = x + (g < whole ? (GROUP - 1) * apart : 0);
             for (int j = 0; j < LANES; j++) {
-                const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j], d = x[3 * apart + j];
+                const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j], d = last[j];
                 const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), TYPED(larger)(c, d));
                 nans[j] += (a * TINY_SCALE + b * TINY_SCALE) + (c * TINY_SCALE + d * TINY_SCALE);
                 top[j] = TYPED(larger)(of_group, top[j]);
                 maxima[j] = of_group;
             }
-        for (ptrdiff_t g = whole; g < count; g++, x += BLOCK, maxima += BLOCK)
-            for (int j = 0; j < LANES; j++) {
-                const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j];
-                const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), c);
-                nans[j] += (a * TINY_SCALE + b * TINY_SCALE) + c * TINY_SCALE;
-                top[j] = TYPED(larger)(of_group, top[j]);
-                maxima[j] = of_group;
-            }
+        }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
         TYPED(gaps_of_half)(tile + half, n, scales, top);
