@@ -33,7 +33,8 @@
 #define MANTISSA_BITS 23
 #define EXPONENT_BIAS 127
 #define ROUNDER 12582912.0f /* 1.5 x 2^23: adding it leaves the integer in the low bits */
-#define SHIFT 64            /* elementary/exp.h keeps powers times 2^SHIFT */
+#define SHIFT 64            /* elementary/exp.h keeps powers times 2^SHIFT, a UNIT */
+#define UNIT 0x1p64f
 /* log 2 in two parts: the first has so few bits that its multiples by integers up to 2^15 are
  * exact. */
 #define LN2_HIGH 0.693359375f
@@ -51,6 +52,7 @@
 #undef EXPONENT_BIAS
 #undef ROUNDER
 #undef SHIFT
+#undef UNIT
 #undef LN2_HIGH
 #undef LN2_LOW
 
@@ -66,6 +68,7 @@
 #define EXPONENT_BIAS 1023
 #define ROUNDER 6755399441055744.0 /* 1.5 x 2^52 */
 #define SHIFT 512
+#define UNIT 0x1p512
 #define LN2_HIGH 0.693145751953125 /* up to 2^37 */
 #define LN2_LOW 1.42860682030941723212e-6
 #include TEMPLATE
@@ -81,6 +84,7 @@
 #undef EXPONENT_BIAS
 #undef ROUNDER
 #undef SHIFT
+#undef UNIT
 #undef LN2_HIGH
 #undef LN2_LOW
 

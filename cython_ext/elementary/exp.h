@@ -53,25 +53,25 @@
 static inline REAL TYPED(scaled_exp)(REAL x) {
     x = x > LOWEST ? x : LOWEST;
     const REAL rounded = x * (REAL)1.44269504088896340736 + ROUNDER, k = rounded - ROUNDER;
-    const REAL r = (x - k * LN2_HIGH) - k * LN2_LOW, unit = TYPED(power_of_2)(ROUNDER, SHIFT);
+    const REAL r = (x - k * LN2_HIGH) - k * LN2_LOW;
 #if IS_DOUBLE
-    REAL y = unit * 2.50000740079080712e-8 * r + unit * 2.76302328096986801e-7;
-    y = y * r + unit * 2.75575862531492865e-6;
-    y = y * r + unit * 2.48014931392484255e-5;
-    y = y * r + unit * 1.98412695068040771e-4;
-    y = y * r + unit * 1.38888889435948597e-3;
-    y = y * r + unit * 8.33333333349431719e-3;
-    y = y * r + unit * 0.041666666666530276;
-    y = y * r + unit * 0.166666666666664128;
-    y = y * r + unit * 0.500000000000001062;
+    REAL y = UNIT * 2.50000740079080712e-8 * r + UNIT * 2.76302328096986801e-7;
+    y = y * r + UNIT * 2.75575862531492865e-6;
+    y = y * r + UNIT * 2.48014931392484255e-5;
+    y = y * r + UNIT * 1.98412695068040771e-4;
+    y = y * r + UNIT * 1.38888889435948597e-3;
+    y = y * r + UNIT * 8.33333333349431719e-3;
+    y = y * r + UNIT * 0.041666666666530276;
+    y = y * r + UNIT * 0.166666666666664128;
+    y = y * r + UNIT * 0.500000000000001062;
 #else
-    REAL y = unit * 1.38146232469665142e-3F * r + unit * 8.36870977497495844e-3F;
-    y = y * r + unit * 0.0416683872040090442F;
-    y = y * r + unit * 0.166665206905360055F;
-    y = y * r + unit * 0.499999934521694606F;
+    REAL y = UNIT * 1.38146232469665142e-3F * r + UNIT * 8.36870977497495844e-3F;
+    y = y * r + UNIT * 0.0416683872040090442F;
+    y = y * r + UNIT * 0.166665206905360055F;
+    y = y * r + UNIT * 0.499999934521694606F;
 #endif
-    y = y * r + unit;
-    y = y * r + unit;
+    y = y * r + UNIT;
+    y = y * r + UNIT;
     return TYPED(times_power_of_2)(y, rounded);
 }
 
@@ -88,8 +88,7 @@ static inline REAL TYPED(scaled_exp2)(REAL x) {
     const REAL lowest = 2 - EXPONENT_BIAS - SHIFT;
     x = x > lowest ? x : lowest;
     const REAL rounded = x + ROUNDER, g = x - (rounded - ROUNDER);
-    const REAL unit = TYPED(power_of_2)(ROUNDER, SHIFT);
-    return TYPED(times_power_of_2)(TYPED(exp2_slope)(g) * (g * unit) + unit, rounded);
+    return TYPED(times_power_of_2)(TYPED(exp2_slope)(g) * (g * UNIT) + UNIT, rounded);
 }
 
 /* 2^x for x between -EXPONENT_BIAS and EXPONENT_BIAS. */

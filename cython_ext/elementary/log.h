@@ -126,7 +126,7 @@ static inline REAL TYPED(log_of)(REAL u) {
 static void TYPED(log2_of_row)(const REAL *restrict p, ptrdiff_t n, REAL *restrict log2_p) {
     REAL a[LEAF], e[LEAF];
     for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL u = p[i] * TYPED(power_of_2)(ROUNDER, SHIFT);
+        const REAL u = p[i] * UNIT;
         a[i] = TYPED(reduce_for_log)(u, u - 1, e + i);
     }
     for (ptrdiff_t i = 0; i < n; i++) log2_p[i] = TYPED(log2_from_reduced)(a[i], e[i] - SHIFT);

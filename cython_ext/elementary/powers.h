@@ -119,8 +119,7 @@ ALWAYS_INLINE void TYPED(power_of_registers)(REGISTER *u, const REGISTER *r, REG
         f[k] = TYPED(at_least)(b * TYPED(log2_of_register)(f[k], e[k]), lowest);
     for (int k = 0; k < count; k++) {
         const REGISTER whole = f[k] + ROUNDER;
-        u[k] = TYPED(exp2_of_register)(whole, f[k] - (whole - ROUNDER),
-                                       TYPED(power_of_2)(ROUNDER, SHIFT));
+        u[k] = TYPED(exp2_of_register)(whole, f[k] - (whole - ROUNDER), UNIT);
     }
 }
 

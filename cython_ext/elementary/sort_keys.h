@@ -9,17 +9,11 @@
 
 #elif defined(REAL)
 
-#if IS_DOUBLE
-typedef uint64_t TYPED(Key);
-#else
-typedef uint32_t TYPED(Key);
-#endif
-
 /* A float's bits as a number that rises with the float: those of negative ones are reversed. */
-static inline TYPED(Key) TYPED(rising_key)(REAL value) {
-    const TYPED(Key) sign = (TYPED(Key))1 << (8 * sizeof(TYPED(Key)) - 1);
-    const TYPED(Key) bits = (TYPED(Key))TYPED(bits_of)(value);
-    return bits ^ (sign | (TYPED(Key))-(bits >> (8 * sizeof(TYPED(Key)) - 1))); /* no branch */
+static inline WORD TYPED(rising_key)(REAL value) {
+    const WORD sign = (WORD)1 << (8 * sizeof(WORD) - 1);
+    const WORD bits = (WORD)TYPED(bits_of)(value);
+    return bits ^ (sign | (WORD) - (bits >> (8 * sizeof(WORD) - 1))); /* no branch */
 }
 
 #endif

@@ -47,7 +47,7 @@ static inline SigmoidWay TYPED(sigmoid_way)(REAL beta) {
 }
 
 static inline REAL TYPED(sigmoid_logistic)(REAL a) {
-    const REAL e = TYPED(scaled_exp)(-a) * TYPED(power_of_2)(ROUNDER, -SHIFT);
+    const REAL e = TYPED(scaled_exp)(-a) * (1 / UNIT);
     return e / (1 + e);
 }
 
@@ -87,7 +87,7 @@ static void TYPED(sigmoid_below_2)(const REAL *restrict a, const REAL *restrict 
             const REAL norm = within * TYPED(exp2_of)(beta[i] * TYPED(log2_of_1_plus)(r));
             v[i] += (norm - v[i]) / (1 + beta[i] * norm * (r / (1 + x)) / (1 + r));
         }
-    const REAL scale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    const REAL scale = 1 / UNIT;
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL x;
         const REAL log = TYPED(sigmoid_log_ratio)(v[i], beta[i], &x);

@@ -28,8 +28,7 @@ static void bases_and_powers(const double *x, ptrdiff_t n, double s, double powe
         Register_f64 raised = at_least_f64(base, DBL_MIN);
         power_of_registers_f64(&raised, &r, exponent, 1);
         base = at_least_f64(base, 0);
-        raised = choose_above_f64(base, none, raised, none)
-                 * power_of_2_f64(6755399441055744.0, -512);
+        raised = choose_above_f64(base, none, raised, none) * 0x1p-512;
         store_first_f64(base, u + i, n - i);
         store_first_f64(raised, q + i, n - i);
     }
@@ -45,7 +44,7 @@ typedef struct {
 
 static void norm_pass(const double *restrict x, double *restrict q, NormColumns *restrict c) {
     const Register_f64 none = {0}, far = none - 0.5;
-    const double unit = c->linear ? 1 : power_of_2_f64(6755399441055744.0, -512);
+    const double unit = c->linear ? 1 : 0x1p-512;
     for (int j = 0; j < BLOCK; j += WIDTH_f64) {
         const Register_f64 s = load_register_f64(c->s + j), power = load_register_f64(c->power + j);
         const Register_f64 log_top = log2_of_1_plus_each_f64(-s);

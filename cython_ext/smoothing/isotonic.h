@@ -58,17 +58,17 @@ static bool pools_all(const double *x, ptrdiff_t n, double weight) {
 
 /* A key to sort by, and where it stood. */
 typedef struct {
-    TYPED(Key) key, place;
+    WORD key, place;
 } TYPED(Ranked);
 
 /* The i-th score, to be sorted so that scores fall. */
 static inline TYPED(Ranked) TYPED(ranked)(REAL score, ptrdiff_t i) {
-    return (TYPED(Ranked)){~TYPED(rising_key)(score + 0), (TYPED(Key))i};
+    return (TYPED(Ranked)){~TYPED(rising_key)(score + 0), (WORD)i};
 }
 
 static TYPED(Ranked) *TYPED(sort_by_counting)(TYPED(Ranked) *entries, ptrdiff_t n,
                                               TYPED(Ranked) *spare) {
-    const TYPED(Key) sign = (TYPED(Key))1 << (8 * sizeof sign - 1);
+    const WORD sign = (WORD)1 << (8 * sizeof sign - 1);
     BITS key[SORTED_BY_COUNTING + LANES] = {0}, number[LANES];
     WORD taken[SORTED_BY_COUNTING] = {0};
     for (ptrdiff_t i = 0; i < n; i++) key[i] = (BITS)(entries[i].key ^ sign);

@@ -148,7 +148,7 @@ ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart
                                          const int count, REGISTER *g, REGISTER *w, REGISTER *q) {
     const REGISTER none = {0};
     if (whole) { /* an exponent of whole - 2 */
-        const REGISTER scale = none + TYPED(power_of_2)(ROUNDER, SHIFT);
+        const REGISTER scale = none + UNIT;
         for (int k = 0; k < count; k++) {
             g[k] = TYPED(load_register)(x + k * apart) * steepness;
             w[k] = TYPED(at_least)(1 + g[k], 0);
@@ -225,7 +225,7 @@ NEVER_INLINE void TYPED(halley_step)(TYPED(EntmaxSearch) *at, const TYPED(Entmax
                                      MASK *crowded) {
     const REGISTER none = {0}, now = at->steepness, b = at->b;
     const REGISTER d = sums->d / sums->p, e = sums->e / sums->p, a = 1 - d;
-    const REGISTER log_sum = TYPED(log2_of_each)(sums->p * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const REGISTER log_sum = TYPED(log2_of_each)(sums->p * (1 / UNIT));
     const REGISTER h = 1 - now * TYPED(exp2_of_each)(-at->beta * log_sum);
     const REGISTER denominator = 2 * a * a - h * ((b - 1) * (e - d * d));
     const REGISTER least = tangents_only ? none + (REAL)INFINITY : a * a;
@@ -260,7 +260,7 @@ static void TYPED(bound_by_tangent)(const TYPED(Gaps) *gaps, TYPED(EntmaxSearch)
         sums = TYPED(entmax_sums)(gaps, at, NULL);
         TYPED(halley_step)(at, &sums, (REAL)0.03 * at->b, pass >= 8, &moving, &crowded);
     } while (++pass < MAX_PASSES && TYPED(any_lane)(moving));
-    const REGISTER log_sum = TYPED(log2_of_each)(sums.p * TYPED(power_of_2)(ROUNDER, -SHIFT));
+    const REGISTER log_sum = TYPED(log2_of_each)(sums.p * (1 / UNIT));
     const REGISTER h = 1 - at->steepness * TYPED(exp2_of_each)(-at->beta * log_sum);
     const REGISTER rest = 1 - h * sums.p / (sums.p - sums.d);
     at->least = at->steepness / rest * (1 - 2 * ENTMAX_ROUNDING);
@@ -280,8 +280,8 @@ static REGISTER TYPED(move_along_parabola)(const TYPED(Gaps) *gaps, const TYPED(
                                            REAL *restrict q) {
     const REGISTER none = {0}, b = at->b, move = at->move, close_2 = TYPED(too_close)(at);
     /* Of q, 2^SHIFT is left out first, or a short move's curve would be a denormal number. */
-    const REAL down = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    const REGISTER factor = at->factor * TYPED(power_of_2)(ROUNDER, SHIFT);
+    const REAL down = 1 / UNIT;
+    const REGISTER factor = at->factor * UNIT;
     const REGISTER tangent = factor * b * move;
     const REGISTER curve = tangent * (b * move - move) / 2;
     REGISTER sum = none, lost = none;
@@ -376,7 +376,7 @@ ALWAYS_INLINE void TYPED(add_at_anchor)(const REAL *restrict x, ptrdiff_t apart,
     TYPED(power_of_registers)(q, less_1, exponent, count);
     for (int k = 0; k < count; k++) {
         const REGISTER gap = TYPED(load_register)(x + k * apart);
-        const REGISTER power = q[k] * TYPED(power_of_2)(ROUNDER, -SHIFT);
+        const REGISTER power = q[k] * (1 / UNIT);
         const REGISTER term = TYPED(choose_above)(u[k], none, power, none);
         const REGISTER next = sums->p + term;
         sums->lost += term - (next - sums->p);

@@ -50,13 +50,12 @@ static bool TYPED(all_equal)(const REAL *values, ptrdiff_t n) {
  * values. */
 static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
     if (n <= FEW) return TYPED(kth_of_few)(values, n, k);
-    for (int shift = 8 * sizeof(TYPED(Key)) - DIGIT_BITS; shift >= 0 && n > 1;
-         shift -= DIGIT_BITS) {
+    for (int shift = 8 * sizeof(WORD) - DIGIT_BITS; shift >= 0 && n > 1; shift -= DIGIT_BITS) {
         if (TYPED(all_equal)(values, n)) break;
         ptrdiff_t count[1 << DIGIT_BITS] = {0};
         for (ptrdiff_t i = 0; i < n; i++)
             count[TYPED(rising_key)(values[i]) >> shift & ((1 << DIGIT_BITS) - 1)]++;
-        TYPED(Key) digit = (1 << DIGIT_BITS) - 1;
+        WORD digit = (1 << DIGIT_BITS) - 1;
         for (; digit > 0 && k > count[digit]; digit--) k -= count[digit];
         if (count[digit] == n) continue;
         ptrdiff_t size = 0;
