@@ -153,16 +153,26 @@ static inline REAL TYPED(chi)(REAL x, REAL e) {
     return x < (REAL)0.5 ? y : direct;
 }
 
-/* s = p^(2-α) of n <= LEAF entries for α <= 2, and -b; BELOW_ALL off the support. */
-static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
-                                       REAL *restrict s, REAL *restrict slope) {
+/* s = p^(2-α) for α <= 2 and, unless NULL, -b; BELOW_ALL off the support. */
+static void TYPED(weights_and_slopes)(const REAL *restrict p, ptrdiff_t n, double alpha,
+                                      REAL *restrict s, REAL *restrict slope) {
     const REAL beta = (REAL)(alpha - 1);
-    REAL log2_p[LEAF];
-    TYPED(log2_of_row)(p, n, log2_p);
-    TYPED(inverse_curvature)(p, n, alpha, s);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
-        slope[i] = p[i] > 0 ? -b : BELOW_ALL;
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
+        REAL log2_p[LEAF];
+        if (n > LEAF && !TYPED(any_nonzero)(p + start, end - start)) {
+            TYPED(fill)(s + start, end - start, 0);
+            if (slope) TYPED(fill)(slope + start, end - start, BELOW_ALL);
+            continue;
+        }
+        TYPED(inverse_curvature)(p + start, end - start, alpha, s + start);
+        if (slope == NULL) continue;
+        TYPED(log2_of_row)(p + start, end - start, log2_p);
+        for (ptrdiff_t i = start; i < end; i++) {
+            const REAL l = log2_p[i - start] * LN_2;
+            const REAL b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
+            slope[i] = p[i] > 0 ? -b : BELOW_ALL;
+        }
     }
 }
 
@@ -196,18 +206,6 @@ static void TYPED(grad_alpha_above_2)(const REAL *restrict p, ptrdiff_t n, ptrdi
     }
 }
 
-/* For α <= 2: the product J b of a row, b taken less that of the largest p, which may have nearly
- * all of the weight. slope has room for a row. */
-static void TYPED(grad_alpha_below_2)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
-                                      double alpha, REAL *restrict slope, REAL *restrict out) {
-    for (ptrdiff_t start = 0; start < n; start += LEAF)
-        TYPED(curvature_and_slope)(p + start, n - start < LEAF ? n - start : LEAF, alpha,
-                                   out + start, slope + start);
-    const REAL origin = slope[k];
-    for (ptrdiff_t i = 0; i < n; i++) slope[i] -= origin;
-    TYPED(product_from_weights)(out, slope, n);
-}
-
 /* room holds two rows. */
 static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, ptrdiff_t n,
                                   double alpha, REAL *restrict room) {
@@ -221,10 +219,14 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
     }
     if (p[k] == 0 || (REAL)alpha == INFINITY) /* nothing left, or nothing that moves */
         TYPED(fill)(out, n, 0);
-    else if (alpha <= 2)
-        TYPED(grad_alpha_below_2)(p, n, k, alpha, room, out);
-    else
+    else if (alpha > 2)
         TYPED(grad_alpha_above_2)(p, n, k, alpha, room, out);
+    else { /* J b, b taken less that of the largest p, which may have nearly all of the weight */
+        TYPED(weights_and_slopes)(p, n, alpha, out, room);
+        const REAL origin = room[k];
+        for (ptrdiff_t i = 0; i < n; i++) room[i] -= origin;
+        TYPED(product_from_weights)(out, room, n);
+    }
 }
 
 static void TYPED(run_grad_alpha)(TYPED(Rows) *rows, void *context) {
@@ -340,36 +342,25 @@ static REAL TYPED(along_slopes)(const REAL *restrict slope, const REAL *restrict
     return (REAL)total;
 }
 
-/* What makes a product of p itself for an α that has its own, and of p^(2-α) for any other. */
-static inline const TYPED(Jvp) *TYPED(jvp_for)(double alpha) {
-    return alpha == 1     ? &TYPED(softmax_jvp)
-           : alpha == 1.5 ? &TYPED(entmax15_jvp)
-           : alpha == 2   ? &TYPED(sparsemax_jvp)
-                          : &TYPED(weights_jvp);
-}
-
-/* Products of rows of one α <= 2, p of which lie one after the other, and only one that is longer
- * than KEPT_ROW. of_alpha may be NULL. room holds two of each. */
-static void TYPED(products_below_2)(const REAL *p, const TYPED(JvpRows) *rows, double alpha,
+/* Products of rows of one α <= 2 by its `own` Jvp or, if that is NULL, by their weights s. of_alpha
+ * may be NULL. room holds three of each row, of which those longer than KEPT_ROW come one by one.
+ */
+static void TYPED(products_below_2)(const TYPED(JvpRows) *rows, const TYPED(Jvp) *own, double alpha,
                                     double *of_alpha, REAL *room) {
     const ptrdiff_t n = rows->n, all = rows->count * n;
-    const TYPED(Jvp) *jvp = TYPED(jvp_for)(alpha);
-    const bool own = jvp != &TYPED(weights_jvp);
-    REAL *s = n > KEPT_ROW && !own ? rows->out[0] : room, *slope = room + all;
-    for (ptrdiff_t start = 0; start < all && (of_alpha || !own); start += LEAF) {
-        const ptrdiff_t size = all - start < LEAF ? all - start : LEAF;
-        if (all > LEAF && !TYPED(any_nonzero)(p + start, size)) {
-            TYPED(fill)(s + start, size, 0);
-            TYPED(fill)(slope + start, size, BELOW_ALL);
-        } else if (of_alpha) {
-            TYPED(curvature_and_slope)(p + start, size, alpha, s + start, slope + start);
-        } else {
-            TYPED(inverse_curvature)(p + start, size, alpha, s + start);
-        }
+    REAL *s = n > KEPT_ROW && !own ? rows->out[0] : room + all, *slope = room + 2 * all;
+    const REAL *p = rows->p[0], *given[BLOCK];
+    bool adjacent = true;
+    for (int j = 0; j < rows->count; j++) {
+        given[j] = own ? rows->p[j] : s + j * n;
+        adjacent &= rows->p[j] == p + j * n;
     }
-    const REAL *given[BLOCK];
-    for (int j = 0; j < rows->count; j++) given[j] = (own ? p : s) + j * n;
-    jvp->products(&(TYPED(JvpRows)){given, rows->v, rows->out, rows->count, n});
+    for (int j = 0; !adjacent && j < rows->count; j++)
+        memcpy(room + j * n, rows->p[j], (size_t)n * sizeof(REAL));
+    if (of_alpha || !own)
+        TYPED(weights_and_slopes)(adjacent ? p : room, all, alpha, s, of_alpha ? slope : NULL);
+    (own ? own : &TYPED(weights_jvp))
+        ->products(&(TYPED(JvpRows)){given, rows->v, rows->out, rows->count, n});
     for (int j = 0; of_alpha && j < rows->count; j++)
         of_alpha[j] = TYPED(along_slopes)(slope + j * n, rows->out[j], n);
 }
@@ -395,27 +386,23 @@ static void TYPED(product_of_other)(const REAL *p, const REAL *v, REAL *of_z, pt
 static void TYPED(entmax_products)(TYPED(Rows) *rows, const bool with_alpha) {
     const ptrdiff_t n = rows->n;
     const int most = rows_of_a_leaf(n);
-    REAL *copies = rows->scratch, *room = copies + most * n;
     for (int j = 0, count; j < rows->count; j += count) {
         const int left = rows->count - j < most ? rows->count - j : most;
-        const double *alpha = rows->number[0] + j;
+        const double *all = rows->number[0] + j, alpha = all[0];
         double *of_alpha = with_alpha ? rows->result[0] + j : NULL;
-        for (count = 1; count < left && alpha[count] == alpha[0];) count++;
-        const REAL *const *p = rows->in[0] + j, *first = p[0];
-        if (!(alpha[0] >= 1 && alpha[0] <= 2)) {
+        for (count = 1; count < left && all[count] == alpha;) count++;
+        const TYPED(JvpRows) group = {rows->in[0] + j, rows->in[1] + j, rows->out + j, count, n};
+        const TYPED(Jvp) *own = alpha == 1     ? &TYPED(softmax_jvp)
+                                : alpha == 1.5 ? &TYPED(entmax15_jvp)
+                                : alpha == 2   ? &TYPED(sparsemax_jvp)
+                                               : NULL;
+        if (alpha >= 1 && alpha <= 2) {
+            TYPED(products_below_2)(&group, own, alpha, of_alpha, rows->scratch);
+        } else {
             for (int k = 0; k < count; k++)
-                TYPED(product_of_other)(p[k], rows->in[1][j + k], rows->out[j + k], n, alpha[0],
-                                        of_alpha ? of_alpha + k : NULL, copies);
-            continue;
+                TYPED(product_of_other)(group.p[k], group.v[k], group.out[k], n, alpha,
+                                        of_alpha ? of_alpha + k : NULL, rows->scratch);
         }
-        bool adjacent = true;
-        for (int k = 1; k < count; k++) adjacent &= p[k] == p[0] + k * n;
-        if (!adjacent) {
-            for (int k = 0; k < count; k++) memcpy(copies + k * n, p[k], (size_t)n * sizeof(REAL));
-            first = copies;
-        }
-        const TYPED(JvpRows) group = {p, rows->in[1] + j, rows->out + j, count, n};
-        TYPED(products_below_2)(first, &group, alpha[0], of_alpha, room);
     }
 }
 
