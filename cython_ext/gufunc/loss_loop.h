@@ -35,12 +35,19 @@
 typedef bool TYPED(LossRow)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                             ptrdiff_t label, REAL weight, REAL *restrict scratch, double *loss);
 
+/* What comes with rows, and what comes of them. */
+typedef struct {
+    ptrdiff_t label[BLOCK];
+    REAL weight[BLOCK];
+    double loss[BLOCK];
+    bool in_range[BLOCK], counts[BLOCK];
+} TYPED(Labels);
+
 /* The same of BLOCK rows of at most `longest` entries at once, of which the first count are wanted.
  */
 typedef void TYPED(LossBlock)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK], int count,
-                              ptrdiff_t n, const ptrdiff_t label[BLOCK], const REAL weight[BLOCK],
-                              Ahead *ahead, REAL *restrict scratch, double loss[BLOCK],
-                              bool counts[BLOCK]);
+                              ptrdiff_t n, TYPED(Labels) *restrict at, Ahead *ahead,
+                              REAL *restrict scratch);
 
 typedef struct {
     TYPED(LossRow) *row;
@@ -63,14 +70,6 @@ static bool TYPED(no_label_row)(const REAL *restrict z, REAL *restrict gradient,
     if (!TYPED(fill_degenerate_row)(gradient, n, largest)) TYPED(fill)(gradient, n, (REAL)NAN);
     return TYPED(degenerate_loss)(gradient, loss);
 }
-
-/* What comes with rows, and what comes of them. */
-typedef struct {
-    ptrdiff_t label[BLOCK];
-    REAL weight[BLOCK];
-    double loss[BLOCK];
-    bool in_range[BLOCK], counts[BLOCK];
-} TYPED(Labels);
 
 /* The labels and weights are the first two numbers of the rows. */
 static void TYPED(read_labels)(const TYPED(Rows) *rows, TYPED(Labels) *restrict at) {
@@ -111,8 +110,7 @@ static void TYPED(run_loss)(TYPED(Rows) *rows, void *context) {
     TYPED(Labels) at;
     TYPED(read_labels)(rows, &at);
     if (rows->by_block)
-        kernel->block(rows->in[0], rows->out, rows->count, n, at.label, at.weight, &rows->ahead,
-                      rows->scratch, at.loss, at.counts);
+        kernel->block(rows->in[0], rows->out, rows->count, n, &at, &rows->ahead, rows->scratch);
     for (int j = 0; !rows->by_block && j < rows->count; j++)
         if (TYPED(is_wanted)(&at, j))
             at.counts[j] = kernel->row(rows->in[0][j], rows->out[j], n, at.label[j], at.weight[j],

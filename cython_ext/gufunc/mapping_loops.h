@@ -58,7 +58,7 @@ typedef struct {
     const REAL *upper;    /* bounds of a row */
     Ahead *ahead;         /* the next rows */
     void *scratch;
-    void *kept, *use; /* mappings/entmax.h: from row to row, and by a loss */
+    void *kept; /* from row to row, by mappings/entmax.h */
 } TYPED(RowContext);
 
 /* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
@@ -86,7 +86,7 @@ static ptrdiff_t TYPED(mapping_scratch)(const TYPED(Mapping) *mapping, ptrdiff_t
 }
 
 static void TYPED(run_keeping)(TYPED(Rows) *rows, const TYPED(Mapping) *mapping, void *kept) {
-    TYPED(RowContext) with = {rows->number[0], NULL, &rows->ahead, rows->scratch, kept, NULL};
+    TYPED(RowContext) with = {rows->number[0], NULL, &rows->ahead, rows->scratch, kept};
     if (rows->by_block) {
         mapping->block(rows->in[0], rows->out, rows->count, rows->n, &with);
         return;

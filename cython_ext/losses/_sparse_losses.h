@@ -32,24 +32,17 @@ typedef double LossOfLabel(double u, Others others, double *missing);
     static bool TYPED(name##_loss_row)(const REAL *restrict z, REAL *restrict gradient, \
                                        ptrdiff_t n, ptrdiff_t label, REAL weight, \
                                        REAL *restrict scratch, double *loss) { \
-        const TYPED(SparseMapping) *of = &TYPED(name##_parts); \
-        TYPED(Search) found; \
-        if (!TYPED(search)(z, gradient, n, of->scale, of->solve, scratch, &found)) \
-            return TYPED(degenerate_loss)(gradient, loss); \
-        const TYPED(Place) at = {found.largest, of->scale, found.t, (REAL)of->lacks(found.at_t)}; \
-        *loss = TYPED(sparse_loss)(TYPED(name##_share), name##_loss_of_label, z, gradient, n, \
-                                   label, weight, at, &found); \
-        return true; \
+        return TYPED(sparse_loss)(&TYPED(name##_parts), TYPED(name##_share), name##_loss_of_label, \
+                                  z, gradient, n, label, weight, scratch, loss); \
     } \
     static void TYPED(name##_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK], \
-                                         int count, ptrdiff_t n, const ptrdiff_t label[BLOCK], \
-                                         const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x, \
-                                         double loss[BLOCK], bool counts[BLOCK]) { \
+                                         int count, ptrdiff_t n, TYPED(Labels) *restrict at, \
+                                         Ahead *ahead, REAL *restrict x) { \
         REAL largest[BLOCK]; \
         TYPED(SparseColumns) c; \
         TYPED(name##_tile)(z, n, ahead, x, largest, &c); \
         TYPED(sparse_losses)(TYPED(name##_share), name##_loss_of_label, x, gradient, count, n, \
-                             label, weight, largest, c.t, c.rest, ahead, loss, counts); \
+                             largest, &c, at, ahead); \
     } \
     LOSS_RECORDS(name, SHORT_SEARCHED)
 
@@ -58,60 +51,25 @@ typedef double LossOfLabel(double u, Others others, double *missing);
 
 #elif defined(REAL)
 
-/* Where a row's entries are: gaps (z - largest) scale, the threshold t and what its rounding took
- * off it. */
-typedef struct {
-    REAL largest, scale, t, rest;
-} TYPED(Place);
-
 /* One entry's gap to weight p, and its shares in the others. */
 typedef REAL TYPED(LossShare)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass, REAL *powers);
 
-/* Write weight p for some entries in a row, and add them to the others. */
+/* Write weight p for some entries in a row, and add them to the others. A tile's way, below, takes
+ * a chunk of a row twice as long: it is in registers that its three numbers have to share there. */
 ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *restrict z,
                                      REAL *restrict gradient, ptrdiff_t n, REAL weight,
-                                     TYPED(Place) at, Others *others) {
+                                     REAL largest, REAL scale, REAL t, REAL rest, Others *others) {
     REAL mass[LANES] = {0}, powers[LANES] = {0};
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            gradient[i + j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight,
-                                    mass + j, powers + j);
+            gradient[i + j] = share((z[i + j] - largest) * scale, t, rest, weight, mass + j,
+                                    powers + j);
     for (int j = 0; i + j < n; j++)
-        gradient[i + j] = share((z[i + j] - at.largest) * at.scale, at.t, at.rest, weight, mass + j,
+        gradient[i + j] = share((z[i + j] - largest) * scale, t, rest, weight, mass + j,
                                 powers + j);
     others->mass += TYPED(lane_sum)(mass);
     others->powers += TYPED(lane_sum)(powers);
-}
-
-/* The same of a chunk, which starts at entry `start` of the row, but for the label. */
-ALWAYS_INLINE void TYPED(add_chunk)(TYPED(LossShare) *share, const REAL *restrict z,
-                                    REAL *restrict gradient, ptrdiff_t start, ptrdiff_t end,
-                                    ptrdiff_t label, REAL weight, TYPED(Place) at, Others *others) {
-    const ptrdiff_t stop = start <= label && label < end ? label : end, next = stop + 1;
-    TYPED(add_others)(share, z + start, gradient + start, stop - start, weight, at, others);
-    if (next < end)
-        TYPED(add_others)(share, z + next, gradient + next, end - next, weight, at, others);
-}
-
-/* The loss of a row that has a threshold, and its gradient. Chunks that t does not reach are 0. */
-ALWAYS_INLINE double TYPED(sparse_loss)(TYPED(LossShare) *share, LossOfLabel *loss_of_label,
-                                        const REAL *restrict z, REAL *restrict gradient,
-                                        ptrdiff_t n, ptrdiff_t label, REAL weight, TYPED(Place) at,
-                                        TYPED(Search) *found) {
-    Others others = {0, 0};
-    double missing;
-    found->t = TYPED(reach)(at.t);
-    ptrdiff_t start = TYPED(next_live)(found, gradient, 0, n);
-    while (start < n) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        TYPED(add_chunk)(share, z, gradient, start, end, label, weight, at, &others);
-        start = TYPED(next_live)(found, gradient, end, n);
-    }
-    const double gap = (double)(z[label] - at.largest) * at.scale;
-    const double loss = loss_of_label(gap + at.t + at.rest, others, &missing);
-    gradient[label] = (REAL)(0 - missing * weight);
-    return loss;
 }
 
 /* A tile of gaps to weight p, and the sums of the others. Sums over LANES entries are added up
@@ -145,39 +103,66 @@ ALWAYS_INLINE void TYPED(tile_to_gradient)(TYPED(LossShare) *share, REAL *restri
     *ahead = mine;
 }
 
-/* A tile of gradients to rows, with what belongs at the labels. */
-static void TYPED(deliver_gradients)(const REAL *x, ptrdiff_t n, REAL *const gradient[BLOCK],
-                                     int count, const ptrdiff_t label[BLOCK],
-                                     const REAL at_label[BLOCK], const REAL largest[BLOCK],
-                                     double loss[BLOCK], bool counts[BLOCK]) {
-    TYPED(separate)(x, n, gradient);
+/* The loss of any row, and its gradient. Chunks that t does not reach are 0. */
+ALWAYS_INLINE bool TYPED(sparse_loss)(const TYPED(SparseMapping) *of, TYPED(LossShare) *share,
+                                      LossOfLabel *loss_of_label, const REAL *restrict z,
+                                      REAL *restrict gradient, ptrdiff_t n, ptrdiff_t label,
+                                      REAL weight, REAL *restrict scratch, double *loss) {
+    TYPED(Search) found;
+    if (!TYPED(search)(z, gradient, n, of->scale, of->solve, scratch, &found))
+        return TYPED(degenerate_loss)(gradient, loss);
+    const REAL t = found.t, rest = (REAL)of->lacks(found.at_t);
+    Others others = {0, 0};
+    double missing;
+    found.t = TYPED(reach)(t);
+    ptrdiff_t start = TYPED(next_live)(&found, gradient, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        const ptrdiff_t stop = start <= label && label < end ? label : end, next = stop + 1;
+        TYPED(add_others)(share, z + start, gradient + start, stop - start, weight, found.largest,
+                          of->scale, t, rest, &others);
+        if (next < end)
+            TYPED(add_others)(share, z + next, gradient + next, end - next, weight, found.largest,
+                              of->scale, t, rest, &others);
+        start = TYPED(next_live)(&found, gradient, end, n);
+    }
+    const double gap = (double)(z[label] - found.largest) * of->scale;
+    *loss = loss_of_label(gap + t + rest, others, &missing);
+    gradient[label] = (REAL)(0 - missing * weight);
+    return true;
+}
+
+/* What belongs at the labels of gradients, and which of the rows count. */
+static void TYPED(finish_gradients)(REAL *const gradient[BLOCK], int count, ptrdiff_t n,
+                                    const REAL at_label[BLOCK], const REAL largest[BLOCK],
+                                    TYPED(Labels) *at) {
     for (int j = 0; j < count; j++) {
-        gradient[j][label[j]] = at_label[j];
-        counts[j] = !TYPED(fill_degenerate_row)(gradient[j], n, largest[j])
-                    || TYPED(degenerate_loss)(gradient[j], loss + j);
+        gradient[j][at->label[j]] = at_label[j];
+        at->counts[j] = !TYPED(fill_degenerate_row)(gradient[j], n, largest[j])
+                        || TYPED(degenerate_loss)(gradient[j], at->loss + j);
     }
 }
 
 /* The losses of short rows side by side, from their tile of gaps and their thresholds. */
 ALWAYS_INLINE void TYPED(sparse_losses)(TYPED(LossShare) *share, LossOfLabel *loss_of_label,
                                         REAL *restrict x, REAL *const gradient[BLOCK], int count,
-                                        ptrdiff_t n, const ptrdiff_t label[BLOCK],
-                                        const REAL *restrict weight, const REAL *restrict largest,
-                                        const REAL *restrict t, const REAL *restrict rest,
-                                        Ahead *ahead, double loss[BLOCK], bool counts[BLOCK]) {
+                                        ptrdiff_t n, const REAL *restrict largest,
+                                        const TYPED(SparseColumns) *restrict c,
+                                        TYPED(Labels) *restrict at, Ahead *ahead) {
     REAL own[BLOCK], mass[BLOCK], powers[BLOCK], at_label[BLOCK];
     for (int j = 0; j < BLOCK; j++) { /* leaves the others */
-        own[j] = x[label[j] * BLOCK + j];
-        x[label[j] * BLOCK + j] = OUTSIDE;
+        own[j] = x[at->label[j] * BLOCK + j];
+        x[at->label[j] * BLOCK + j] = OUTSIDE;
     }
-    TYPED(tile_to_gradient)(share, x, n, weight, t, rest, ahead, mass, powers);
+    TYPED(tile_to_gradient)(share, x, n, at->weight, c->t, c->rest, ahead, mass, powers);
     for (int j = 0; j < BLOCK; j++) {
         double missing;
-        loss[j] = loss_of_label((double)own[j] + t[j] + rest[j], (Others){mass[j], powers[j]},
-                                &missing);
-        at_label[j] = (REAL)(0 - missing * weight[j]);
+        at->loss[j] = loss_of_label((double)own[j] + c->t[j] + c->rest[j],
+                                    (Others){mass[j], powers[j]}, &missing);
+        at_label[j] = (REAL)(0 - missing * at->weight[j]);
     }
-    TYPED(deliver_gradients)(x, n, gradient, count, label, at_label, largest, loss, counts);
+    TYPED(separate)(x, n, gradient);
+    TYPED(finish_gradients)(gradient, count, n, at_label, largest, at);
 }
 
 #endif

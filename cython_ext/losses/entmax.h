@@ -24,36 +24,21 @@ enum { TOGETHER = 8 };
  * one before and β^(k-1); times l^k nothing of it overflows, nor cancels, however large β is. */
 static void small_divergences(const double beta[TOGETHER], const double l[TOGETHER],
                               double divergence[TOGETHER]) {
-    static const double factors[] = {1.0 / 2,
-                                     1.0 / 6,
-                                     1.0 / 24,
-                                     1.0 / 120,
-                                     1.0 / 720,
-                                     1.0 / 5040,
-                                     1.0 / 40320,
-                                     1.0 / 362880,
-                                     1.0 / 3628800,
-                                     1.0 / 39916800,
-                                     1.0 / 479001600,
-                                     1.0 / 6227020800,
-                                     1.0 / 87178291200,
-                                     1.0 / 1307674368000,
-                                     1.0 / 20922789888000,
-                                     1.0 / 355687428096000,
-                                     1.0 / 6402373705728000,
-                                     1.0 / 121645100408832000};
     double x[TOGETHER], y[TOGETHER], total[TOGETHER] = {0}, apart[TOGETHER], power[TOGETHER];
+    double factor = 1;
     for (int j = 0; j < TOGETHER; j++) {
         power[j] = x[j] = beta[j] * l[j];
         y[j] = x[j] + l[j];
         apart[j] = l[j];
     }
-    for (int k = 0; k < 18; k++)
+    for (int k = 0; k < 18; k++) {
+        factor /= k + 2;
         for (int j = 0; j < TOGETHER; j++) {
-            total[j] += apart[j] * (l[j] * factors[k]);
+            total[j] += apart[j] * (l[j] * factor);
             apart[j] = y[j] * apart[j] + power[j] * l[j];
             power[j] *= x[j];
         }
+    }
     memcpy(divergence, total, sizeof total);
 }
 
@@ -77,6 +62,14 @@ static inline double large_loss(double alpha, double powers, double g, double ow
 /* Is it most, and the loss that of small_divergence()? */
 static inline bool is_small_loss(double alpha, double own, double l) {
     return alpha * -l <= 1 && own > 0.5;
+}
+
+/* c by the largest p, and in *t 1 - β c. */
+static inline double level_of(double alpha, double top, double *t) {
+    const double exponent = (alpha - 1) * log2_of_f64(top);
+    const double power = exp2_less_1_f64(exponent > -1000 ? exponent : -1000);
+    *t = 1 + power;
+    return -power / (alpha - 1);
 }
 
 /* As for the other losses, with an alpha behind the weight. */
@@ -107,8 +100,43 @@ static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
     return n;
 }
 
-/* The loss of a row from what the search kept of it. Of entries with the label's score any one will
- * do for the label's. */
+/* The largest p of each of LANES columns, `apart` entries from row to row. */
+static void TYPED(tops_of_columns)(const REAL *restrict p, ptrdiff_t n, ptrdiff_t apart,
+                                   REAL top[LANES]) {
+    REAL largest[LANES] = {0};
+    for (ptrdiff_t i = 0; i < n * apart; i += apart)
+        for (int j = 0; j < LANES; j++) largest[j] = TYPED(larger)(p[i + j], largest[j]);
+    memcpy(top, largest, sizeof largest);
+}
+
+/* The p of such columns to weight p, and Σ p and Σ p u. In order, and with what a sum loses of its
+ * terms, which are many: entries that are no part of the support then change no bit. */
+static void TYPED(weigh_columns)(const REAL *restrict x, REAL *restrict p, ptrdiff_t n,
+                                 ptrdiff_t apart, const REAL t[LANES], const REAL weight[LANES],
+                                 REAL mass[LANES], REAL powers[LANES]) {
+    REAL sum[LANES] = {0}, power[LANES] = {0}, lost[LANES] = {0}, lost_power[LANES] = {0};
+    for (ptrdiff_t i = 0; i < n * apart; i += apart)
+        for (int j = 0; j < LANES; j++) {
+            const REAL u = x[i + j] + t[j], q = p[i + j];
+            const REAL term = q * (u > 0 ? u : (REAL)0);
+            const REAL next = sum[j] + q, next_power = power[j] + term;
+            lost[j] += q - (next - sum[j]);
+            lost_power[j] += term - (next_power - power[j]);
+            sum[j] = next;
+            power[j] = next_power;
+            /* 0 stays 0, as where it is left out of the tile, whatever the weight. Multiplied
+             * first, since GCC does not take lanes together where only some load a weight. */
+            const REAL weighted = q * weight[j];
+            p[i + j] = q == 0 ? q : weighted;
+        }
+    for (int j = 0; j < LANES; j++) {
+        mass[j] = sum[j] + lost[j];
+        powers[j] = power[j] + lost_power[j];
+    }
+}
+
+/* The loss of a row from what the search kept of it, as columns that are then added up. Of
+ * entries with the label's score any one will do for the label's. */
 static bool TYPED(entmax_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                                    ptrdiff_t label, REAL weight, double alpha,
                                    TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch,
@@ -119,103 +147,88 @@ static bool TYPED(entmax_loss_row)(const REAL *restrict z, REAL *restrict gradie
     if (TYPED(fill_degenerate_row)(gradient, n, largest))
         return TYPED(degenerate_loss)(gradient, loss);
     TYPED(find_entmax)(z, n, largest, alpha, kept, ahead, scratch, p, &found);
-    const REAL scale = (REAL)(alpha - 1), gap = z[label] - found.largest, *x = found.kept;
-    const ptrdiff_t size = found.size;
-    const ptrdiff_t place = gap * scale > -found.t ? TYPED(place_of_gap)(x, size, gap * scale)
-                                                   : size;
-    REAL top[LANES] = {0};
-    for (ptrdiff_t i = 0; i < size; i += LANES)
-        for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(p[i + j], top[j]);
-    const double beta = alpha - 1, power_of_1 = expm1(beta * log((double)TYPED(lane_max)(top)));
-    const REAL t = (REAL)(1 + power_of_1), own = place < size ? p[place] : (REAL)0;
-
-    if (place < size) p[place] = 0; /* leaves the others */
-    double others = 0, powers = 0;
-    for (ptrdiff_t start = 0; start < size; start += LEAF) {
-        const ptrdiff_t end = size - start < LEAF ? size : start + LEAF;
-        REAL mass[LANES] = {0}, power[LANES] = {0};
-        for (ptrdiff_t i = start; i < end; i += LANES)
-            for (int j = 0; j < LANES; j++) {
-                const REAL u = x[i + j] + t, q = p[i + j];
-                mass[j] += q;
-                power[j] += q * (u > 0 ? u : (REAL)0);
-                p[i + j] = q * weight;
-            }
-        others += TYPED(lane_sum)(mass);
-        powers += TYPED(lane_sum)(power);
+    const REAL gap = z[label] - found.largest, scaled = gap * found.scale, *x = found.kept;
+    const ptrdiff_t place = scaled > -found.t ? TYPED(place_of_gap)(x, found.size, scaled)
+                                              : found.size;
+    REAL tops[LANES], t[LANES], weights[LANES], mass[LANES], powers[LANES], own = 0;
+    TYPED(tops_of_columns)(p, found.size / LANES, LANES, tops);
+    double level;
+    const double c = level_of(alpha, TYPED(lane_max)(tops), &level);
+    for (int j = 0; j < LANES; j++) {
+        t[j] = (REAL)level;
+        weights[j] = weight;
     }
-    if (place < size) p[place] = own * weight; /* perhaps another's, of the same score */
+    if (place < found.size) {
+        own = p[place];
+        p[place] = 0; /* leaves the others */
+    }
+    TYPED(weigh_columns)(x, p, found.size / LANES, LANES, t, weights, mass, powers);
+    const REAL others = TYPED(lane_sum)(mass), sum = TYPED(lane_sum)(powers);
+    if (place < found.size) p[place] = own * weight; /* perhaps another's, of the same score */
     TYPED(spread)(z, n, &found, p, gradient);
-    const double l = log1p(-(others < 0.5 ? others : 0.5)); /* of p_y, if it has most */
-    *loss = is_small_loss(alpha, own, l) ? powers / alpha + small_divergence(beta, l)
-                                         : large_loss(alpha, powers, -power_of_1 / beta - gap, own);
+    const double l = log1p(-(others < (REAL)0.5 ? (double)others : 0.5)); /* of p_y, if most */
+    *loss = is_small_loss(alpha, own, l) ? sum / alpha + small_divergence(alpha - 1, l)
+                                         : large_loss(alpha, sum, c - gap, own);
     gradient[label] = (REAL)(0 - (own > 0 ? others : 1) * weight);
     return true;
 }
 
-/* The same of the columns of a tile: from p to the gradient but for the labels, whose part goes
- * apart. */
-static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p,
-                                      ptrdiff_t n, const ptrdiff_t place[BLOCK]) {
-    REAL own[BLOCK], t[BLOCK], top[BLOCK], mass[BLOCK], powers[BLOCK];
+/* Where an entry goes when those above floor are kept: n if it does not. */
+static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t entry,
+                                         REAL largest, REAL scale, REAL floor) {
+    BITS before = 0;
+    for (ptrdiff_t i = 0; i < entry; i++)
+        before += (z[i] - largest) * scale > floor; /* rounded as in what was kept */
+    return (z[entry] - largest) * scale > floor ? (ptrdiff_t)before : n;
+}
+
+/* The same of short rows side by side. */
+static void TYPED(entmax_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK],
+                                     int count, ptrdiff_t n, const TYPED(RowContext) *with,
+                                     TYPED(Labels) *restrict at) {
+    const double *alpha = with->number;
+    TYPED(Tile) tile;
     double c[BLOCK], l[BLOCK], small[BLOCK] = {0};
     bool any_small = false;
-    for (int half = 0; half < BLOCK; half += LANES) {
-        REAL largest[LANES] = {0};
-        for (ptrdiff_t i = half; i < n * BLOCK; i += BLOCK)
-            for (int j = 0; j < LANES; j++) largest[j] = TYPED(larger)(p[i + j], largest[j]);
-        memcpy(top + half, largest, sizeof largest);
-    }
+    REAL t[BLOCK], tops[BLOCK], mass[BLOCK], powers[BLOCK], own[BLOCK], at_label[BLOCK];
+    ptrdiff_t place[BLOCK];
+    TYPED(find_tile)(z, n, with, &tile);
+    for (int half = 0; half < BLOCK; half += LANES)
+        TYPED(tops_of_columns)(tile.p + half, tile.size, BLOCK, tops + half);
     for (int j = 0; j < BLOCK; j++) {
-        const double beta = use->alpha[j] - 1, exponent = beta * log2_of_f64(top[j]);
-        const double power = exp2_less_1_f64(exponent > -1000 ? exponent : -1000);
-        c[j] = -power / beta;
-        t[j] = (REAL)(1 + power);
+        double level;
+        c[j] = level_of(alpha[j], tops[j], &level);
+        t[j] = (REAL)level;
     }
     for (int j = 0; j < BLOCK; j++) { /* leaves the others */
-        own[j] = place[j] < n ? p[place[j] * BLOCK + j] : (REAL)0;
-        if (place[j] < n) p[place[j] * BLOCK + j] = 0;
+        place[j] = tile.few ? TYPED(place_among_kept)(z[j], n, at->label[j], tile.largest[j],
+                                                      tile.beta[j], tile.floor[j])
+                            : at->label[j];
+        own[j] = place[j] < tile.size ? tile.p[place[j] * BLOCK + j] : (REAL)0;
+        if (place[j] < tile.size) tile.p[place[j] * BLOCK + j] = 0;
     }
-    for (int half = 0; half < BLOCK; half += LANES) {
-        /* In order, and with what a sum loses of its terms, which are many: entries that are no
-         * part of the support then change no bit. */
-        REAL sum[LANES] = {0}, power[LANES] = {0}, lost[LANES] = {0}, lost_power[LANES] = {0};
-        for (ptrdiff_t i = half; i < n * BLOCK; i += BLOCK)
-            for (int j = 0; j < LANES; j++) {
-                const REAL u = x[i + j] + t[half + j], q = p[i + j];
-                const REAL term = q * (u > 0 ? u : (REAL)0);
-                const REAL next = sum[j] + q, next_power = power[j] + term;
-                lost[j] += q - (next - sum[j]);
-                lost_power[j] += term - (next_power - power[j]);
-                sum[j] = next;
-                power[j] = next_power;
-                /* 0 stays 0, as where it is left out of the tile, whatever the weight. Multiplied
-                 * first, since GCC does not take lanes together where only some load a weight. */
-                const REAL weighted = q * use->weight[half + j];
-                p[i + j] = q == 0 ? q : weighted;
-            }
-        for (int j = 0; j < LANES; j++) {
-            mass[half + j] = sum[j] + lost[j];
-            powers[half + j] = power[j] + lost_power[j];
-        }
-    }
+    for (int half = 0; half < BLOCK; half += LANES)
+        TYPED(weigh_columns)(tile.x + half, tile.p + half, tile.size, BLOCK, t + half,
+                             at->weight + half, mass + half, powers + half);
     for (int j = 0; j < BLOCK; j++) {
         const double others = mass[j] < (REAL)0.5 ? (double)mass[j] : 0.5;
         l[j] = log2_of_1_plus_f64(-others) * 0.69314718055994530942;
     }
-    for (int j = 0; j < BLOCK; j++) any_small |= is_small_loss(use->alpha[j], own[j], l[j]);
+    for (int j = 0; j < BLOCK; j++) any_small |= is_small_loss(alpha[j], own[j], l[j]);
     for (int j = 0; any_small && j < BLOCK; j += TOGETHER) {
         double beta[TOGETHER];
-        for (int k = 0; k < TOGETHER; k++) beta[k] = use->alpha[j + k] - 1;
+        for (int k = 0; k < TOGETHER; k++) beta[k] = alpha[j + k] - 1;
         small_divergences(beta, l + j, small + j);
     }
     for (int j = 0; j < BLOCK; j++) {
-        const double alpha = use->alpha[j];
-        use->loss[j] = is_small_loss(alpha, own[j], l[j])
-                           ? powers[j] / alpha + small[j]
-                           : large_loss(alpha, powers[j], c[j] - use->gap[j], own[j]);
-        use->at_label[j] = (REAL)(0 - (own[j] > 0 ? (double)mass[j] : 1) * use->weight[j]);
+        const REAL gap = z[j][at->label[j]] - tile.largest[j];
+        at->loss[j] = is_small_loss(alpha[j], own[j], l[j])
+                          ? powers[j] / alpha[j] + small[j]
+                          : large_loss(alpha[j], powers[j], c[j] - gap, own[j]);
+        at_label[j] = (REAL)(0 - (own[j] > 0 ? (double)mass[j] : 1) * at->weight[j]);
     }
+    TYPED(deliver_tile)(&tile, z, gradient, count, n);
+    TYPED(finish_gradients)(gradient, count, n, at_label, tile.largest, at);
 }
 
 /* α = ∞: L = max z - z_y. */
@@ -266,16 +279,8 @@ static void TYPED(run_loss_choice)(TYPED(Rows) *rows, void *context) {
     const bool by_block = TYPED(goes_by_block)(TYPED(mapping_for)(alpha[0]), n);
     TYPED(read_labels)(rows, &at);
     if (by_block) {
-        TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
-                              .alpha = alpha,
-                              .label = at.label,
-                              .weight = at.weight};
-        const TYPED(RowContext) with = {alpha, NULL, &rows->ahead, rows->scratch, context, &use};
-        TYPED(entmax_block)(rows->in[0], rows->out, rows->count, n, &with);
-        for (int j = 0; j < rows->count; j++) {
-            at.loss[j] = use.loss[j];
-            at.counts[j] = !use.degenerate[j] || TYPED(degenerate_loss)(rows->out[j], at.loss + j);
-        }
+        const TYPED(RowContext) with = {alpha, NULL, &rows->ahead, rows->scratch, context};
+        TYPED(entmax_loss_block)(rows->in[0], rows->out, rows->count, n, &with, &at);
     }
     for (int j = 0; !by_block && j < rows->count; j++) {
         Ahead ahead = TYPED(ahead_of_row)(rows, j);

@@ -48,15 +48,14 @@ static inline REAL TYPED(log_of_1_plus)(REAL x) {
 
 /* The same for short rows side by side. */
 static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK],
-                                      int count, ptrdiff_t n, const ptrdiff_t label[BLOCK],
-                                      const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x,
-                                      double loss[BLOCK], bool counts[BLOCK]) {
+                                      int count, ptrdiff_t n, TYPED(Labels) *restrict at,
+                                      Ahead *ahead, REAL *restrict x) {
     REAL largest[BLOCK], others[BLOCK], own[BLOCK], share[BLOCK], log_sum[BLOCK];
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    const REAL unscale = 1 / UNIT;
     TYPED(interleave_scores)(z, n, x, largest);
     for (int j = 0; j < BLOCK; j++) {
-        own[j] = x[label[j] * BLOCK + j] - largest[j];
-        x[label[j] * BLOCK + j] = -(REAL)INFINITY; /* leaves the others */
+        own[j] = x[at->label[j] * BLOCK + j] - largest[j];
+        x[at->label[j] * BLOCK + j] = -(REAL)INFINITY; /* leaves the others */
     }
     TYPED(exponential_columns)(x, n, largest, ahead, others);
     for (int j = 0; j < BLOCK; j++) {
@@ -65,14 +64,15 @@ static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gr
         log_sum[j] = TYPED(log_of_1_plus)((others[j] + rest) * unscale - (own[j] == 0 ? 0 : 1));
     }
     for (ptrdiff_t i = 0; i < n; i++)
-        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] = x[i * BLOCK + j] * share[j] * weight[j];
+        for (int j = 0; j < BLOCK; j++)
+            x[i * BLOCK + j] = x[i * BLOCK + j] * share[j] * at->weight[j];
     TYPED(separate)(x, n, gradient);
     for (int j = 0; j < count; j++) {
-        counts[j] = true;
-        loss[j] = (double)log_sum[j] - own[j];
-        gradient[j][label[j]] = -others[j] * share[j] * weight[j];
+        at->counts[j] = true;
+        at->loss[j] = (double)log_sum[j] - own[j];
+        gradient[j][at->label[j]] = -others[j] * share[j] * at->weight[j];
         if (TYPED(fill_degenerate_row)(gradient[j], n, largest[j]))
-            counts[j] = TYPED(degenerate_loss)(gradient[j], loss + j);
+            at->counts[j] = TYPED(degenerate_loss)(gradient[j], at->loss + j);
     }
 }
 

@@ -59,8 +59,8 @@ static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restric
         const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
         REAL weighted[CHUNK];
         if (!TYPED(any_nonzero)(p + start, count)) continue; /* most of a long row */
-        TYPED(add_others)(TYPED(sparsemax_share), p + start, weighted, count, weight,
-                          (TYPED(Place)){0, 1, 0, 0}, &others);
+        TYPED(add_others)(TYPED(sparsemax_share), p + start, weighted, count, weight, 0, 1, 0, 0,
+                          &others);
         memcpy(p + start, weighted, (size_t)count * sizeof(REAL));
     }
     const double o = kept > 0 ? others.mass : 1;

@@ -108,59 +108,13 @@ static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
     TYPED(spread)(z, n, &found, kept_p, p);
 }
 
-/* What a loss makes of a tile before it goes back to rows: n entries of gaps times β, and their p.
- * place is where each one's label is, n if not in the tile. */
-typedef struct TYPED(TileUse) {
-    void (*take)(struct TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p, ptrdiff_t n,
-                 const ptrdiff_t place[BLOCK]);
-    const double *alpha;
-    const ptrdiff_t *label;
-    const REAL *weight;
-    REAL gap[BLOCK];        /* of each label, */
-    double loss[BLOCK];     /* the loss, */
-    REAL at_label[BLOCK];   /* and its gradient there; */
-    bool degenerate[BLOCK]; /* unless the row has no threshold */
-} TYPED(TileUse);
-
-/* Write the rows of a block that have no threshold. */
-static void TYPED(fill_degenerate_rows)(REAL *const p[BLOCK], int count, ptrdiff_t n,
-                                        const REAL largest[BLOCK], TYPED(TileUse) *use) {
-    for (int j = 0; j < count; j++) {
-        if (use) p[j][use->label[j]] = use->at_label[j];
-        const bool degenerate = TYPED(fill_degenerate_row)(p[j], n, largest[j]);
-        if (use) use->degenerate[j] = degenerate;
-    }
-}
-
-/* Where an entry goes when those above floor are kept: n if it does not. */
-static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t entry,
-                                         REAL largest, REAL scale, REAL floor) {
-    BITS before = 0;
-    for (ptrdiff_t i = 0; i < entry; i++)
-        before += (z[i] - largest) * scale > floor; /* rounded as in what was kept */
-    return (z[entry] - largest) * scale > floor ? (ptrdiff_t)before : n;
-}
-
-/* What a loss makes of a tile of whole rows, or of what is above floor in them. */
-static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
-                            const REAL largest[BLOCK], const REAL beta[BLOCK], const REAL *floor,
-                            const REAL *restrict x, ptrdiff_t n, REAL *restrict tile_p) {
-    ptrdiff_t place[BLOCK];
-    for (int j = 0; j < BLOCK; j++) {
-        const ptrdiff_t label = use->label[j];
-        use->gap[j] = z[j][label] - largest[j];
-        place[j] = floor ? TYPED(place_among_kept)(z[j], n, label, largest[j], beta[j], floor[j])
-                         : label;
-    }
-    use->take(use, x, tile_p, n, place);
-}
-
 /* A tile that is on its way to p. */
 typedef struct {
     TYPED(EntmaxSearch) at[TILE_REGISTERS];
     REAL beta[BLOCK], largest[BLOCK], floor[BLOCK];
     REAL *x, *p, *packed[BLOCK]; /* the tile, as gaps and as p, and what is kept of its rows, */
-    ptrdiff_t few;               /* of at most so many entries; 0 if all are in the tile */
+    ptrdiff_t few;               /* of at most so many entries; 0 if all are in the tile, */
+    ptrdiff_t size;              /* which has so many */
 } TYPED(Tile);
 
 static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha[BLOCK],
@@ -203,41 +157,47 @@ static void TYPED(start_tile)(TYPED(Tile) *tile, const REAL *x, ptrdiff_t n,
     }
 }
 
-/* Rows that each have their own α, all on one side of 2; for a loss if there is a use. */
+/* The p of rows that each have their own α, all on one side of 2, in a tile. */
+static void TYPED(find_tile)(const REAL *const z[BLOCK], ptrdiff_t n, const TYPED(RowContext) *with,
+                             TYPED(Tile) *tile) {
+    TYPED(EntmaxKept) *kept = with->kept;
+    Ahead *ahead = with->ahead;
+    TYPED(begin_tile)(tile, n, with->number, with->scratch);
+    if (!tile->at->above_2) TYPED(prepare_starts)(with->number, kept);
+    if (n < WORTH_GROUPS || tile->at->whole) { /* whose exact sums cost as little as any */
+        TYPED(interleave_scaled)(z, n, tile->beta, tile->x, tile->largest);
+        if (!tile->at->whole) TYPED(start_tile)(tile, tile->x, n, kept, 2, true, ahead);
+    } else {
+        const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
+        TYPED(interleave_maxima)(z, n, groups, tile->beta, tile->p, tile->largest);
+        TYPED(start_tile)(tile, tile->p, groups, kept, 1, false, ahead);
+        if (!TYPED(pack_tile)(tile, z, n, n * 3 / 4))
+            TYPED(interleave_gaps)(z, n, tile->beta, tile->largest, tile->x);
+        TYPED(start_tile)(tile, tile->x, tile->few ? tile->few : n, kept, 1, true, ahead);
+        if (!tile->few) TYPED(pack_tile)(tile, z, n, n / 2);
+    }
+    TYPED(Gaps) gaps[TILE_REGISTERS];
+    tile->size = tile->few ? tile->few : n;
+    for (int g = 0; g < TILE_REGISTERS; g++)
+        gaps[g] = TYPED(gaps_of_columns)(tile->x, tile->size, g * WIDTH, ahead);
+    TYPED(finish_searches)(gaps, tile->at, tile->p, TILE_REGISTERS);
+}
+
+/* What stands in the place of p in the tile to the first rows. */
+static void TYPED(deliver_tile)(const TYPED(Tile) *tile, const REAL *const z[BLOCK],
+                                REAL *const p[BLOCK], int count, ptrdiff_t n) {
+    TYPED(separate)(tile->p, tile->size, tile->few ? tile->packed : p);
+    for (int j = 0; tile->few && j < count; j++)
+        TYPED(spread_row)(z[j], n, tile->largest[j], tile->beta[j], tile->floor[j], tile->packed[j],
+                          p[j]);
+}
+
 static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                 ptrdiff_t n, const TYPED(RowContext) *with) {
     TYPED(Tile) tile;
-    const double *alpha = with->number;
-    TYPED(EntmaxKept) *kept = with->kept;
-    TYPED(TileUse) *use = with->use;
-    Ahead *ahead = with->ahead;
-    TYPED(begin_tile)(&tile, n, alpha, with->scratch);
-    if (!tile.at->above_2) TYPED(prepare_starts)(alpha, kept);
-    if (n < WORTH_GROUPS || tile.at->whole) { /* whose exact sums cost as little as any */
-        TYPED(interleave_scaled)(z, n, tile.beta, tile.x, tile.largest);
-        if (!tile.at->whole) TYPED(start_tile)(&tile, tile.x, n, kept, 2, true, ahead);
-    } else {
-        const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
-        TYPED(interleave_maxima)(z, n, groups, tile.beta, tile.p, tile.largest);
-        TYPED(start_tile)(&tile, tile.p, groups, kept, 1, false, ahead);
-        if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4))
-            TYPED(interleave_gaps)(z, n, tile.beta, tile.largest, tile.x);
-        TYPED(start_tile)(&tile, tile.x, tile.few ? tile.few : n, kept, 1, true, ahead);
-        if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2);
-    }
-    const ptrdiff_t size = tile.few ? tile.few : n;
-    TYPED(Gaps) gaps[TILE_REGISTERS];
-    for (int g = 0; g < TILE_REGISTERS; g++)
-        gaps[g] = TYPED(gaps_of_columns)(tile.x, size, g * WIDTH, ahead);
-    TYPED(finish_searches)(gaps, tile.at, tile.p, TILE_REGISTERS);
-    if (use)
-        TYPED(use_rows)(use, z, tile.largest, tile.beta, tile.few ? tile.floor : NULL, tile.x, size,
-                        tile.p);
-    TYPED(separate)(tile.p, size, tile.few ? tile.packed : p);
-    for (int j = 0; tile.few && j < count; j++)
-        TYPED(spread_row)(z[j], n, tile.largest[j], tile.beta[j], tile.floor[j], tile.packed[j],
-                          p[j]);
-    TYPED(fill_degenerate_rows)(p, count, n, tile.largest, use);
+    TYPED(find_tile)(z, n, with, &tile);
+    TYPED(deliver_tile)(&tile, z, p, count, n);
+    for (int j = 0; j < count; j++) TYPED(fill_degenerate_row)(p[j], n, tile.largest[j]);
 }
 
 /* α = ∞: the largest share alike. */
