@@ -33,7 +33,7 @@ TWINS = {
     for name in NAMES
 }
 HEADS, M, N = 2, 5, 600
-WIDTHS = [1, 16, 50, 64, 147]
+WIDTHS = [1, 64, 147]
 ROOM = {np.float32: 3e-5, np.float64: 1e-13}  # sums of some hundred products of order 1
 
 
@@ -154,23 +154,6 @@ def test_a_kernel_computes_what_its_twin_does(build: str, name: str, dtype: Any)
             for one, other in zip(found, expected, strict=True):
                 scale = max(1, np.nanmax(np.abs(other), initial=0))
                 np.testing.assert_allclose(one, other, rtol=0, atol=ROOM[dtype] * scale)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_non_zeros_are_those_of_the_mapping(dtype: Any) -> None:
-    for (z, mask, visible, alpha, sink), out in calls("rows_entmax", dtype):
-        operands = z, mask, visible, alpha, sink
-        values, columns, ends, sinks = results(_cpu.rows_entmax, operands, out)
-        last = np.broadcast_to(sink[:, None, None], (*z.shape[:-1], 1))
-        seen = np.append(mask & (np.arange(N) < visible[:, None]), last > -np.inf, axis=-1)
-        longer = np.append(z, last, axis=-1)
-        p = _cpu.entmax(longer, seen, np.broadcast_to(alpha[:, None], z.shape[:-1]))
-        np.testing.assert_allclose(sinks, p[..., -1], rtol=0, atol=16 * np.finfo(dtype).eps)
-        p = p[..., :-1]
-        starts = np.append(0, ends.ravel()[:-1]).reshape(ends.shape)
-        dense = np.zeros_like(p)
-        _cpu.rows_spread(values, columns, starts, ends, np.int64(0), out=dense)
-        np.testing.assert_allclose(dense, p, rtol=0, atol=16 * np.finfo(dtype).eps)
 
 
 ROWS_THAT_GROW = """

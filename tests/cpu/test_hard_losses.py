@@ -85,23 +85,6 @@ def test_small_losses_of_any_alpha_keep_their_digits(n: int, alpha: float, dtype
         np.testing.assert_allclose(grad[:2], [-q, q], rtol=16 * moved)
 
 
-@every_dtype
-def test_small_topk_losses_keep_their_digits(dtype: type) -> None:
-    """k = 1 is the perceptron's loss; else a label alone on top has sparsemax's loss of its row."""
-    for n in (2, 30, 500):
-        for gap in (2.0**-20, 2.0**-8, 0.75):
-            z = np.zeros(n, dtype)
-            z[n // 2] = gap
-            loss, grad = pe.topk_sparsemax_loss_and_grad(z, n - 1 if n > 2 else 0, 1)
-            assert loss == gap
-            assert grad[n // 2] == 1
-            z[n // 2] = 1 - gap / 1024
-            two = pe.topk_sparsemax_loss(z, n // 2, 2)
-            assert two == pe.topk_sparsemax_loss(z[[n // 2, 0]], 0, 2)
-            digits = float(8 * np.finfo(dtype).eps * 2048 / gap)
-            np.testing.assert_allclose(two, (gap / 2048) ** 2, rtol=digits)
-
-
 @every_loss
 @pytest.mark.parametrize("n", [6, 300])
 def test_a_label_out_of_reach_or_ruled_out(name: str, params: dict[str, Any], n: int) -> None:

@@ -55,17 +55,16 @@ def test_rows_depend_on_no_other(name, lengths, dtype):
     """Easy and hard, sound and spoilt rows share a tile, and what is prepared for an α."""
     kernel = getattr(_cpu, name)
     for n in lengths:
-        for seed in range(2):
-            given = batch(name, n, dtype, seed)
-            whole = results(kernel, given)
-            size = len(given[0])
-            order = np.random.default_rng(n).permutation(size)
-            for rows in (order, order[: size // 3], *(order[i : i + 1] for i in range(12))):
-                some = results(kernel, taken(given, rows))
-                assert_same(some, [x[rows] for x in whole], (n, rows))
-            if name not in ENTRY_BY_ENTRY:  # a single row has no axis of rows
-                one = results(kernel, taken(given, 3))
-                assert_same(one, [x[3] for x in whole], n)
+        given = batch(name, n, dtype)
+        whole = results(kernel, given)
+        size = len(given[0])
+        order = np.random.default_rng(n).permutation(size)
+        for rows in (order, order[: size // 3], *(order[i : i + 1] for i in range(6))):
+            some = results(kernel, taken(given, rows))
+            assert_same(some, [x[rows] for x in whole], (n, rows))
+        if name not in ENTRY_BY_ENTRY:  # a single row has no axis of rows
+            one = results(kernel, taken(given, 3))
+            assert_same(one, [x[3] for x in whole], n)
 
 
 @every_dtype
