@@ -26,7 +26,7 @@ ROOM = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-3}
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 80))]
+    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 30))]
 )
 def test_each_query_matches_single_query_attention(seed: int) -> None:
     case, batch = random_case(seed)
@@ -82,34 +82,25 @@ def gradients_by_difference(
 DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((5, 3), (7, 3), {}),
     "causal": ((2, 5, 3), (2, 5, 3), {"causal": True}),
-    "behind a cache": ((5, 3), (8, 3), {"causal": True, "offset": 3}),
     "grouped": ((4, 3, 3), (2, 4, 3), {}),
     "broadcast": ((4, 3, 3), (1, 4, 3), {"mask": RNG.random((3, 4)) < 0.7}),
     "queries shared": ((3, 3), (2, 5, 3), {}),
     "scaled": ((3, 3), (5, 3), {"scale": 0.9}),
     "top-k": ((3, 3), (9, 3), {"mapping": "topk_softmax", "k": 3}),
-    "sparse top-k": ((3, 3), (9, 3), {"mapping": "topk_sparsemax", "k": 2}),
     "fused": (
         (3, 3),
         (6, 3),
         {"mapping": "fusedmax", "strength": 0.1, "mask": RNG.random((3, 6)) < 0.8},
     ),
-    "clustered": ((3, 3), (6, 3), {"mapping": "oscarmax", "strength": 0.02}),
     "bounded": ((3, 3), (6, 3), {"mapping": "csoftmax", "upper": 0.3}),
-    "bounded, sparse": ((3, 3), (6, 3), {"mapping": "csparsemax", "upper": 0.4, "causal": False}),
-    "budget": ((3, 3), (6, 3), {"mapping": "budget_sparsemax", "budget": 2}),
-    "norm": ((3, 3), (6, 3), {"mapping": "normmax"}),
     "softmax": ((3, 3), (6, 3), {"mapping": "softmax"}),
     "below softmax": ((2, 3, 3), (2, 6, 3), {"alpha": [0.3, 1.5]}),
-    "entmax15": ((3, 3), (6, 3), {"mapping": "entmax15"}),
     "scale": ((2, 5, 3), (2, 7, 3), {"scale": np.array(0.7)}),
     "scale per head": ((2, 5, 3), (1, 7, 3), {"scale": np.array([[0.3], [2.0]])}),
     "scale per query": ((2, 5, 3), (2, 5, 3), {"scale": np.arange(5) / 4, "causal": True}),
-    "scale of shared queries": ((3, 3), (2, 5, 3), {"scale": np.array([[0.5, 1, 2], [0, 1, 3]])}),
     "sink": ((5, 3), (7, 3), {"sink": np.array(0.3)}),
     "sink of few weights": ((5, 3), (7, 3), {"sink": np.array(1.0), "scale": 9.0, "alpha": 1.7}),
     "sink per head": ((4, 3, 3), (2, 4, 3), {"sink": np.arange(4) / 3, "alpha": 1.2}),
-    "sink per batch": ((2, 2, 3, 3), (2, 1, 4, 3), {"sink": np.array([[0.5], [0.1]])}),
     "sink, masked": ((5, 3), (7, 3), {"sink": np.array(0.1), "mask": np.arange(7) < 3}),
     "sink, causal": (
         (2, 5, 3),
@@ -117,16 +108,8 @@ DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]
         {"sink": np.array([-1.0, 0.4]), "causal": True, "offset": -1, "scale": np.ones((2, 1))},
     ),
     "sink, softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "softmax"}),
-    "sink, sparsemax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "sparsemax"}),
     "sink, below softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 0.5}),
-    "sink, steep": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 2.5}),
-    "sink, heavy tails": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 0.6}),
     "sink, top-k": ((3, 3), (9, 3), {"sink": np.array(0.3), "mapping": "topk_softmax", "k": 3}),
-    "sink, sparse top-k": (
-        (3, 3),
-        (9, 3),
-        {"sink": np.array(0.3), "mapping": "topk_sparsemax", "k": 4},
-    ),
 }
 
 
@@ -221,16 +204,6 @@ def test_negative_offset_hides_all_keys(mapping: str | None) -> None:
     assert not weights.support_sizes.any()
     for gradient in attention_vjp(weights, x, x, x, x, **options):
         assert not gradient.any()
-
-
-def test_softmax_with_sink_0_is_softmax_plus_one() -> None:
-    query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
-    e = np.exp(query @ key.T)
-    expected = e / (1 + e.sum(axis=-1, keepdims=True)) @ value
-    output = attention(query, key, value, 1, scale=1, sink=0)
-    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[np.float64])
-    without = attention(query, key, value, 1, scale=1)
-    np.testing.assert_array_equal(attention(query, key, value, 1, scale=1, sink=-np.inf), without)
 
 
 @pytest.mark.parametrize("mapping", ["topk_softmax", "topk_sparsemax"])
@@ -369,12 +342,6 @@ def test_mask_may_have_the_batch_shape_of_values() -> None:
     output = attention(query, key, value, mask=mask)
     expected = np.stack([value[0, :2].mean(axis=0), value[1, 3]])
     np.testing.assert_allclose(output[:, 0], expected, rtol=0, atol=ROOM[np.float64])
-
-
-def test_integers_and_lists_become_float64() -> None:
-    output = attention([[1]], [[1], [0]], [[1], [3]], 2, scale=1)
-    assert output.dtype == np.float64
-    np.testing.assert_array_equal(output, [[1.0]])
 
 
 X = np.zeros((2, 4, 3, 5))

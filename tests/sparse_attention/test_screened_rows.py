@@ -80,20 +80,6 @@ def test_screened_weights_are_those_of_all_rows(part: int, kind: str, dtype: Any
         np.testing.assert_allclose(output, expected, rtol=0, atol=1e3 * np.finfo(dtype).eps)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_screened_weights_of_many_rows(kind: str) -> None:
-    for seed in (0, 1):
-        x, rows, alpha = screened_case(kind, seed, np.float32)
-        shape = 100_000, x.shape[1]
-        rows = np.resize(rows, shape) if len(rows) else np.ones(shape, np.float32)
-        if kind == "normal":
-            rows = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-        p = entmax_linear(x, ScreenedRows(rows), alpha).toarray()
-        if not np.isnan(p).any():
-            check_weights(p, *scores_and_room(x, rows), alpha)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_hold_and_are_close(kind: str, dtype: Any) -> None:
