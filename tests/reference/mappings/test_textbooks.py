@@ -39,7 +39,7 @@ TOLERANCE = 1e-11
 
 def scores(record: Mapping | None = None) -> np.ndarray:
     # fusedmax's projected gradient takes a fifth of a second per row.
-    count = 2 if record is MAPPINGS["fusedmax"] else 16
+    count = 2 if record is MAPPINGS["fusedmax"] else 8
     rng = np.random.default_rng(0)
     return rng.standard_normal((count, D)) * np.geomspace(0.1, 4, count)[:, None]
 
@@ -70,7 +70,7 @@ def test_mapping_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> No
 @every_case
 def test_jacobian_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> None:
     assert record.textbook_jacobian is not None
-    for z in scores()[::4]:
+    for z in scores()[::2]:
         p = record.forward(z, *params)
         found = record.jacobian(p, *params)
         scale = max(1.0, np.abs(found).max())
@@ -94,7 +94,7 @@ def test_loss_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0, 3.0])
 def test_grad_alpha_equals_textbook(alpha: float) -> None:
     """Near α = 1 the printed form cancels: that is what the library's is for."""
-    for z in scores()[::4]:
+    for z in scores()[::2]:
         p = pyentmax.entmax(z, alpha)
         found = pyentmax.entmax_grad_alpha(p, alpha)
         expected = entmax.textbook_grad_alpha(p, alpha)
