@@ -152,9 +152,9 @@ def cases(output, dtype, number):
 @pytest.mark.parametrize(
     ("output", "dtype"),
     [
-        ("1.5", np.float32), ("normmax:2", np.float64),
+        ("1.5", np.float32),
         *slow(*((output, np.float32) for output in OUTPUTS if output != "1.5")),
-        *deep(*((output, np.float64) for output in OUTPUTS if output != "normmax:2")),
+        *deep(*((output, np.float64) for output in OUTPUTS)),
     ],
 )  # fmt: skip
 def test_claims_about_an_ensemble_hold(output, dtype):

@@ -47,7 +47,6 @@ def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
     "changes",
     [
         {"layers": 2},
-        {"attention": "learned", "norm": "pre"},
         {"attention": "learned", "alpha_per": "kind", "tied": "output"},
         {"attention": "topk_softmax:2", "output": "softmax", "label_smoothing": 0.1},
         {"attention": "2", "output": "1.33", "tied": "all", "source_size": 6, "score": "additive"},

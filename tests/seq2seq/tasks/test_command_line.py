@@ -182,6 +182,7 @@ def test_closed_or_full_stream_is_no_traceback(redirection, code, said, tmp_path
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_redirected_results_are_utf8(tmp_path):
     small_inflector().save(tmp_path / "best.npz")
     (tmp_path / "words").write_text("wałk\tV;PST\nжpay\tV;PST\n", "utf-8")

@@ -64,11 +64,10 @@ def test_sizes_in_a_file_cost_nothing_before_it_is_refused(saved):
     tracemalloc.start()
     try:
         for name in sizes:
-            for value in (6000, 2**50):
-                changed = meta | {"config": meta["config"] | {name: value}}
-                save_checkpoint(path, arrays, changed)
-                with pytest.raises(CheckpointError, match="do not fit together"):
-                    type(model).load(path)
+            changed = meta | {"config": meta["config"] | {name: 2**50}}
+            save_checkpoint(path, arrays, changed)
+            with pytest.raises(CheckpointError, match="do not fit together"):
+                type(model).load(path)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

@@ -317,7 +317,6 @@ EVERYTHING = {  # an update of three batches spans two epochs
     [
         (7, {}, "1.5"),  # between two validations, at the end of an epoch
         (10, {"schedule": "halve"}, "learned"),  # at a validation
-        (30, EVERYTHING, "1.5"),
     ],
 )
 def test_interrupted_and_resumed_run_equals_straight_one(tmp_path, stop, settings, attention):

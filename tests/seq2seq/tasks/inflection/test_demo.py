@@ -6,15 +6,14 @@ from pyentmax.seq2seq.tasks.inflection import demo, english_verbs
 
 
 def test_no_verb_is_in_two_parts():
-    for seed in range(2):
-        train, dev, family = demo.demo_split(seed)
-        words = [{example.lemma for example in part} for part in (train, dev, family)]
-        assert words[0].isdisjoint(words[1])
-        assert (words[0] | words[1]).isdisjoint(words[2])
-        assert sum(map(len, (train, dev, family))) == len(english_verbs())
-        assert not any(lemma.endswith("draw") for lemma in words[0])
-        assert {"draw", "withdraw", "overdraw"} <= words[2]
-    assert demo.demo_split(0)[1] != demo.demo_split(1)[1]
+    train, dev, family = demo.demo_split(0)
+    words = [{example.lemma for example in part} for part in (train, dev, family)]
+    assert words[0].isdisjoint(words[1])
+    assert (words[0] | words[1]).isdisjoint(words[2])
+    assert sum(map(len, (train, dev, family))) == len(english_verbs())
+    assert not any(lemma.endswith("draw") for lemma in words[0])
+    assert {"draw", "withdraw", "overdraw"} <= words[2]
+    assert demo.demo_split(1)[1] != dev
 
 
 @pytest.mark.slow
