@@ -23,7 +23,7 @@ def check(source: str, **options: Any) -> AttentionReport:
 
 
 def test_right_attention_passes_every_property() -> None:
-    report = check(RIGHT)
+    report = check(RIGHT, dtypes=["float64"])
     assert report.verdict == "right", report
     tried = {one.name for one in report.results if one.verdict == "passed"}
     untried = {one.name for one in report.results} - tried
@@ -188,7 +188,6 @@ def test_dropout_without_rescaling_is_wrong() -> None:
 
 
 def test_callers_corner_decides() -> None:
-    assert check(RIGHT, causal="bottom-right", dtypes=["float64"])
     report = check(RIGHT, causal="top-left", dtypes=["float64"])
     assert {"causal, T < S", "causal, T > S"} <= {*report.failures}
     assert "causal, T = S" not in report.failures

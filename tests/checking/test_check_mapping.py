@@ -33,9 +33,9 @@ TOP_K = "ties at the kth score"
 
 def check(source: str, mapping: str) -> MappingReport:
     forward, vjp = functions(source)
-    # Sums in a half type are graded on their own.
-    types = ["float64", "float32"]
-    return check_mapping(forward, mapping, vjp=vjp, dtypes=types, **PARAMETERS.get(mapping, {}))
+    return check_mapping(
+        forward, mapping, vjp=vjp, dtypes=["float64"], **PARAMETERS.get(mapping, {})
+    )
 
 
 def not_applicable(report: MappingReport) -> set[str]:
@@ -59,7 +59,7 @@ def test_planted_fault_is_named(fault: Fault) -> None:
     assert failure.finding.units > 4
 
 
-@pytest.mark.parametrize("name", planted_in_practice.MAPPING)
+@pytest.mark.parametrize("name", sample(planted_in_practice.MAPPING))
 def test_fault_of_practice_is_found(name: str) -> None:
     fn, mapping, vjp, verdict, cause = planted_in_practice.MAPPING[name]
     report = check_mapping(fn, mapping, vjp=vjp, dtypes=["float64"])
@@ -102,7 +102,10 @@ def test_users_own_mapping_is_checked_by_its_record() -> None:
 
 def test_constant_function_is_reported() -> None:
     report = check_mapping(
-        lambda z: z * 0 + 1 / z.shape[-1], "softmax", vjp=lambda p, v: np.zeros_like(v)
+        lambda z: z * 0 + 1 / z.shape[-1],
+        "softmax",
+        vjp=lambda p, v: np.zeros_like(v),
+        dtypes=["float64"],
     )
     assert {"exact values", "derivative"} <= {*report.failures}
 
@@ -115,7 +118,7 @@ def test_function_that_needs_k_scores_is_checked(k: int) -> None:
             raise IndexError("too few scores")
         return pyentmax.topk_softmax(z, k)
 
-    report = check_mapping(topk, "topk_softmax", k=k).raise_if_failed()
+    report = check_mapping(topk, "topk_softmax", k=k, dtypes=["float64"]).raise_if_failed()
     tied = next(one for one in report.results if one.name == TOP_K)
     assert f"tied scores stay, k = {k}, " in str(tied)
 
@@ -126,7 +129,8 @@ def test_function_without_short_rows_is_told_so() -> None:
             raise IndexError("too few scores")
         return pyentmax.softmax(z)
 
-    assert [*check_mapping(long_rows, "softmax").failures] == ["row lengths"]
+    report = check_mapping(long_rows, "softmax", dtypes=["float64"])
+    assert [*report.failures] == ["row lengths"]
 
 
 def mixed_over_batch(p: Any, v: Any) -> Any:
@@ -140,7 +144,7 @@ def always_along_last_axis(p: Any, v: Any, axis: int = -1) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("vjp", [mixed_over_batch, always_along_last_axis])
 def test_derivative_that_is_wrong_in_arrays_fails(vjp: Any) -> None:
-    report = check_mapping(pyentmax.softmax, "softmax", vjp=vjp)
+    report = check_mapping(pyentmax.softmax, "softmax", vjp=vjp, dtypes=["float64"])
     assert "derivative in arrays" in report.failures
     arrays = {"derivative in arrays", "memory layouts", "derivative of long rows"}
     assert {*report.failures} <= arrays
@@ -173,7 +177,7 @@ def test_half_type_without_shift_fails() -> None:
     assert {"scores around 16", "rows and lengths"} <= {*report.failures}
 
 
-@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("name", ["entmax15"])
 def test_largest_128_scores_are_not_enough(name: str) -> None:
     def largest(z: Any) -> Any:
         low = np.sort(z, axis=-1)[..., -128:][..., :1]
@@ -187,7 +191,9 @@ def test_largest_128_scores_are_not_enough(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("function", "stay"), [("topk_softmax", 3), ("topk_sparsemax", 2)])
 def test_either_convention_for_ties_passes(function: str, stay: int) -> None:
-    report = check_mapping(lambda z: MAPPINGS[function].forward(z, 2), function, k=2)
+    report = check_mapping(
+        lambda z: MAPPINGS[function].forward(z, 2), function, k=2, dtypes=["float64"]
+    )
     tied = next(one for one in report.results if one.name == TOP_K)
     assert tied.verdict == "passed"
     assert str(tied).startswith(f"{stay} of 3 tied scores stay, k = 2")
@@ -267,7 +273,8 @@ def test_every_cause_is_planted() -> None:
 
 
 def test_unknown_fault_has_no_cause() -> None:
-    assert check_mapping(lambda z: pyentmax.softmax(0.9 * z), "softmax").causes == ()
+    report = check_mapping(lambda z: pyentmax.softmax(0.9 * z), "softmax", dtypes=["float64"])
+    assert report.causes == ()
 
 
 # --- how a function is called ---------------------------------------------------------------------
@@ -280,7 +287,8 @@ def test_parameters_reach_function_by_name_or_are_bound() -> None:
 
     report = check_mapping(pyentmax.entmax, "entmax", alpha=4.0).raise_if_failed()
     assert str(report).startswith("entmax (alpha = 4.0): right, float64, float32, float16")
-    assert "exact values" in check_mapping(bound, "entmax", alpha=3.9).failures
+    report = check_mapping(bound, "entmax", alpha=3.9, dtypes=["float64"])
+    assert "exact values" in report.failures
 
 
 @pytest.mark.slow
@@ -288,7 +296,8 @@ def test_axis_may_be_called_dim() -> None:
     def with_dim(z: Any, dim: int = 0) -> Any:
         return pyentmax.softmax(z, axis=dim)
 
-    assert "axes" not in not_applicable(check_mapping(with_dim, "softmax").raise_if_failed())
+    report = check_mapping(with_dim, "softmax", dtypes=["float64"]).raise_if_failed()
+    assert "axes" not in not_applicable(report)
 
 
 def test_matrices_only_functions_are_checked() -> None:
@@ -296,7 +305,7 @@ def test_matrices_only_functions_are_checked() -> None:
         rows, d = z.shape
         return pyentmax.sparsemax(z)
 
-    report = check_mapping(rows_only, "sparsemax").raise_if_failed()
+    report = check_mapping(rows_only, "sparsemax", dtypes=["float64"]).raise_if_failed()
     assert not_applicable(report) == {"axes", "three dimensions", TOP_K, *DERIVATIVES}
 
 
@@ -306,7 +315,7 @@ def test_error_of_function_is_a_failure_with_its_scores() -> None:
             raise ArithmeticError("no")
         return pyentmax.softmax(z)
 
-    report = check_mapping(no_infinities, "softmax")
+    report = check_mapping(no_infinities, "softmax", dtypes=["float64"])
     assert {"masked entries", "masked rows", "batches"} <= {*report.failures}
     assert "gives ArithmeticError: no" in str(report.failures["masked rows"])
 
@@ -372,7 +381,10 @@ def no_shift(z: Any) -> Any:
 
 @pytest.mark.slow
 def test_edges_fail_only_strict_checks() -> None:
-    report, strict = (check_mapping(no_shift, "softmax", strict=strict) for strict in (False, True))
+    report, strict = (
+        check_mapping(no_shift, "softmax", strict=strict, dtypes=["float64"])
+        for strict in (False, True)
+    )
     assert report.verdict == strict.verdict == "edges"
     assert report
     assert not strict
@@ -410,9 +422,11 @@ def test_softmax1_and_softpick_are_truths(name: str) -> None:
         e = np.expm1(z)
         return np.maximum(e, 0) / (np.abs(e).sum(-1, keepdims=True) + 1e-6)
 
-    report = check_mapping({"softmax1": softmax1, "softpick": softpick}[name], name)
+    report = check_mapping(
+        {"softmax1": softmax1, "softpick": softpick}[name], name, dtypes=["float64"]
+    )
     assert report.verdict == "edges"  # overflow
-    assert check_mapping(no_shift, name).verdict == "wrong"
+    assert check_mapping(no_shift, name, dtypes=["float64"]).verdict == "wrong"
 
 
 def test_masks_that_are_not_tried_are_named() -> None:
@@ -421,7 +435,7 @@ def test_masks_that_are_not_tried_are_named() -> None:
 
 
 def test_first_of_several_results_is_judged() -> None:
-    report = check_mapping(lambda z: (pyentmax.softmax(z), z), "softmax")
+    report = check_mapping(lambda z: (pyentmax.softmax(z), z), "softmax", dtypes=["float64"])
     assert report.verdict == "right"
     assert report.notes == ("fn returns 2 values; the first was judged",)
 
@@ -431,7 +445,7 @@ def test_function_of_one_vector_is_wrapped() -> None:
         (d,) = z.shape
         return pyentmax.softmax(z)
 
-    report = check_mapping(one, "softmax")
+    report = check_mapping(one, "softmax", dtypes=["float64"])
     assert report.verdict == "right"
     assert report.notes == ("fn takes one vector; it was called row by row",)
     assert "batches" not in not_applicable(report)
@@ -443,7 +457,7 @@ def test_function_of_one_length_is_checked() -> None:
             raise IndexError("ten scores")
         return pyentmax.sparsemax(z)
 
-    report = check_mapping(ten, "sparsemax")
+    report = check_mapping(ten, "sparsemax", dtypes=["float64"])
     assert [*report.failures] == ["row lengths"], report
     assert report.verdict == "edges"
 
@@ -455,7 +469,7 @@ def test_function_is_called_as_often_as_stated() -> None:
         calls.append(z.shape)
         return pyentmax.softmax(z)
 
-    check_mapping(counted, "softmax", vjp=pyentmax.softmax_vjp)
+    check_mapping(counted, "softmax", vjp=pyentmax.softmax_vjp)  # in all float types
     assert len(calls) <= 3000
     assert "at most 3,000 times" in str(check_mapping.__doc__)
 
@@ -467,7 +481,12 @@ def test_each_property_is_a_test_of_its_own() -> None:
         calls.append(z.shape)
         return no_shift(z)
 
-    cases = {str(one): one for one in checking.cases(check_mapping, unshifted, "softmax")}
+    cases = {
+        str(one): one
+        for one in checking.cases(
+            check_mapping, unshifted, "softmax", dtypes=["float64", "float16"]
+        )
+    }
     assert not calls
     cases["shifts"].raise_if_failed()
     n = len(calls)
@@ -507,7 +526,7 @@ def test_report_is_json() -> None:
 
 
 def test_report_prints_and_raises() -> None:
-    report = check_mapping(lambda z: pyentmax.softmax(2 * z), "softmax")
+    report = check_mapping(lambda z: pyentmax.softmax(2 * z), "softmax", dtypes=["float64"])
     assert not report
     with pytest.raises(AssertionError, match=r"✗ exact values +\[0, 0.5\] gives \[0.268941, "):
         report.raise_if_failed()

