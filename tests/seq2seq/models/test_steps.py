@@ -200,6 +200,7 @@ def test_bad_choices_are_refused():
         from_steps(fn, eos=0, mapping="hardmax")
 
 
+@pytest.mark.slow
 def test_import_loads_no_framework():
     code = (
         "import sys, pyentmax.seq2seq.models, pyentmax.seq2seq as s; s.list_outputs; "

@@ -46,8 +46,7 @@ def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"layers": 2},
-        {"attention": "learned", "alpha_per": "kind", "tied": "output"},
+        {"layers": 2, "attention": "learned", "alpha_per": "kind", "tied": "output"},
         {"attention": "topk_softmax:2", "output": "softmax", "label_smoothing": 0.1},
         {"attention": "2", "output": "1.33", "tied": "all", "source_size": 6, "score": "additive"},
         {"attention": "softmax", "score": "dot", "norm": "pre", "scale_embeddings": False},

@@ -46,6 +46,7 @@ def test_first_line_names_backend(capsys):
     assert "english" in said.out
 
 
+@pytest.mark.slow
 def test_help_needs_numpy_alone():
     program = f"""
 import sys

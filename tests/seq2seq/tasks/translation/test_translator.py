@@ -146,7 +146,7 @@ def test_unknown_words_are_never_right():
 
 def test_sentences_in_batches_get_what_they_get_alone():
     translator = untrained(seed=3)
-    sentences = [pair.source for pair in PAIRS[:7]]
+    sentences = [pair.source for pair in PAIRS[:4]]
     together = list(translator.translate_all(sentences, beam=2))
     in_blocks = translator.translate_all(sentences, beam=2, block_size=3, batch_size=2)
     alone = [t for sentence in sentences for t in translator.translate_all([sentence], beam=2)]
