@@ -50,7 +50,9 @@ def test_right_implementation_passes(mapping: str) -> None:
     assert check(RIGHT[mapping], mapping).verdict == "right"
 
 
-@pytest.mark.parametrize("fault", [*FIRST, *slow(*((fault,) for fault in OTHERS))], ids=str)
+@pytest.mark.parametrize(
+    "fault", [*FIRST[::2], *slow(*((fault,) for fault in [*FIRST[1::2], *OTHERS]))], ids=str
+)
 def test_planted_fault_is_named(fault: Fault) -> None:
     report = check(fault.source(), fault.mapping)
     failure = report.failures[fault.named]

@@ -56,7 +56,7 @@ def as_scores(bias: Any, offset: int = 0) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize(("kind", "form"), sample([*product(KINDS, FORMS)]))
+@pytest.mark.parametrize(("kind", "form"), sample([*product(KINDS, FORMS)], 8))
 def test_bias_and_its_derivatives(kind: str, form: str) -> None:
     rng, options = np.random.default_rng(1), FORMS[form]
     bias, operands = KINDS[kind](rng), arrays()
