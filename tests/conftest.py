@@ -41,7 +41,6 @@ LONG = {
     "tests/adapters/test_sklearn.py",
     "tests/cuda/test_compile.py",
     "tests/cuda/test_emulated_fused.py",
-    "tests/cuda/test_mutants.py",
     "tests/seq2seq/decoding/test_ensemble_certificates.py",
     "tests/seq2seq/tasks/translation/test_translation_commands.py",
     "tests/test_docs_pages.py",

@@ -312,16 +312,6 @@ def test_long_rows_with_any_storage(name: str, room: int, words: int) -> None:
     check_rows(name, STREAM, FLOAT32, z, room=room, words=words, schedule=REVERSED)
 
 
-@pytest.mark.parametrize("name", FORWARD)
-@every_form
-def test_the_order_of_threads_does_not_matter(name: str, form: RowLayout) -> None:
-    z = score_rows(form.lengths[2]).astype(np.float32)
-    given = operands(name, z, np.random.default_rng(0))
-    results = [run(name, form, FLOAT32, given, schedule=s) for s in (IN_ORDER, REVERSED, 1, 2, 3)]
-    for one in results[1:]:
-        np.testing.assert_array_equal(one, results[0])
-
-
 @every_kernel(checked=True)
 def test_no_race_and_no_overrun(name: str, form: RowLayout, number: NumberType) -> None:
     """In place, too."""

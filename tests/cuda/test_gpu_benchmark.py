@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 from emulation import unavailable
 
-import pyentmax
-
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -76,32 +74,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[emulated_cupy.Emulation]
         yield emulation
 
 
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """PyTorch on the host, and a peer that is never accurate enough and one that fails."""
-    real = pytest.importorskip("torch", reason="PyTorch is not installed")
-    stand_in = types.SimpleNamespace(
-        __version__=real.__version__,
-        softmax=real.softmax,
-        from_dlpack=lambda array: real.from_numpy(array._held),
-        cuda=types.SimpleNamespace(empty_cache=lambda: None),
-    )
-
-    def triton_entmax(x: Any, alpha: float, n_iter: int) -> Any:
-        return real.from_numpy(pyentmax.entmax(x.numpy(), alpha)) + 1 / n_iter**9
-
-    def broken(*args: Any, **options: Any) -> None:
-        raise RuntimeError("no kernel image")
-
-    for name, module in {
-        "entmax": types.SimpleNamespace(sparsemax=broken, entmax15=broken, entmax_bisect=broken),
-        "adasplash": types.SimpleNamespace(triton_entmax=triton_entmax),
-    }.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(gpu.importlib.metadata, "version", lambda name: "0")
-    monkeypatch.setattr(gpu, "torch_on_gpu", lambda: stand_in)
-
-
 @pytest.mark.slow
 def test_a_run_without_pytorch(
     device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -116,28 +88,6 @@ def test_a_run_without_pytorch(
     assert "## Peers" not in page
     assert "error | sparsemax | float32 ≤ 1e-06 | 1 of 1" in page
     assert "peers | entmax 2.0 | times ≥ 20 | – | – |" in page
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_where_it_stopped(device: Any, torch: Any, tmp_path: Path) -> None:
-    command = ["--folder", str(tmp_path), "--rounds", "1"]
-    gpu.main([*command, "--seconds", "-1"])
-    assert len((tmp_path / "gpu.csv").read_text().splitlines()) == 1
-    gpu.main(command)
-    whole, page = (tmp_path / "gpu.csv").read_text(), (tmp_path / "gpu.md").read_text()
-    assert "## Peers" in page
-    assert "adasplash 1.5" in page
-    assert "of torch" in page
-    device.launches.clear()
-    gpu.main(command)
-    assert not device.launches  # all is there
-    assert (tmp_path / "gpu.md").read_text() == page
-    lines = whole.splitlines(keepends=True)
-    cut = next(i for i, line in enumerate(lines) if ",peers," in line)
-    (tmp_path / "gpu.csv").write_text("".join(lines[:cut]))
-    gpu.main(command)
-    assert device.launches
-    assert len((tmp_path / "gpu.csv").read_text().splitlines()) == len(lines)
 
 
 def test_a_table_of_another_machine_is_begun_anew(device: Any, tmp_path: Path) -> None:

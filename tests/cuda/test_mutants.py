@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 BARRIER = re.compile(r"\b__sync(?:threads|warp)(?:_\w+)?\([^()]*\);")
 BARRIERS = [
@@ -97,15 +96,7 @@ def test_the_kernels_as_they_are_pass_the_trials(
     try_out(kernel, mapping, parameter)
 
 
-def in_part(mutants: list[tuple[Any, ...]]) -> list[Any]:
-    """A third of them: each is compiled anew. The others are deep."""
-    return [
-        pytest.param(*mutant, marks=[pytest.mark.deep] if number % 3 else [])
-        for number, mutant in enumerate(mutants)
-    ]
-
-
-@pytest.mark.parametrize(("file", "line"), in_part(BARRIERS))
+@pytest.mark.parametrize(("file", "line"), BARRIERS)
 def test_no_barrier_can_be_missing(file: str, line: int, tmp_path: Path) -> None:
     lines = (SOURCES / file).read_text().splitlines(keepends=True)
     lines[line - 1] = BARRIER.sub(";", lines[line - 1])
@@ -113,7 +104,7 @@ def test_no_barrier_can_be_missing(file: str, line: int, tmp_path: Path) -> None
     assert found, f"the barrier at {file}:{line} is not needed: delete it"
 
 
-@pytest.mark.parametrize(("file", "says", "instead", "report"), in_part(SLIPS))
+@pytest.mark.parametrize(("file", "says", "instead", "report"), SLIPS)
 def test_slips_are_found(file: str, says: str, instead: str, report: str, tmp_path: Path) -> None:
     text = (SOURCES / file).read_text()
     assert says in text, "this slip cannot be made any more: choose another"
