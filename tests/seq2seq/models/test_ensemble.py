@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from automata import Table
 from mpmath import mp, mpf
 
 from pyentmax.seq2seq.decoding import (
@@ -30,32 +31,12 @@ def network(seed, output="2", **changes):
     return model
 
 
-class Table:
-    """The same distribution at every step."""
-
-    bos, eos, output_is_sparse = 0, 1, True
-
-    def __init__(self, p, support=None, dtype=float, unseen=None):
-        with np.errstate(divide="ignore"):
-            self.log_prob = np.log(np.array(p, dtype))
-        self.support = np.array(p) > 0 if support is None else np.array(support)
-        self.unseen = unseen
-
-    def encode(self, source, source_mask):
-        return np.ones(source.shape)
-
-    def step(self, state, tokens):
-        rows = len(tokens)
-        unseen = None if self.unseen is None else np.full(rows, self.unseen)
-        return Step(
-            np.tile(self.log_prob, (rows, 1)), np.tile(self.support, (rows, 1)), state, unseen
-        ), state
-
-    def select(self, state, rows):
-        return state[rows]
-
-    def join(self, states):
-        return np.concatenate(states)
+def table(p, support=None, dtype=float, unseen=None):
+    """A model with the same distribution at every step."""
+    with np.errstate(divide="ignore"):
+        log_prob = np.log(np.array([p], dtype))
+    support = np.array([p]) > 0 if support is None else np.array([support])
+    return Table(log_prob, support, None if unseen is None else np.array([unseen]))
 
 
 def first_step(ensemble):
@@ -81,16 +62,16 @@ def test_steps_average_probabilities_and_join_supports():
 
 
 def test_mean_of_improbable_tokens_does_not_underflow():
-    tables = [Table([0, 0, 1]), Table([0, 0, 1])]
-    for table, far in zip(tables, (-800.0, -801.0), strict=True):
-        table.log_prob[1], table.support[1] = far, True
+    tables = [table([0, 0, 1]), table([0, 0, 1])]
+    for one, far in zip(tables, (-800.0, -801.0), strict=True):
+        one.log_prob[0, 1], one.support[0, 1] = far, True
     expected = -800 + np.log((1 + np.exp(-1)) / 2)
     assert first_step(Ensemble(tables)).log_prob[0, 1] == pytest.approx(expected, rel=1e-14, abs=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_underflow_in_all_members_is_bounded(dtype):
-    tables = [Table([0, 1, 0], [False, True, True], dtype) for _ in range(2)]
+    tables = [table([0, 1, 0], [False, True, True], dtype) for _ in range(2)]
     assert first_step(Ensemble(tables)).log_prob.dtype == dtype
     source = np.array([[4]])
     [result] = exact_search(Ensemble(tables), source, source > 0, n_best=None)
@@ -104,9 +85,9 @@ def test_bound_of_the_mean_rounds_upwards():
         for _ in range(100):
             count = int(rng.integers(2, 12))
             size = np.sort(-(10.0 ** rng.uniform(-8, 2.8, count)))
-            tables = [Table([0, 1, 0], [False, True, True], unseen=x) for x in size]
-            for table in tables[: rng.integers(count)]:  # the largest is hidden
-                table.log_prob[2] = table.unseen
+            tables = [table([0, 1, 0], [False, True, True], unseen=x) for x in size]
+            for one in tables[: rng.integers(count)]:  # the largest is hidden
+                one.log_prob[0, 2] = one.unseen[0]
             [bound] = first_step(Ensemble(tables)).unseen
             exact = mp.log(mp.fsum(mp.exp(mpf(float(x))) for x in size) / count)
             assert exact <= bound
@@ -120,12 +101,12 @@ def test_bounds_are_per_row():
             hidden = np.array([[2, 3], [2, 2], [1, 1]])
             log_prob, support = np.full((3, 4), -10.0), np.ones((3, 4), bool)
             log_prob[:2][np.arange(2)[:, None], hidden[:2]] = -np.inf
-            return Step(log_prob, support, state, np.array([-5.0, -6.0, -0.1])), state
+            unseen = np.array([-5.0, -6.0, -0.1])
+            return Step(log_prob, support, step.attention, unseen), state
 
-    other = Table([0, 0, 0, 0], [True] * 4)
-    other.log_prob = np.array([-1.0, -2.0, -4.0, -3.0])
+    other = Table(np.array([[-1.0, -2.0, -4.0, -3.0]]), np.ones((1, 4), bool), None)
     source = np.array([[4], [4], [4]])
-    ensemble = Ensemble([Rows([0, 1, 0, 0]), other])
+    ensemble = Ensemble([Rows(other.log_prob, other.support, None), other])
     step, _ = ensemble.step(ensemble.encode(source, source > 0), np.zeros(3, int))
     expected = np.log((np.exp([-5, -6]) + np.exp([-3, -4])) / 2)
     np.testing.assert_allclose(step.unseen, [*expected, -np.inf], rtol=1e-13)
@@ -134,8 +115,8 @@ def test_bounds_are_per_row():
 
 def test_unproved_searches_keep_hidden_tokens():
     # The first member cannot tell how probable token 2 is; it is the most probable in the mean.
-    hides = Table([0, 0.6, 0, 0.4], [False, True, True, True], unseen=np.log(1e-6))
-    sees = Table([0, 0, 1, 0])
+    hides = table([0, 0.6, 0, 0.4], [False, True, True, True], unseen=np.log(1e-6))
+    sees = table([0, 0, 1, 0])
     ensemble, source = Ensemble([hides, sees]), np.array([[4]])
     given = ensemble, source, source > 0
     assert greedy_search(*given, max_length=3)[0].tolist() == [2, 2, 2]
@@ -160,14 +141,10 @@ def test_searches_report_prefixes_with_hidden_continuations(first):
     sure = np.array([[0.0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]])[first:]
     other = np.array([[0.0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])[first:]
     support = np.array([[False, False, True, False], *2 * [[False, False, True, True]]])[first:]
-
-    class Chain(Table):
-        def step(self, state, tokens):
-            at = np.minimum(state[:, 0].astype(int), len(self.log_prob)) - 1
-            most = np.full(len(at), np.log(0.01))
-            return Step(self.log_prob[at], self.support[at], state, most), state + 1
-
-    ensemble, source = Ensemble([Chain(sure, support), Chain(other, support)]), np.array([[4]])
+    unseen = np.full(len(sure), np.log(0.01))
+    with np.errstate(divide="ignore"):
+        members = [Table(np.log(p), support, unseen) for p in (sure, other)]
+    ensemble, source = Ensemble(members), np.array([[4]])
     given = ensemble, source, source > 0
     for search, options in (
         (beam_search, {}),
@@ -196,7 +173,7 @@ def test_models_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="at least one model"):
         Ensemble([])
     with pytest.raises(ValueError, match=r"begin and end symbols, but have \(0, 1\) and \(1, 2\)"):
-        Ensemble([network(0), Table([0, 1, 0])])
+        Ensemble([network(0), table([0, 1, 0])])
     ensemble = Ensemble([network(0), network(0, target_size=5)])
     with pytest.raises(ValueError, match=r"share a vocabulary, but theirs have \[6, 5\] tokens"):
         beam_search(ensemble, SOURCE, MASK)
