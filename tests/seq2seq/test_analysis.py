@@ -23,7 +23,6 @@ from pyentmax.seq2seq.analysis import (
 from pyentmax.seq2seq.decoding import (
     Hypothesis,
     SearchResult,
-    Step,
     beam_search,
     exact_search,
     forced_decoding,
@@ -94,23 +93,11 @@ def test_unsuitable_arguments_are_named(measure, message):
 
 
 def test_empty_string_is_what_ends_at_once():
-    class Ends:
-        """Ends source s at once with probability s / 4; a zero is off the support."""
-
-        bos, eos = 0, 1
-
-        def encode(self, source, source_mask):
-            return source[:, 0]
-
-        def step(self, state, tokens):
-            assert (tokens == self.bos).all()
-            p = np.stack([1 - state / 4, state / 4], axis=1)
-            with np.errstate(divide="ignore"):
-                return Step(np.log(p), p > 0, np.ones((len(p), 1))), state
-
-    source = np.array([[0], [1], [4]])
-    p = empty_string_probability(Ends(), source, source >= 0)
-    np.testing.assert_allclose(p, [0, 0.25, 1], rtol=1e-15)
+    ends = np.array([0, 0.25, 1])  # by the source
+    model = Automaton.of(np.stack([1 - ends, ends], axis=1), np.zeros((3, 2), int))
+    source = np.arange(3)[:, None]
+    p = empty_string_probability(model, source, source >= 0)
+    np.testing.assert_allclose(p, ends, rtol=1e-15)
 
 
 def search(model, **options):

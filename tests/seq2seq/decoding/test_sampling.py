@@ -4,46 +4,26 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from automata import Automaton
 
-from pyentmax.seq2seq.decoding import Step, Truncated, ancestral_sampling, exact_search
+from pyentmax.seq2seq.decoding import Truncated, ancestral_sampling, exact_search
 
-SOURCE = np.array([[4, 4], [5, 0]])
-MASK = SOURCE > 0
-
-
-class Chain:
-    """A table of probabilities by source token and last token: 2 and 3 are words, 1 ends."""
-
-    bos, eos, output_is_sparse = 0, 1, True
-    tables = np.array(
-        [
-            [[0, 0.1, 0.6, 0.3], [0, 1, 0, 0], [0, 0.5, 0, 0.5], [0, 1, 0, 0]],
-            [[0, 0, 0, 1.0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0.8, 0.2, 0]],
-        ]
-    )
-
-    def encode(self, source, source_mask):
-        return source[:, 0] - 4
-
-    def step(self, state, tokens):
-        p = self.tables[state, tokens]
-        with np.errstate(divide="ignore"):
-            return Step(np.log(p), p > 0, np.ones((len(p), 2))), state
-
-    def select(self, state, rows):
-        return state[rows]
-
-    def join(self, states):
-        return np.concatenate(states)
+# By the state, of a source and its last token: 2 and 3 are words, 1 ends.
+CHAIN = Automaton.of(
+    [[0, 0.1, 0.6, 0.3], [0, 1, 0, 0], [0, 0.5, 0, 0.5], [0, 1, 0, 0]]
+    + [[0, 0, 0, 1.0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0.8, 0.2, 0]],
+    4 * (np.arange(8)[:, None] // 4) + np.arange(4),
+)
+SOURCE, MASK = np.array([[0, 0], [4, 0]]), np.array([[True, True], [True, False]])
 
 
 def sample(samples=4000, seed=0, **options):
     rng = np.random.default_rng(seed)
-    return ancestral_sampling(Chain(), SOURCE, MASK, rng, samples=samples, **options)
+    return ancestral_sampling(CHAIN, SOURCE, MASK, rng, samples=samples, **options)
 
 
 def test_frequencies_are_the_probabilities():
-    exact = exact_search(Chain(), SOURCE, MASK, n_best=None)
+    exact = exact_search(CHAIN, SOURCE, MASK, n_best=None)
     for drawn, result in zip(sample(), exact, strict=True):
         assert result.exact
         counts = Counter(h.tokens for h in drawn)
@@ -116,7 +96,7 @@ def test_numbers_out_of_range_are_refused(options, message):
 
 @pytest.mark.parametrize("keep_set", ["min_p=0.4", "top_k=2", "typical=0.7"])
 def test_truncated_models_sample_what_their_search_lists(keep_set):
-    model = Truncated(Chain(), keep_set)
+    model = Truncated(CHAIN, keep_set)
     exact = exact_search(model, SOURCE, MASK, n_best=None)
     rng = np.random.default_rng(0)
     drawn = ancestral_sampling(model, SOURCE, MASK, rng, samples=2000)
@@ -139,4 +119,4 @@ def test_truncated_models_sample_what_their_search_lists(keep_set):
 )
 def test_keep_sets_by_name_are_checked(keep_set, message):
     with pytest.raises(ValueError, match=message):
-        Truncated(Chain(), keep_set)
+        Truncated(CHAIN, keep_set)
