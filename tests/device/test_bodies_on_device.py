@@ -16,7 +16,7 @@ from stages import slow
 
 import pyentmax
 from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.regularized import hessian_jacobian, separable_mapping
+from pyentmax.regularized import separable_mapping
 from pyentmax.seq2seq import analysis
 
 RNG = np.random.default_rng(0)
@@ -186,22 +186,6 @@ def test_every_alpha(alpha: float) -> None:
     assert_same(pyentmax.entmax_loss_and_grad, Z, np.array([0, 1, 2]), alpha)
 
 
-def test_thresholds() -> None:
-    for function in (
-        pyentmax.reference.thresholds.bisection,
-        pyentmax.reference.thresholds.newton_threshold,
-    ):
-        assert_same(lambda x, f=function: f(x, 1.5).tau, Z)
-    for name in ("sort_sparsemax", "sort_entmax15", "halley"):
-        function = getattr(pyentmax.reference.thresholds, name)
-        more = (1.5,) if name == "halley" else ()
-        assert_same(lambda x, f=function, more=more: f(x, *more).tau, Z)
-    # These look after each pass.
-    for name in ("michelot", "condat", "partial_sort_sparsemax", "partial_sort_entmax15"):
-        function = getattr(pyentmax.reference.thresholds, name)
-        assert_same(lambda x, f=function: f(x).tau, Z, looks=True)
-
-
 def test_separable_mapping() -> None:
     cubic = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
     p = cubic.forward(Z)
@@ -209,14 +193,6 @@ def test_separable_mapping() -> None:
     np.testing.assert_allclose(cubic.forward(fake_cupy.asarray(Z)).get(), p, rtol=0, atol=1e-6)
     assert_same(cubic.jvp, p, V)
     assert_same(cubic.jacobian, p)
-
-
-def test_jacobian_from_a_hessian() -> None:
-    q = np.eye(5) + 0.5
-    p = pyentmax.sparsemax(Z.astype(np.float64))
-    expected = hessian_jacobian(p, lambda p: q)
-    found = hessian_jacobian(fake_cupy.asarray(p), lambda p: fake_cupy.asarray(q))
-    np.testing.assert_array_equal(found.get(), expected)
 
 
 @pytest.mark.slow

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from screened_cases import KINDS, screened_case
 
 import pyentmax as pe
@@ -122,24 +119,6 @@ def test_a_row_enters_the_support_at_the_same_ulp(alpha: float, dtype: Any) -> N
             expected = pe.csr("entmax", x @ rows.T, alpha=alpha)
             assert p.indices.tolist() == expected.indices.tolist()
             np.testing.assert_allclose(p.data, expected.data, rtol=1e-5)
-
-
-@given(
-    st.integers(1, 40).flatmap(
-        lambda d: st.tuples(
-            arrays.arrays(np.float32, (1, d), elements=st.floats(-1e3, 1e3, width=32)),
-            arrays.arrays(
-                np.float32, st.tuples(st.integers(1, 30), st.just(d)),
-                elements=st.floats(-1e6, 1e6, width=32),
-            ),
-        )
-    ),
-    st.sampled_from([1.1, 1.5, 1.9, 2.0]),
-)  # fmt: skip
-def test_any_rows_get_their_weights(case: tuple[Any, Any], alpha: float) -> None:
-    x, rows = case
-    p = entmax_linear(x, ScreenedRows(rows), alpha).toarray()
-    check_weights(p, *scores_and_room(x, rows), alpha)
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])

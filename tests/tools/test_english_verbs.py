@@ -16,7 +16,7 @@ from make_english_verbs import (
 )
 
 from pyentmax.seq2seq.data import DataError
-from pyentmax.seq2seq.tasks.inflection import compounds_of, english_verbs
+from pyentmax.seq2seq.tasks.inflection import english_verbs
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +79,6 @@ def test_every_verb_has_five_forms():
 )
 def test_forms_of_single_verbs(forms, lemma, expected):
     assert [forms[lemma, tags] for tags in TAGS] == expected.split()
-
-
-def test_neighbours_of_draw_are_there(forms):
-    """Without both kinds of neighbours no model could find drawn and drawed both possible."""
-    strong = "know grow blow throw fly show sow sew mow hew saw strew see outgrow overthrow foresee"
-    weak = "claw gnaw thaw paw caw jaw guffaw yaw chew crow row tow glow flow"
-    assert all(forms[lemma, TAGS[3]].endswith("n") for lemma in strong.split())
-    assert all(forms[lemma, TAGS[3]] == lemma + "ed" for lemma in weak.split())
-    lemmas = [lemma for lemma, _ in forms]
-    assert {"draw", "outdraw", "overdraw", "redraw", "withdraw"} <= set(
-        compounds_of("draw", lemmas)
-    )
 
 
 def test_verb_listed_twice_is_an_error():

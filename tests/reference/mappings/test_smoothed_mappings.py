@@ -70,16 +70,6 @@ def test_strength_0_is_sparsemax_bit_for_bit(case: Smoothed) -> None:
 
 
 @both
-def test_ties_are_averaged_only_with_strength(case: Smoothed) -> None:
-    p, v = np.array([0.25, 0.25, 0.5]), np.array([1.0, 0.0, 0.0])
-    mixed = case.function("jvp")([p, p], [v, v], [0, 0.1])
-    expected = [pyentmax.sparsemax_jvp(p, v), [1 / 6, 1 / 6, -1 / 3]]
-    np.testing.assert_allclose(mixed, expected, rtol=1e-15)
-    matrices = case.function("jacobian")([p, p], [0, 0.1])
-    np.testing.assert_allclose(matrices @ v, mixed, rtol=1e-14)
-
-
-@both
 def test_vjp_strength_at_0_is_right_derivative(case: Smoothed) -> None:
     rng = np.random.default_rng(11)
     z, g = rng.standard_normal((2, 20, 6)) / 4
