@@ -225,14 +225,17 @@ def by(lines: list[Line], name: str) -> dict[Any, list[Line]]:
 
 
 def say_swap(lines: list[Line]) -> str:
-    """What the swap costs, for the guide."""
+    """What the swap costs, model by model, for the guide."""
     swaps, parts = by(lines, "alpha"), []
+    for own in swaps.values():
+        own.sort(key=lambda line: int(line["settings"]["seed"]))
     for alpha in SWAPS[1:]:
-        at_once, after = (
-            np.mean(values(swaps[alpha], *path)) - np.mean(values(swaps[1.0], *path))
-            for path in (("before", "nats"), ("nats",))
-        )
-        parts.append(f"α = {alpha:g} {at_once:+.3f}, {after:+.3f}".replace("-", "−"))
+        nats = [
+            [np.array(values(swaps[a], *path)) for a in (alpha, 1.0)]
+            for path in (["before", "nats"], ["nats"])
+        ]
+        at_once, after = (spread(list(own - left), 3) for own, left in nats)
+        parts.append(f"α = {alpha:g} {at_once}, {after}".replace("-", "−"))
     settings = swaps[1.0][0]["settings"]
     share = settings["more"] / settings["updates"]
     return f"nats a token at once, and after {share:.0%} more updates: {'; '.join(parts)}"
