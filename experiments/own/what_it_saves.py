@@ -233,6 +233,7 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
         "tokens": " and softmax ".join(tokens[0][::-1]) if tokens else "–",
         "models": two_ways.report(models),
         "training": two_ways.say_speed(models),
+        "heads": two_ways.say_heads(models),
         "swap": two_ways.say_swap(models),
     }
 
