@@ -77,7 +77,7 @@ def test_gradient_is_zero_at_the_solution(loss):
         np.testing.assert_allclose(fitted.decision_function(thin), scores, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["softmax", 1.25, "one-vs-all"])
 def test_probabilities_are_sparse_distributions(loss):
     digits, labels = load_digits(return_X_y=True)
     fitted = FenchelYoungClassifier(loss, C=0.1, tol=1e-4).fit(digits / 16, labels)
@@ -190,8 +190,9 @@ def test_a_label_enters_the_support_at_its_score(alpha):
     np.testing.assert_array_equal(support_sets(z, alpha, 0.0), z == z.max(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("loss", [1 + 1e-9, 1.25, "entmax15", "sparsemax", 3.0])
-@pytest.mark.parametrize("coverage", [0.8, 0.95])
+@pytest.mark.parametrize(
+    ("loss", "coverage"), [(1 + 1e-9, 0.8), ("entmax15", 0.95), ("sparsemax", 0.8), (3.0, 0.95)]
+)
 def test_sets_have_the_promised_coverage(loss, coverage):
     features, labels = make_classification(
         6000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
@@ -341,7 +342,7 @@ def test_calibration_ends_with_its_model():
         fitted.fit(X, Y).predict_set(X)
 
 
-@pytest.mark.parametrize("loss", [1 + 1e-9, "entmax15", "sparsemax", 5.0, 20.0])
+@pytest.mark.parametrize("loss", [1 + 1e-9, "entmax15", 20.0])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_calibration_sample_keeps_its_label(loss):
     """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""

@@ -131,18 +131,6 @@ def test_composed_entmax_of_special_rows(alpha: float) -> None:
     np.testing.assert_allclose(slope[[0, 2, 3]], expected[[0, 2, 3]], rtol=1e-8, atol=1e-13)
 
 
-def test_composed_derivatives() -> None:
-    z, alpha = torch.tensor(Z, requires_grad=True), torch.full((4,), 1.3, dtype=torch.float64)
-    for mapping in (pt.softmax, pt.entmax15, pt.sparsemax):
-        assert torch.autograd.gradgradcheck(mapping, z)
-    for derivatives in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-        assert derivatives(pt.entmax, (z, alpha.requires_grad_()))
-    for loss in (pt.entmax15_loss, lambda z, y: pt.one_vs_all_loss(0.3 * z, y)):
-        assert torch.autograd.gradgradcheck(lambda z, loss=loss: loss(z, torch.arange(4)), z)
-    half = z.detach().bfloat16()
-    torch.testing.assert_close(pt.entmax15(half), pt.entmax15(half.float()).bfloat16())
-
-
 def test_dense_attention_equals_the_array_function() -> None:
     query, key, value = (torch.tensor(x) for x in RNG.normal(size=(3, 2, 4, 5, 3)))
     key, value, alpha = key[:, ::2], value[:, ::2], torch.tensor([1.2, 2.0, 1.5, 1.0])

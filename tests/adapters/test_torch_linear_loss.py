@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
-import torch.distributed as distributed  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-import pyentmax as pe  # noqa: E402
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch.linear_loss import _in_chunks  # noqa: E402  # what devices without kernels run
 
@@ -228,18 +222,6 @@ def test_wrong_arguments_are_refused(
 # --- the module, and training with it -------------------------------------------------------------
 
 
-def model_and_batch() -> tuple[Any, Any, Any]:
-    torch.manual_seed(0)
-    model = torch.nn.ModuleDict(
-        {"body": torch.nn.Linear(6, 8), "head": pt.LinearLoss(8, CLASSES, "sparsemax", bias=True)}
-    )
-    return model.double(), torch.randn(12, 6).double(), torch.randint(0, CLASSES, (12,))
-
-
-def gradients_of(model: Any) -> list[Any]:
-    return [parameter.grad.clone() for parameter in model.parameters()]
-
-
 def test_module_has_the_layer_of_linear() -> None:
     torch.manual_seed(1)
     head = pt.LinearLoss(8, CLASSES, "entmax", bias=True, alpha=1.3, ignore_index=-100)
@@ -254,77 +236,3 @@ def test_module_has_the_layer_of_linear() -> None:
     assert "mapping='entmax'" in repr(head)
     with pytest.raises(TypeError, match="unexpected keyword argument 'k'"):
         pt.LinearLoss(8, CLASSES, k=3)
-
-
-def test_tied_embeddings_add_their_gradients() -> None:
-    embedding, y = torch.nn.Embedding(CLASSES, 8).double(), torch.tensor([3, 4, 5])
-    head = pt.LinearLoss(8, CLASSES).double()
-    head.weight = embedding.weight
-    head(embedding(torch.tensor([0, 1, 2])), y).backward()
-    weight = embedding.weight.detach().clone().requires_grad_()
-    pt.entmax15_loss(weight[:3] @ weight.T, y).backward()
-    torch.testing.assert_close(embedding.weight.grad, weight.grad)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoint_gives_the_same_gradients(reentrant: bool) -> None:
-    model, x, y = model_and_batch()
-    model["head"](model["body"](x), y).backward()
-    expected = gradients_of(model)
-    model.zero_grad()
-    hidden = model["body"](x)
-    checkpoint(model["head"], hidden, y, use_reentrant=reentrant).backward()
-    for one, other in zip(gradients_of(model), expected, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_gradients_accumulate_over_batches() -> None:
-    model, x, y = model_and_batch()
-    model["head"](model["body"](x), y).backward()
-    expected = gradients_of(model)
-    model.zero_grad()
-    for part in (slice(0, 5), slice(5, 12)):
-        share = len(y[part]) / len(y)
-        (share * model["head"](model["body"](x[part]), y[part])).backward()
-    for one, other in zip(gradients_of(model), expected, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_backward_twice_gives_twice_the_gradient() -> None:
-    x, rows, _, y = layer()
-    loss = pt.linear_loss(x, rows, y)
-    loss.backward(retain_graph=True)
-    once = rows.grad.clone()
-    loss.backward()
-    torch.testing.assert_close(rows.grad, 2 * once)
-
-
-def test_distributed_data_parallel(tmp_path: Any) -> None:
-    model, x, y = model_and_batch()
-
-    class Whole(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = copy.deepcopy(model)
-
-        def forward(self, x: Any, y: Any) -> Any:
-            return self.model["head"](self.model["body"](x), y)
-
-    whole = Whole()
-    whole(x, y).backward()
-    expected = gradients_of(whole)
-    whole.zero_grad()
-    distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        DistributedDataParallel(whole)(x, y).backward()
-    finally:
-        distributed.destroy_process_group()
-    for one, other in zip(gradients_of(whole), expected, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_function_is_the_arrays() -> None:
-    x, rows, _, y = layer()
-    found = pt.linear_loss(x, rows, y, "sparsemax").item()
-    arrays = [t.detach().numpy() for t in (x, rows)]
-    np.testing.assert_array_equal(found, pe.linear_loss(*arrays, y.numpy(), "sparsemax"))

@@ -31,7 +31,6 @@ from pyentmax.seq2seq.decoding import (  # noqa: E402
     list_outputs,
 )
 from pyentmax.seq2seq.models import from_steps, from_transformers, hugging_face  # noqa: E402
-from pyentmax.seq2seq.models.outputs import OutputRule  # noqa: E402
 
 pytestmark = pytest.mark.slow  # importing models takes seconds
 
@@ -266,22 +265,6 @@ def test_list_is_what_generate_can_draw():
     assert counts.keys() <= finished.keys()
     for string, p in finished.items():
         assert counts.get(string, 0) / 4000 == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("keep", "warper"),
-    [("min_p=0.1", ("MinP", 0.1)), ("top_k=4", ("TopK", 4)), ("top_p=0.8", ("TopP", 0.8))]
-    + [("typical=0.8", ("Typical", 0.8)), ("epsilon=0.05", ("Epsilon", 0.05))]
-    + [("eta=0.05", ("Eta", 0.05))],
-)
-def test_keep_sets_are_those_of_generate(keep, warper):
-    z = torch.randn(200, 20, generator=torch.manual_seed(0), dtype=torch.float64) * 2
-    theirs = getattr(hub, f"{warper[0]}LogitsWarper")(warper[1])(None, z.clone())
-    step = OutputRule("softmax", keep, 1.0, [0])(z.numpy(), 1)
-    np.testing.assert_array_equal(step.support, torch.isfinite(theirs).numpy())
-    np.testing.assert_allclose(
-        np.exp(step.log_prob), theirs.softmax(-1).numpy(), rtol=1e-9, atol=1e-12
-    )
 
 
 def test_tensors_in_the_state_of_a_function():

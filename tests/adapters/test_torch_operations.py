@@ -629,17 +629,6 @@ def test_transformations_agree(name: str) -> None:
         torch.testing.assert_close(found, hessian, rtol=1e-11, atol=1e-13)
 
 
-def test_per_example_gradients_of_attention() -> None:
-    z = tensor(4, 5, grad=False)
-
-    def function(z: Any) -> Any:
-        return pt.attention(z[None], z[None], z[None]).square().sum()
-
-    each = torch.func.vmap(torch.func.grad(function))(z)
-    expected = torch.stack([torch.func.grad(function)(row) for row in z])
-    torch.testing.assert_close(each, expected, **ROUNDING)
-
-
 def test_a_symbolic_trace_keeps_calls_whole() -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:

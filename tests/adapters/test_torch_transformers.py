@@ -168,35 +168,6 @@ def test_output_attentions_are_those_of_eager(name: str, monkeypatch: Any) -> No
     assert made(**batch)["logits"].shape == found["logits"].shape
 
 
-@pytest.mark.parametrize("name", ["Llama", "Bert"])
-def test_padding_changes_no_other_position(name: str) -> None:
-    made = model(name)
-    seen = LEFT_PADDED != 0
-    positions = (seen.cumsum(-1) - 1).clamp(min=0)
-    both = made(LEFT_PADDED, attention_mask=seen.long(), position_ids=positions).logits
-    alone = made(LEFT_PADDED[:1, 3:]).logits
-    torch.testing.assert_close(both[:1, 3:], alone, **EXACT)
-
-
-@pytest.mark.parametrize("name", ["Llama", "GPT2"])
-def test_later_words_change_no_earlier_output(name: str) -> None:
-    made, words = model(name), inputs(name)["input_ids"][:1]
-    changed = words.clone()
-    changed[:, 8] = 3
-    moved = (made(words).logits - made(changed).logits).abs().amax(-1)[0]
-    assert (moved[:8] == 0).all()
-    assert (moved[8:] > 0).all()
-
-
-def test_window_hides_what_is_before_it() -> None:
-    made = model("Gemma2", num_hidden_layers=1)  # the first layer has a window of 5
-    words = inputs("Gemma2")["input_ids"][:1]
-    changed = words.clone()
-    changed[:, 2] = 3
-    moved = (made(words).logits - made(changed).logits).abs().amax(-1)[0] > 0
-    assert moved.nonzero().flatten().tolist() == [2, 3, 4, 5, 6]
-
-
 def test_additive_masks_of_four_dimensions() -> None:
     made, words = model("Llama"), inputs("Llama")["input_ids"][:1]
     seen = torch.ones(1, 1, 12, 12, dtype=torch.bool).tril()
