@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from parameter_values import EXAMPLES
+from stages import sample
 
 import pyentmax as pe
 from pyentmax.regularized import separable_mapping
@@ -34,7 +35,7 @@ def assert_lazily_equal(found: Any, expected: Any, rtol: float = 0) -> None:
         np.testing.assert_allclose(one.compute(), other, rtol=rtol, atol=0)
 
 
-@pytest.mark.parametrize("name", pe.MAPPINGS)
+@pytest.mark.parametrize("name", sample(pe.MAPPINGS, 3))
 def test_mapping_products_and_support(name: str) -> None:
     record = pe.MAPPINGS[name]
     values = [PARAMETERS[parameter] for parameter in record.parameters]

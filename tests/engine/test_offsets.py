@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from parameter_values import EXAMPLES
+from stages import slow
 
 import pyentmax as pe
 from pyentmax import keep
@@ -60,7 +61,7 @@ def each_row(
             )
 
 
-@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("kernels", [True, *slow(False)])
 @pytest.mark.parametrize("axis", SHAPES)
 @pytest.mark.parametrize("name", MAPPINGS)
 def test_mappings_products_and_supports(name: str, axis: int, kernels: bool) -> None:
