@@ -149,18 +149,22 @@ ALWAYS_INLINE void TYPED(sparse_losses)(TYPED(LossShare) *share, LossOfLabel *lo
                                         ptrdiff_t n, const REAL *restrict largest,
                                         const TYPED(SparseColumns) *restrict c,
                                         TYPED(Labels) *restrict at, Ahead *ahead) {
-    REAL own[BLOCK], mass[BLOCK], powers[BLOCK], at_label[BLOCK];
+    REAL own[BLOCK], mass[BLOCK], powers[BLOCK], at_label[BLOCK], t[BLOCK], rest[BLOCK];
+    double loss[BLOCK]; /* copies: of what pointers reach compilers make fewer vectors */
+    memcpy(t, c->t, sizeof t);
+    memcpy(rest, c->rest, sizeof rest);
     for (int j = 0; j < BLOCK; j++) { /* leaves the others */
         own[j] = x[at->label[j] * BLOCK + j];
         x[at->label[j] * BLOCK + j] = OUTSIDE;
     }
-    TYPED(tile_to_gradient)(share, x, n, at->weight, c->t, c->rest, ahead, mass, powers);
+    TYPED(tile_to_gradient)(share, x, n, at->weight, t, rest, ahead, mass, powers);
     for (int j = 0; j < BLOCK; j++) {
         double missing;
-        at->loss[j] = loss_of_label((double)own[j] + c->t[j] + c->rest[j],
-                                    (Others){mass[j], powers[j]}, &missing);
+        loss[j] = loss_of_label((double)own[j] + t[j] + rest[j], (Others){mass[j], powers[j]},
+                                &missing);
         at_label[j] = (REAL)(0 - missing * at->weight[j]);
     }
+    memcpy(at->loss, loss, sizeof loss);
     TYPED(separate)(x, n, gradient);
     TYPED(finish_gradients)(gradient, count, n, at_label, largest, at);
 }

@@ -164,9 +164,11 @@ static void TYPED(find_tile)(const REAL *const z[BLOCK], ptrdiff_t n, const TYPE
     Ahead *ahead = with->ahead;
     TYPED(begin_tile)(tile, n, with->number, with->scratch);
     if (!tile->at->above_2) TYPED(prepare_starts)(with->number, kept);
-    if (n < WORTH_GROUPS || tile->at->whole) { /* whose exact sums cost as little as any */
+    /* Exact sums of products cost as little as any, those with a root do not. */
+    const bool cheap = tile->at->simple > 3;
+    if (n < WORTH_GROUPS || cheap) {
         TYPED(interleave_scaled)(z, n, tile->beta, tile->x, tile->largest);
-        if (!tile->at->whole) TYPED(start_tile)(tile, tile->x, n, kept, 2, true, ahead);
+        if (!cheap) TYPED(start_tile)(tile, tile->x, n, kept, 2, true, ahead);
     } else {
         const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
         TYPED(interleave_maxima)(z, n, groups, tile->beta, tile->p, tile->largest);
@@ -243,7 +245,7 @@ static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
 static bool TYPED(same_code)(double alpha, double other) {
     return TYPED(mapping_for)(alpha) == TYPED(mapping_for)(other)
            && TYPED(is_above_2)(alpha) == TYPED(is_above_2)(other)
-           && TYPED(whole_power)(alpha) == TYPED(whole_power)(other);
+           && TYPED(simple_power)(alpha) == TYPED(simple_power)(other);
 }
 
 static void TYPED(run_same_code)(TYPED(Rows) *rows, void *kept) {

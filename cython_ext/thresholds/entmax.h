@@ -94,7 +94,7 @@ typedef struct {
     REGISTER least;     /* and the least that it can be; */
     REGISTER move;      /* by which part of itself 1/t still has to grow; */
     REGISTER factor;    /* what the powers then take to sum to 1 */
-    int whole;          /* the whole_power() of all, */
+    int simple;         /* the simple_power() of all, */
     bool above_2;       /* as all their α are, or none */
 } TYPED(EntmaxSearch);
 
@@ -115,11 +115,14 @@ typedef struct {
     REGISTER p, lost, s, farthest;
 } TYPED(SumsAtAnchor);
 
-/* b where it is 4 or 10, of α = 1.25 and 1.1, whose powers are a few products; 0 for any other.
- * (Zen 4: 0.55 to 0.8 of the time that their neighbours take, but for rows of few candidates.) */
-static inline int TYPED(whole_power)(double alpha) {
-    const REAL b = (REAL)(1 / (alpha - 1));
-    return b == 4 ? 4 : b == 10 ? 10 : 0;
+/* Twice b where that is 3, 6, 8 or 20, of α = 5/3, 4/3, 1.25 and 1.1, whose powers are a root or a
+ * few products; 0 for any other, or where α is too far from these. (AVX2: 0.5 to 0.9 of the time,
+ * but for rows of few candidates.) */
+static inline int TYPED(simple_power)(double alpha) {
+    const REAL twice = (REAL)(2 / (alpha - 1));
+    const int nearest = 0 < twice && twice < 21 ? (int)(twice + (REAL)0.5) : 0;
+    const bool is_simple = nearest == 3 || nearest == 6 || nearest == 8 || nearest == 20;
+    return is_simple && FABS(twice - nearest) < 16 * (REAL)DBL_EPSILON ? nearest : 0;
 }
 
 /* Is α above 2 as a search sees it, whose power may round to 1? */
@@ -127,7 +130,7 @@ static inline bool TYPED(is_above_2)(double alpha) {
     return (REAL)(1 / (alpha - 1)) < 1;
 }
 
-/* Searches before their first step, from a t at or above the roots; all of one whole_power(). */
+/* Searches before their first step, from a t at or above the roots; all of one simple_power(). */
 static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[WIDTH], REAL t) {
     REAL beta[WIDTH], b[WIDTH];
     for (int j = 0; j < WIDTH; j++) {
@@ -137,24 +140,29 @@ static void TYPED(start_search)(TYPED(EntmaxSearch) *at, const double alpha[WIDT
     at->beta = TYPED(load_register)(beta);
     at->b = TYPED(load_register)(b);
     at->steepness = at->least = (REGISTER){0} + 1 / t;
-    at->whole = TYPED(whole_power)(alpha[0]);
+    at->simple = TYPED(simple_power)(alpha[0]);
     at->above_2 = TYPED(is_above_2)(alpha[0]);
 }
 
 /* g, w and w^exponent 2^SHIFT of `count` registers of gaps that lie so far apart; off the support
  * -1, 0 and 0. */
 ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart,
-                                         REGISTER steepness, REGISTER exponent, const int whole,
+                                         REGISTER steepness, REGISTER exponent, const int simple,
                                          const int count, REGISTER *g, REGISTER *w, REGISTER *q) {
     const REGISTER none = {0};
-    if (whole) { /* an exponent of whole - 2 */
+    if (simple) { /* an exponent of simple/2 - 2 */
         const REGISTER scale = none + UNIT;
         for (int k = 0; k < count; k++) {
             g[k] = TYPED(load_register)(x + k * apart) * steepness;
-            w[k] = TYPED(at_least)(1 + g[k], 0);
+            const REGISTER base = 1 + g[k];
+            w[k] = TYPED(at_least)(base, 0);
             g[k] = TYPED(at_least)(g[k], -1);
             const REGISTER square = w[k] * w[k], fourth = square * square;
-            q[k] = whole == 4 ? scale * square : scale * fourth * fourth;
+            q[k] = simple == 20  ? scale * fourth * fourth
+                   : simple == 8 ? scale * square
+                   : simple == 6 ? scale * w[k]
+                                 : scale / TYPED(root)(TYPED(at_least)(base, EPSILON / 4));
+            if (simple == 3) q[k] = TYPED(choose_above)(base, none, q[k], none);
         }
         return;
     }
@@ -171,10 +179,10 @@ ALWAYS_INLINE void TYPED(powers_of_gaps)(const REAL *restrict x, ptrdiff_t apart
 
 /* Add to the sums `count` registers of entries, and write their q. */
 ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart, REGISTER steepness,
-                                      REGISTER exponent, const int whole, REAL *restrict q,
+                                      REGISTER exponent, const int simple, REAL *restrict q,
                                       ptrdiff_t q_apart, const int count, TYPED(EntmaxSums) *sums) {
     REGISTER g[UNROLL], w[UNROLL], power[UNROLL];
-    TYPED(powers_of_gaps)(x, apart, steepness, exponent, whole, count, g, w, power);
+    TYPED(powers_of_gaps)(x, apart, steepness, exponent, simple, count, g, w, power);
     for (int k = 0; k < count; k++) {
         const REGISTER slope = power[k] * w[k], term = slope * w[k], next = sums->p + term;
         sums->lost += term - (next - sums->p);
@@ -189,7 +197,7 @@ ALWAYS_INLINE void TYPED(add_entries)(const REAL *restrict x, ptrdiff_t apart, R
  * terms: entries that are no part of the support change no bit of it, so that it does not matter
  * whether a tile holds them. */
 ALWAYS_INLINE TYPED(EntmaxSums)
-    TYPED(sums_of_power)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, const int whole,
+    TYPED(sums_of_power)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, const int simple,
                          REAL *restrict q) {
     const REGISTER none = {0}, steepness = at->steepness, exponent = at->b - 2;
     const ptrdiff_t apart = gaps->apart, q_apart = q ? apart : 0;
@@ -200,10 +208,10 @@ ALWAYS_INLINE TYPED(EntmaxSums)
     ptrdiff_t i = 0;
     for (; i + UNROLL <= gaps->count; i += UNROLL, x += UNROLL * apart, to += UNROLL * q_apart) {
         prefetch_lines(&mine, UNROLL);
-        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, UNROLL, &sums);
+        TYPED(add_entries)(x, apart, steepness, exponent, simple, to, q_apart, UNROLL, &sums);
     }
     for (; i < gaps->count; i++, x += apart, to += q_apart)
-        TYPED(add_entries)(x, apart, steepness, exponent, whole, to, q_apart, 1, &sums);
+        TYPED(add_entries)(x, apart, steepness, exponent, simple, to, q_apart, 1, &sums);
     *gaps->ahead = mine;
     sums.p = TYPED(total)(gaps, sums.p + sums.lost);
     sums.d = TYPED(total)(gaps, sums.d);
@@ -213,9 +221,11 @@ ALWAYS_INLINE TYPED(EntmaxSums)
 
 static TYPED(EntmaxSums)
     TYPED(entmax_sums)(const TYPED(Gaps) *gaps, const TYPED(EntmaxSearch) *at, REAL *q) {
-    return at->whole == 4    ? TYPED(sums_of_power)(gaps, at, 4, q)
-           : at->whole == 10 ? TYPED(sums_of_power)(gaps, at, 10, q)
-                             : TYPED(sums_of_power)(gaps, at, 0, q);
+    return at->simple == 3    ? TYPED(sums_of_power)(gaps, at, 3, q)
+           : at->simple == 6  ? TYPED(sums_of_power)(gaps, at, 6, q)
+           : at->simple == 8  ? TYPED(sums_of_power)(gaps, at, 8, q)
+           : at->simple == 20 ? TYPED(sums_of_power)(gaps, at, 20, q)
+                              : TYPED(sums_of_power)(gaps, at, 0, q);
 }
 
 /* Halley's step of searches that move; those move on whose step is more than `reaches`, by which

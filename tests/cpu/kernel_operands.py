@@ -20,8 +20,8 @@ KERNELS_OF_ROWS = [
 ]
 ENTRY_BY_ENTRY = ("adam_step", "entmax_sigmoid", "entmax_sigmoid_loss_and_grad")
 
-ALPHAS = [1, 1 + 1e-12, 1 + 1e-6, 1.001, 1.03, 1.1, 1.154, 1.33, 1.49, 1.5, 1.51, 1.75, 1.99]
-ALPHAS += [2 - 1e-9, 2, 2 + 1e-9, 2.1, 2.5, 4, 10, 50, np.inf]
+ALPHAS = [1, 1 + 1e-12, 1 + 1e-6, 1.001, 1.03, 1.1, 1.154, 1.25, 4 / 3, 1.49, 1.5, 1.51, 5 / 3]
+ALPHAS += [1.75, 1.99, 2 - 1e-9, 2, 2 + 1e-9, 2.1, 2.5, 4, 10, 50, np.inf]
 
 
 def one_or_each(rng, values, rows):

@@ -73,7 +73,7 @@ def test_rows_depend_on_no_other(name, lengths, dtype):
 def test_rows_of_heads_are_those_of_each_head(name, heads, dtype):
     """A window of rows is done in the order of α, and rows of several α share a tile."""
     kernel, alpha = getattr(_cpu, name), 1 + np.random.default_rng(heads).random(heads)
-    alpha[:4] = 2.5, 1.25, np.inf, 1.5
+    alpha[:6] = 2.5, 1.25, np.inf, 1.5, 4 / 3, 5 / 3
     for n in (20, 64, 384):
         rng = np.random.default_rng(n)
         z = (rng.choice([0.1, 1, 5], (600, 1)) * rng.standard_normal((600, n))).astype(dtype)
