@@ -187,6 +187,7 @@ def test_dropout_without_rescaling_is_wrong() -> None:
     assert [*check_attention(lossy, dtypes=["float32"]).failures] == ["dropout"]
 
 
+@pytest.mark.slow
 def test_callers_corner_decides() -> None:
     report = check(RIGHT, causal="top-left", dtypes=["float64"])
     assert {"causal, T < S", "causal, T > S"} <= {*report.failures}
@@ -234,6 +235,7 @@ def test_output_in_one_buffer_is_an_edge() -> None:
     assert report.verdict == "edges"
 
 
+@pytest.mark.slow
 def test_half_types_alone_are_judged_in_them() -> None:
     def kernel(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
         if query.dtype != np.float16:

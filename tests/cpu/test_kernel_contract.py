@@ -47,7 +47,7 @@ def test_every_short_length(name, dtype):
         assert_all_builds_keep_it(name, z, rng)
 
 
-@pytest.mark.parametrize("name", sample(KERNELS_OF_ROWS, 4))
+@pytest.mark.parametrize("name", sample(KERNELS_OF_ROWS, 8))
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

@@ -67,7 +67,7 @@ def small_pieces(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@pytest.mark.parametrize("scale", [0.01, 5, *slow(1, 30)])
+@pytest.mark.parametrize("scale", [5, *slow(0.01, 1, 30)])
 @pytest.mark.parametrize(("name", "parameters"), CASES)
 def test_losses_and_gradients_equal_those_of_all_scores(
     name: str, parameters: dict[str, Any], scale: float
