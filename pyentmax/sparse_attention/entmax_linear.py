@@ -16,7 +16,6 @@ from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at, scree
 from pyentmax.sparse_attention.weights import indptr_of
 
 
-@np.errstate(under="ignore")
 def entmax_linear(
     x: Any,
     rows: ScreenedRows,
@@ -83,6 +82,7 @@ def entmax_linear(
     return (p, counts) if return_counts else p
 
 
+@np.errstate(under="ignore")
 def nonzeros(
     x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float, workers: int | None = None
 ) -> tuple[Any, Any, Any, Any]:

@@ -153,7 +153,6 @@ def entmax_linear(
     if not isinstance(rows, ScreenedRows):
         raise TypeError(f"rows: expected pyentmax.torch.ScreenedRows, got {type(rows).__name__}")
 
-    @np.errstate(under="ignore")
     def run(x: Any, alpha: Any, bias: Any) -> Any:
         data, indices, indptr, counts = nonzeros(x, rows.screened, alpha, bias, scale)
         return data, indices.astype(np.int64), indptr.astype(np.int64), counts
