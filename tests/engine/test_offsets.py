@@ -196,10 +196,6 @@ def test_bounds_belong_to_entries() -> None:
         row(p, r, 0), row(g, r, 0), row(upper, r, 0), row(z, r, 0), axis=0
     )
     each_row(0, found, of_row)
-    lower = RNG.random((LENGTH, 2)) * 1e-3
-    p = pe.budget_sparsemax(z, 0.9, axis=0, lower=lower, upper=2.0, offsets=OFFSETS)
-    of_row = lambda r: pe.budget_sparsemax(row(z, r, 0), 0.9, 0, lower=row(lower, r, 0), upper=2.0)  # noqa: E731
-    each_row(0, p, of_row)
 
 
 def test_parameters_by_row_and_head() -> None:

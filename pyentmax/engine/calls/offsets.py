@@ -20,7 +20,6 @@ from pyentmax.engine.calls.parameters import Parameter, PerEntry, UpperBounds
 from pyentmax.engine.calls.rows import broadcasts, check_out, check_same_shape, reduce_to
 
 SAME_SHAPE = ("z", "p", "v", "g")
-LIKE_ENTRIES = ("mask", "lower", "upper")  # these broadcast to z
 
 
 class CutAxis:
@@ -156,14 +155,14 @@ class CutAxis:
             return "", -1
         per_entry = isinstance(parameter, UpperBounds | PerEntry)
         named = "" if parameter is None else parameter.name
-        if value is None or name not in (*SAME_SHAPE, *LIKE_ENTRIES, "y", "weight", named):
+        if value is None or name not in (*SAME_SHAPE, "mask", "y", "weight", named):
             return "", value
         if type(value) in (int, float) and not (name == named and "gradient" in results):
             return "", value
         value = as_array(value, name)
         if name in SAME_SHAPE:
             check_same_shape(value.shape, name, self.shape)
-        each_entry = name in SAME_SHAPE or name in LIKE_ENTRIES or (per_entry and name == named)
+        each_entry = name in SAME_SHAPE or name == "mask" or (per_entry and name == named)
         if name == "y":
             each_entry = not (value.dtype.kind in "iu" and value.shape == self.batch)
             if each_entry and value.shape != self.shape:

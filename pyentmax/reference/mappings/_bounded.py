@@ -7,12 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import is_dask, on_device_of
-from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.engine.calls.offsets import call_by_offsets
-from pyentmax.engine.calls.parameters import digits
-from pyentmax.engine.calls.rows import Rows, broadcasts, to_rows
-
 # How often scores are shifted again: each time removes the full entries of one more scale. A scale
 # is as wide as a significand, so that float64 has 2 · 2098/53 of them at most, and float32 fewer.
 # On a device, where testing for another would synchronise, more than a few are not worth the time.
@@ -65,54 +59,3 @@ def gradient_in_bounds(p: Any, g: Any, s: Any, active: Any) -> Any:
     weighted = np.sum(s * np.where(s != 0, g, 0), axis=-1, keepdims=True)  # g is unused elsewhere
     mean = weighted / np.where(total == 0, 1, total)
     return np.where(np.isnan(p), p, np.where(active, g - mean, 0))
-
-
-def call_within(
-    bounds: tuple[Any, Any], within: Callable[..., Any], function: Any, *values: Any
-) -> Any:
-    """What a declared function gives within bounds (lower, upper).
-
-    `values` are those of its `dispatch`, which computes with the bounds 0 and 1. With others
-    `within` is called, with the function and then all by their names.
-    """
-    if all(type(x) is int for x in bounds) and bounds == (0, 1):
-        return function.dispatch(*values)
-    if is_dask(values[0]):
-        raise TypeError("lower and upper must be 0 and 1 for Dask arrays")
-    given = dict(zip(function.arguments, values, strict=False))
-    offsets = given.pop("offsets", None)
-    given["lower"], given["upper"] = bounds
-    if offsets is None:
-        return within(function, **given)
-
-    def call(*values: Any) -> Any:
-        return within(function, **dict(zip(given, values, strict=True)))
-
-    how = function.parameter, function.results, offsets
-    return call_by_offsets(call, tuple(given), *how, *given.values())
-
-
-def bounds_in_rows(rows: Rows, lower: Any, upper: Any) -> tuple[Any, Any]:
-    """Bounds on each entry of a call, checked, and rounded as its results are."""
-    arranged = []
-    for name, value in (("lower", lower), ("upper", upper)):
-        bound = on_device_of(as_floating(value, name)[0], rows.array, name)
-        if not broadcasts(bound.shape, rows.shape):
-            raise ValueError(
-                f"{name} of shape {bound.shape} does not broadcast to {rows.shape}, the shape of "
-                "the scores"
-            )
-        bound = to_rows(np.broadcast_to(bound, rows.shape), rows.axes)
-        bound = bound.astype(rows.array.dtype).astype(rows.dtype).astype(rows.array.dtype)
-        arranged.append(bound if rows.mask is None else np.where(rows.mask, bound, 0))
-    low, high = arranged
-    if isinstance(low, np.ndarray):
-        if not (low >= 0).all():
-            raise ValueError(f"lower must be at least 0, got {low[~(low >= 0)][0]:g}")
-        if not (low <= high).all():
-            i = tuple(np.argwhere(~(low <= high))[0])
-            raise ValueError(
-                f"upper must be at least lower, got {digits(high[i], low[i])} where lower is "
-                f"{digits(low[i], high[i])}"
-            )
-    return low, high

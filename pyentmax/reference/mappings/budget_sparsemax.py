@@ -8,10 +8,6 @@ no p_i at 0 or 1.)
 The optimality conditions are p_i = clip(z_i − τ, 0, 1), τ such that p sums to k. A change of z
 moves only the free entries, 0 < p_i < 1, less their mean: J = diag(s) − s sᵀ/Σs with s = 1 there
 and 0 elsewhere. A larger k is shared evenly by them: ∂p_i/∂k = s_i/Σs.
-
-With other bounds, l ≤ p ≤ u, p − l is the same projection of z − l onto [0, u − l], with k − Σl to
-share: p_i = clip(z_i − τ, l_i, u_i). A bound that holds p_i moves it one to one, and the free
-entries compensate evenly: ∂p_j/∂u_i = δ_ij − s_j/Σs where p_i = u_i < z_i − τ, and alike for l.
 """
 
 from __future__ import annotations
@@ -21,22 +17,11 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.parameters import Budget, digits
+from pyentmax.engine.calls.parameters import Budget
 from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.rows import (
-    arrange_probabilities,
-    arrange_scores,
-    live_entries,
-    reduce_to,
-)
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mappings import _simplex
-from pyentmax.reference.mappings._bounded import (
-    bounds_in_rows,
-    call_within,
-    gradient_in_bounds,
-    solve_shifted,
-)
+from pyentmax.reference.mappings._bounded import solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
 __all__ = [
@@ -46,7 +31,6 @@ __all__ = [
     "budget_sparsemax_jvp",
     "budget_sparsemax_support",
     "budget_sparsemax_vjp",
-    "budget_sparsemax_vjp_bounds",
     "budget_sparsemax_vjp_budget",
 ]
 
@@ -85,48 +69,6 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 BUDGET = Budget("budget", least=0, in_product=False)
 
 
-def _solve_within(
-    function: Any, *, z: Any, budget: Any, axis: Any, mask: Any, lower: Any, upper: Any,
-    out: Any = None, workers: Any = None,
-) -> Any:  # fmt: skip
-    """p = clip(z − τ, l, u) that sums to the budget."""
-    rows = arrange_scores(z, axis, mask, out)
-    live = live_entries(rows.array, rows.mask)
-    sound = live & np.isfinite(rows.array)
-    low, high = (np.where(live, a, 0) for a in bounds_in_rows(rows, lower, upper))
-    budget = BUDGET.checked(budget, rows.array).astype(rows.array.dtype)
-    budget = budget[..., None] if budget.ndim else budget
-    high = np.minimum(high, np.maximum(low, budget))  # which may have been infinite
-    least, most = (np.sum(a, axis=-1, keepdims=True) for a in (low, high))
-    slack = 8 * np.finfo(low.dtype).eps * low.shape[-1] ** 0.5 * budget
-    fits = (least - slack <= budget) & (budget <= most + slack) | ~live.any(axis=-1, keepdims=True)
-    if isinstance(low, np.ndarray) and not fits.all():
-        asked, low, high = (np.broadcast_to(a, fits.shape)[~fits][0] for a in (budget, least, most))
-        raise ValueError(
-            "budget must lie between the sums of the bounds on a row's unmasked entries, got "
-            f"{digits(asked, min(max(asked, low), high))} outside of "
-            f"[{digits(low, asked)}, {digits(high, asked)}]"
-        )
-    room, total = high - low, budget - least
-    z = np.where(sound, rows.array - low, 0)
-    q = solve_shifted(z, room, lambda y: project_capped_simplex(y, room, total).p)
-    p = np.where(q >= room, high, low + q)
-    broken = np.any(live & ~np.isfinite(rows.array), axis=-1, keepdims=True) | ~fits
-    return rows.finish(np.where(broken, np.nan, np.where(total > 0, p, low)), out)
-
-
-def _support_within(function: Any, **arguments: Any) -> Any:
-    return _solve_within(function, **arguments) > 0
-
-
-def _at_bounds(derivative: Any, *, p: Any, axis: Any, lower: Any, upper: Any, **others: Any) -> Any:
-    """A derivative, which asks of p only where it is free: as for the bounds 0 and 1."""
-    rows, _ = arrange_probabilities(p, None, axis)
-    p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
-    states = np.where(p <= low, 0, np.where(p >= high, 1, np.where(np.isnan(p), p, 0.5)))
-    return derivative(p=rows.finish(states), axis=axis, **others)
-
-
 def _forward(y: Any, budget: Any) -> Any:
     upper = (y > -np.inf).astype(y.dtype)
     return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, budget).p)
@@ -134,9 +76,8 @@ def _forward(y: Any, budget: Any) -> Any:
 
 @declare.mapping(_forward, BUDGET)
 def budget_sparsemax(
-    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
-    upper: ArrayLike = 1, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
+    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
@@ -151,9 +92,6 @@ def budget_sparsemax(
     z : array of scores
     budget : float or array that broadcasts against the batch shape (z's without the axis)
         k, at most the number of a row's unmasked entries; for 0, p and its derivatives are 0
-    lower, upper : float or array that broadcasts to z, default 0 and 1
-        bounds on p from 0 up, an upper one may be ∞; k lies between their sums. They belong to
-        their entries, which a mask rules out. No kernel computes with other bounds than 0 and 1
     axis, mask, out, workers, offsets : as in `pyentmax.softmax`
 
     Returns
@@ -163,8 +101,7 @@ def budget_sparsemax(
     Raises
     ------
     ValueError
-        if a budget is out of its range or does not fit the batch, or a bound does not fit z, is
-        below 0 or crosses the other; else as in `pyentmax.softmax`
+        if a budget is out of its range or does not fit the batch; else as in `pyentmax.softmax`
     TypeError
         as in `pyentmax.softmax`
 
@@ -173,10 +110,7 @@ def budget_sparsemax(
     >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
     [1.   0.75 0.25 0.  ]
     """
-    return call_within(
-        (lower, upper), _solve_within, budget_sparsemax,
-        z, budget, axis, mask, out, workers, offsets,
-    )  # fmt: skip
+    return budget_sparsemax.dispatch(z, budget, axis, mask, out, workers, offsets)
 
 
 def _support(y: Any, budget: Any) -> Any:
@@ -189,14 +123,14 @@ def _support(y: Any, budget: Any) -> Any:
 
 @declare.support(_support, BUDGET)
 def budget_sparsemax_support(
-    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
-    upper: ArrayLike = 1, mask: ArrayLike | None = None, offsets: ArrayLike | None = None,
+    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
+    offsets: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
     """Where budget_sparsemax takes anything: z > τ.
 
     Parameters
     ----------
-    z, budget, lower, upper, axis, mask, offsets : as in `budget_sparsemax`
+    z, budget, axis, mask, offsets : as in `budget_sparsemax`
 
     Returns
     -------
@@ -207,9 +141,7 @@ def budget_sparsemax_support(
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    return call_within(
-        (lower, upper), _support_within, budget_sparsemax_support, z, budget, axis, mask, offsets
-    )
+    return budget_sparsemax_support.dispatch(z, budget, axis, mask, offsets)
 
 
 def _product(p: Any, v: Any, budget: Any) -> Any:
@@ -218,9 +150,8 @@ def _product(p: Any, v: Any, budget: Any) -> Any:
 
 @declare.product(_product, BUDGET)
 def budget_sparsemax_jvp(
-    p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
-    upper: ArrayLike = 1, mask: ArrayLike | None = None, workers: int | None = None,
-    offsets: ArrayLike | None = None,
+    p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
     """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
 
@@ -228,7 +159,7 @@ def budget_sparsemax_jvp(
     ----------
     p, v : arrays of one shape
         p is what `budget_sparsemax` gave, v a direction
-    budget, lower, upper, axis, mask, workers, offsets : as in `budget_sparsemax`
+    budget, axis, mask, workers, offsets : as in `budget_sparsemax`
 
     Returns
     -------
@@ -247,9 +178,7 @@ def budget_sparsemax_jvp(
     >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
     [ 0.  -0.5  0.5  0. ]
     """
-    return call_within(
-        (lower, upper), _at_bounds, budget_sparsemax_jvp, p, v, budget, axis, mask, workers, offsets
-    )
+    return budget_sparsemax_jvp.dispatch(p, v, budget, axis, mask, workers, offsets)
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
@@ -265,9 +194,8 @@ def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
 
 @declare.parameter_vjp(_vjp_budget, BUDGET)
 def budget_sparsemax_vjp_budget(
-    p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0,
-    upper: ArrayLike = 1, mask: ArrayLike | None = None, workers: int | None = None,
-    offsets: ArrayLike | None = None,
+    p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
+    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
     """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
 
@@ -277,7 +205,7 @@ def budget_sparsemax_vjp_budget(
     ----------
     p, g : arrays of one shape
         p is what `budget_sparsemax` gave, g a loss's gradient in p
-    budget, lower, upper, axis, mask, workers, offsets : as in `budget_sparsemax`
+    budget, axis, mask, workers, offsets : as in `budget_sparsemax`
 
     Returns
     -------
@@ -296,64 +224,7 @@ def budget_sparsemax_vjp_budget(
     >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
     0.5
     """
-    return call_within(
-        (lower, upper), _at_bounds, budget_sparsemax_vjp_budget,
-        p, g, budget, axis, mask, workers, offsets,
-    )  # fmt: skip
-
-
-def budget_sparsemax_vjp_bounds(
-    p: Any, g: Any, z: Any, axis: Any = -1, *, lower: Any = 0, upper: Any = 1, mask: Any = None
-) -> tuple[Any, Any]:
-    """The gradients in the bounds of a loss with gradient g in p.
-
-    With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
-    bound holds p_i, and 0 elsewhere. Where l_i = u_i, the scores say which of the two does.
-
-    Parameters
-    ----------
-    p, g, z : arrays of one shape
-        p is what `budget_sparsemax` gave for z, g a loss's gradient in p
-    axis, lower, upper, mask : as in `budget_sparsemax`
-
-    Returns
-    -------
-    arrays of the shapes of `lower` and of `upper`
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `budget_sparsemax_jvp`
-
-    Examples
-    --------
-    >>> z, lower = [3.0, 1.0, 0.5, -2.0], [0.0, 0.0, 0.0, 0.25]
-    >>> p = budget_sparsemax(z, 2, lower=lower)
-    >>> print(p)
-    [1.    0.625 0.125 0.25 ]
-    >>> in_lower, in_upper = budget_sparsemax_vjp_bounds(p, [5.0, 1.0, 2.0, 3.0], z, lower=lower)
-    >>> print(in_lower, in_upper)
-    [0.  0.  0.  1.5] 3.5
-    """
-    rows, g = arrange_probabilities(p, g, axis, mask, "g")
-    scores = arrange_scores(z, axis, mask).array
-    p, (low, high) = rows.array, bounds_in_rows(rows, lower, upper)
-    live = live_entries(scores, rows.mask)
-    free = np.where(live & (p > low) & (p < high), 1.0, 0.0).astype(p.dtype)
-    apart = live & (low < high)
-    over, under = apart & (p >= high), apart & (p <= low)
-    # z − p is τ on the free entries, above it at the upper bound and below it at the lower.
-    most = np.min(np.where((free > 0) | over, scores - p, np.inf), axis=-1, keepdims=True)
-    least = np.max(np.where((free > 0) | under, scores - p, -np.inf), axis=-1, keepdims=True)
-    fixed = live & (low >= high)
-    over = over | fixed & (scores - p > least)
-    under = under | fixed & (scores - p < most) & ~over
-    results = []
-    for bound, held in ((lower, under), (upper, over)):
-        each = gradient_in_bounds(p, g, free, held)
-        each = reduce_to(rows.finish(each, dtype=each.dtype), np.shape(bound))
-        results.append(each.astype(rows.dtype, copy=False)[()])
-    return results[0], results[1]
+    return budget_sparsemax_vjp_budget.dispatch(p, g, budget, axis, mask, workers, offsets)
 
 
 def _jacobian(p: Any, budget: Any) -> Any:
@@ -361,16 +232,14 @@ def _jacobian(p: Any, budget: Any) -> Any:
 
 
 @declare.jacobian(_jacobian, BUDGET)
-def budget_sparsemax_jacobian(
-    p: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, lower: ArrayLike = 0, upper: ArrayLike = 1
-) -> Array:
+def budget_sparsemax_jacobian(p: ArrayLike, budget: ArrayLike, axis: Axis = -1) -> Array:
     """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0; of shape batch + (d, d).
 
     Parameters
     ----------
     p : array of probabilities
         what `budget_sparsemax` gave
-    budget, lower, upper, axis : as in `budget_sparsemax`
+    budget, axis : as in `budget_sparsemax`
 
     Returns
     -------
@@ -390,7 +259,7 @@ def budget_sparsemax_jacobian(
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return call_within((lower, upper), _at_bounds, budget_sparsemax_jacobian, p, budget, axis)
+    return budget_sparsemax_jacobian.dispatch(p, budget, axis)
 
 
 def _free(p: Any) -> Any:

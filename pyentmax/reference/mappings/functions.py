@@ -31,7 +31,6 @@ __all__ = [
     "budget_sparsemax_jvp",
     "budget_sparsemax_support",
     "budget_sparsemax_vjp",
-    "budget_sparsemax_vjp_bounds",
     "budget_sparsemax_vjp_budget",
     "csoftmax",
     "csoftmax_jacobian",
