@@ -1,4 +1,4 @@
-"""α-entmax attention of PyTorch's tensors on a GPU: Triton, FlexAttention, AdaSplash, and softmax.
+"""α-entmax attention of PyTorch's tensors on a GPU: Triton, AdaSplash, and softmax.
 
     python benchmarks/gpu_attention_torch.py [--tokens 1024 4096] [--rows 64 --keys 64 --warps 8]
 
@@ -27,11 +27,10 @@ from typing import Any
 import torch
 
 import pyentmax
-from pyentmax.torch import flex_attention
 from pyentmax.torch.attention_problem import TensorProblem
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
-ROUTES = ("triton", "flex", "adasplash", "sdpa (softmax)")
+ROUTES = ("triton", "adasplash", "sdpa (softmax)")
 COLUMNS = ["tokens", "D", "causal", "dtype", "scale", "α", "passes", "largest error", *ROUTES]
 
 Function = Callable[[Any, Any, Any], Any]
@@ -125,11 +124,6 @@ def routes(alpha: float, causal: bool, scale: float) -> dict[str, Function]:
         problem = TensorProblem(query, key, value, "entmax", None, alpha, *setting)
         return module.triton_attention(problem)
 
-    def by_flex(query: Any, key: Any, value: Any) -> Any:
-        if not query.is_cuda:
-            raise RuntimeError("FlexAttention returns the largest scores on a GPU alone")
-        return flex_attention.flex_attention(query, key, value, alpha, scale=scale, causal=causal)
-
     def by_adasplash(query: Any, key: Any, value: Any) -> Any:
         splash = importlib.import_module("adasplash").adasplash
         return splash(query, key, value, alpha=alpha, is_causal=causal)
@@ -138,7 +132,7 @@ def routes(alpha: float, causal: bool, scale: float) -> dict[str, Function]:
         dense = torch.nn.functional.scaled_dot_product_attention
         return dense(query, key, value, is_causal=causal, scale=scale)
 
-    return dict(zip(ROUTES, (by_triton, by_flex, by_adasplash, by_softmax), strict=True))
+    return dict(zip(ROUTES, (by_triton, by_adasplash, by_softmax), strict=True))
 
 
 def _forward(function: Function, inputs: list[Any]) -> Callable[[], Any]:

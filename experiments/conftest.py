@@ -3,7 +3,6 @@
 from importlib.util import find_spec
 
 NEED_TORCH = [
-    "own/flex_passes.py",
     "own/torch_decoder.py",
     "own/torch_language_model.py",
     "own/torch_sides.py",

@@ -174,8 +174,7 @@ def table(
             if file:
                 with file.open("a") as added:
                     added.writelines(json.dumps(line) + "\n" for line in known)
-        means = [f" ({x['mean']:.1f})" if "mean" in x else "" for x in known]
-        cells = [f"{x['worst']}{m}, {x['error']:.0e}" for x, m in zip(known, means, strict=True)]
+        cells = [f"{x['worst']} ({x['mean']:.1f}), {x['error']:.0e}" for x in known]
         print(f"| {kind} | {' | '.join(cells)} |", flush=True)
 
 

@@ -51,6 +51,12 @@ class TensorProblem(NamedTuple):
         return self.number if self.parameter is None else self.parameter
 
     @property
+    def alpha(self) -> Any:
+        """The α of α-entmax, 1.5-entmax and sparsemax; None of other mappings."""
+        alphas = {"entmax": self.parameter_value, "entmax15": 1.5, "sparsemax": 2.0}
+        return alphas.get(self.mapping)
+
+    @property
     def hides(self) -> bool:
         """Whether queries may not see some keys, which may hold anything then."""
         return self.causal or self.mask is not None or self.cu_queries is not None

@@ -4,7 +4,7 @@ Three routes give the same numbers. The operation goes over the support of the w
 kernels, and stores no array of all weights. `dense_attention` multiplies whole matrices, with the
 mapping between them: where that is faster, where scores or weights are changed on their way or
 asked for, and on devices without kernels. On a GPU without CuPy, long rows of α-entmax go through
-`triton_attention`, or through `flex_attention` where that does not serve them.
+`triton_attention` where that serves them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyentmax.sparse_attention.arguments import check_edges, check_shapes, pair_
 from pyentmax.sparse_attention.bias import DistanceBias, check_distances
 from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.route import MANY_KEYS, is_short
-from pyentmax.torch import composed, dense_attention, flex_attention
+from pyentmax.torch import composed, dense_attention
 from pyentmax.torch.arguments import (
     as_input,
     as_number,
@@ -46,7 +46,7 @@ from pyentmax.torch.calls import (
 from pyentmax.torch.registry import is_plain
 from pyentmax.torch.screened import ScreenedRows, screened_attention
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
+HAS_TRITON = torch.__version__ >= "2.9" and importlib.util.find_spec("triton") is not None
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
 # How PyTorch, and Hugging Face's models, spell arguments.
@@ -197,14 +197,14 @@ def attention(
 
 
 def route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
-    """How a problem is computed: "sparse", "dense", "triton", "flex" or "sdpa".
+    """How a problem is computed: "sparse", "dense", "triton" or "sdpa".
 
     The numbers that decide are in `pyentmax.sparse_attention.route`.
     """
     device, onnx = problem.query.device, in_onnx_export()
     kernels = has_kernels(problem.query)
-    if not kernels and not onnx and (backend := _without_kernels(problem)) is not None:
-        return backend
+    if not kernels and not onnx and _is_for_triton(problem):
+        return "triton"
     if problem.changed or not kernels or onnx:
         return "sdpa" if problem.is_softmax and not onnx else "dense"
     compiling = torch.compiler.is_compiling()
@@ -228,35 +228,30 @@ def route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
     return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
 
 
-def _without_kernels(problem: TensorProblem) -> str | None:
-    """Whether Triton or FlexAttention serves a problem; None if neither does."""
-    if problem.dropout or problem.return_weights:
-        return None
-    if flex_attention.alpha_for(*problem[:3], problem.mapping, problem.parameter_value) is None:
-        return None
-    if _is_for_triton(problem):
-        return "triton"
-    others = problem.softcap, problem.sink, problem.cu_queries, problem.bias
-    return "flex" if all(other is None for other in others) else None
-
-
 def _is_for_triton(problem: TensorProblem) -> bool:
-    query, _, value = problem[:3]
+    query, key, value = problem[:3]
+    alpha = problem.alpha
+    if alpha is None or problem.dropout or problem.return_weights or not HAS_TRITON:
+        return False
+    if not _is_long_on_gpu(query, key) or not query.ndim == key.ndim == value.ndim == 4:
+        return False
     by_head = (), (1,), (query.size(1),)
+    in_range = alpha.shape in by_head if isinstance(alpha, Tensor) else 1 <= alpha <= 2
     bias = problem.bias is None or problem.kind == "slopes" and problem.bias.shape in by_head
     sink = problem.sink is None or problem.sink.shape in by_head
+    batch = query.size(0) == key.size(0) == value.size(0) and key.size(1) == value.size(1)
     one_batch = problem.cu_queries is None or query.size(0) == 1
-    fits = max(query.size(-1), value.size(-1)) <= 256 and query.dtype in TRITON_DTYPES
-    return HAS_TRITON and bias and sink and one_batch and fits
+    sizes = query.size(-1), value.size(-1)
+    fits = 16 <= min(sizes) and max(sizes) <= 256 and query.dtype in TRITON_DTYPES
+    return in_range and bias and sink and batch and one_batch and fits
+
+
+def _is_long_on_gpu(query: Tensor, key: Tensor) -> bool:
+    return query.is_cuda and not is_short((query.size(-2), key.size(-2)))
 
 
 def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
-    if backend in ("triton", "flex"):
-        if backend == "flex":
-            alpha = flex_attention.ALPHAS.get(problem.mapping, problem.parameter_value)
-            where: dict[str, Any] = {"causal": problem.causal, "offset": problem.offset}
-            where |= {"mask": problem.mask, "scale": problem.scale}
-            return flex_attention.flex_attention(*problem[:3], alpha, **where), None
+    if backend == "triton":
         from pyentmax.torch import triton_attention  # Triton comes with PyTorch for CUDA alone
 
         return triton_attention.triton_attention(problem)[0], None

@@ -36,7 +36,6 @@ from pyentmax.torch.attention_operations import (
     output_like,
 )
 from pyentmax.torch.attention_problem import SCHEMA, TensorProblem
-from pyentmax.torch.flex_attention import ALPHAS
 from pyentmax.torch.registry import (
     NO_FORWARD_MODE,
     Rule,
@@ -490,7 +489,7 @@ class _Arranged(NamedTuple):
             most = [int(x.max()) if x.numel() else 0 for x in lengths]
             longest = most[0], most[1]
         # Filled on the device: a copy from the host would wait, and cannot be captured in a graph.
-        alpha = ALPHAS.get(problem.mapping, problem.parameter_value)
+        alpha = problem.alpha
         offset = problem.offset if problem.offsets is None else problem.offsets
         offset, alpha_of_head = (
             x.to(device) if isinstance(x, Tensor) else torch.full((), x, device=device)

@@ -400,10 +400,10 @@ def test_pytorch_takes_the_operation_and_its_fake() -> None:
 
 
 def test_compiled_graphs_hold_the_operation(monkeypatch: Any) -> None:
-    from pyentmax.torch import flex_attention, sparse_attention
+    from pyentmax.torch import sparse_attention
 
     monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
-    monkeypatch.setattr(flex_attention, "alpha_for", lambda *_: 1.5)
+    monkeypatch.setattr(sparse_attention, "_is_long_on_gpu", lambda *_: True)
     called = []
 
     def backend(graph: Any, _: Any) -> Any:
@@ -431,7 +431,7 @@ def test_alpha_outside_is_nan() -> None:
 @pytest.mark.parametrize("slopes", [None, torch.tensor([0.1, 0.02])])
 def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: Any) -> None:
     """As on a GPU without CuPy, whose place the interpreter takes."""
-    from pyentmax.torch import flex_attention, sparse_attention
+    from pyentmax.torch import sparse_attention
 
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 2, 40, 16)]))
     options: dict[str, Any] = {
@@ -446,7 +446,7 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: A
     right = pt.attention(query, key, value, 1.5, **options)
     calls: list[str] = []
     monkeypatch.setattr(sparse_attention, "has_kernels", lambda query: False)
-    monkeypatch.setattr(flex_attention, "alpha_for", lambda *_: 1.5)
+    monkeypatch.setattr(sparse_attention, "_is_long_on_gpu", lambda *_: True)
     run = sparse_attention._run
     monkeypatch.setattr(sparse_attention, "_run", lambda way, x: calls.append(way) or run(way, x))
     output = pt.attention(query, key, value, 1.5, **options)
@@ -454,6 +454,8 @@ def test_attention_goes_through_triton(monkeypatch: Any, packed: bool, slopes: A
     torch.testing.assert_close(output, right, rtol=0, atol=1e-5)
     distances = pt.DistanceBias(torch.zeros(79, device=DEVICE))
     pt.attention(query, key, value, 1.5, bias=distances)  # which the kernel does not have
+    assert calls.pop() == "dense"
+    pt.attention(query.double(), key, value, 1.5, causal=True)  # nor float64
     assert calls.pop() == "dense"
     mask = hidden(40, 40).to(DEVICE)
     output = pt.attention(query, key, value, 1.5, mask=mask, **options)
@@ -475,6 +477,6 @@ def test_benchmark_prints_a_row_for_each_case(capsys: Any, monkeypatch: Any) -> 
     assert [len(cells) for cells in table] == 2 * [len(gpu_attention_torch.COLUMNS)]
     assert all(float(cells[7]) < 1e-5 for cells in table)
     if DEVICE == "cpu":
-        assert "SKIPPED: flex" in printed
+        assert "SKIPPED: adasplash" in printed
         gpu_attention_torch.main([])
         assert "SKIPPED: no CUDA device" in capsys.readouterr().out
