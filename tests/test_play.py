@@ -239,8 +239,7 @@ def test_race_agrees_with_the_library(show, alpha):
         found = thresholds.newton_threshold(x, alpha).tau
         np.testing.assert_allclose([iterates["newton"][-1]], found, rtol=0, atol=1e-14)
         assert (np.diff(iterates["newton"]) >= -1e-15).all()  # it rises to τ
-        found = thresholds.halley(x, alpha).tau
-        np.testing.assert_allclose([iterates["halley"][-1]], found, rtol=0, atol=1e-14)
+        np.testing.assert_allclose([iterates["halley"][-1]], tau, rtol=0, atol=1e-14)
 
 
 # --- attention ------------------------------------------------------------------------------------

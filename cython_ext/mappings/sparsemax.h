@@ -1,6 +1,6 @@
 /* Sparsemax of one row, its logarithm and its Jacobian's product: a template. The NumPy twins are
  * pyentmax/reference/mappings/sparsemax.py, with the derivation, and for the search
- * `newton_sparsemax` in pyentmax/reference/thresholds/newton.py.
+ * `newton_sparsemax` in notebooks/thresholds.py.
  *
  * Scores are kept as gaps x = z - max z <= 0, and the threshold as t = -tau > 0, so that
  *

@@ -1,5 +1,5 @@
 /* How a sparse mapping finds its threshold in one pass over the row: a template. The NumPy twin is
- * `prune_chunks` in pyentmax/reference/thresholds/pruning.py.
+ * `prune_chunks` in notebooks/thresholds.py.
  *
  * Scores are kept as gaps x = scale (z - max z) <= 0, and the threshold as t = -tau, with
  *

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -15,17 +18,20 @@ from pyentmax.reference.thresholds import (
     Threshold,
     bisection,
     condat,
-    halley,
     michelot,
-    newton_sparsemax,
     newton_threshold,
     partial_sort_entmax15,
     partial_sort_sparsemax,
-    prune_chunks,
     sort_entmax15,
     sort_sparsemax,
     tsallis_exp,
 )
+
+FILE = Path(__file__).parents[2] / "notebooks" / "thresholds.py"
+SPEC: Any = importlib.util.spec_from_file_location("notebook_thresholds", FILE)
+SHOWN = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(SHOWN)
+halley, newton_sparsemax, prune_chunks = SHOWN.halley, SHOWN.newton_sparsemax, SHOWN.prune_chunks
 
 
 def rows(seed: int, d: int = 30) -> np.ndarray:
@@ -234,6 +240,10 @@ def test_most_chunks_of_long_row_are_skipped() -> None:
     assert looked_at[0] <= 30_000 / 16 + 16
     assert (size <= looked_at[1]).all()
     assert looked_at[1] < 100
+
+
+def test_examples_of_notebook_thresholds_run() -> None:
+    assert doctest.testmod(SHOWN, optionflags=doctest.NORMALIZE_WHITESPACE) == (0, 7)
 
 
 ANY_ALPHA = (bisection, halley, newton_threshold)

@@ -10,10 +10,10 @@ Alg. 1). So a score with x ≤ max x − 1 is never in the support.
 
 Each of these takes x and returns a `Threshold`, so that they can be compared:
 
-    sort_sparsemax, partial_sort_sparsemax, michelot, condat, newton_sparsemax    α = 2, exact
-    sort_entmax15, partial_sort_entmax15                                          α = 1.5, exact
-    bisection, halley                                                             any α > 1
-    newton_threshold                                                              1 < α ≤ 2
+    sort_sparsemax, partial_sort_sparsemax, michelot, condat    α = 2, exact
+    sort_entmax15, partial_sort_entmax15                        α = 1.5, exact
+    bisection                                                   any α > 1
+    newton_threshold                                            1 < α ≤ 2
 
 Near α = 1 all thresholds approach max x − 1 and the powers overflow, so the mappings use general
 solvers with better-conditioned variables: `newton` (1 ≤ α ≤ 2) with the normaliser c of
@@ -29,22 +29,20 @@ zeros that are not proved, which the certificates of decoding need.
 
 Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead.
 
-The kernels in C and CUDA do not sort; each explains its search where that begins. Two are here with
-the same variable names: `newton_sparsemax`, and `prune_chunks`, by which most of a long row is
-skipped.
+The kernels in C and CUDA do not sort; each explains its search where that begins. Beside the
+notebooks, ``notebooks/thresholds.py`` has what only they show: `newton_sparsemax` and
+`prune_chunks`, with the kernels' variable names, and `halley`.
 """
 
 from pyentmax.reference.thresholds.bisection import MaxProbability, bisect_p_max, bisection
-from pyentmax.reference.thresholds.halley import halley
 from pyentmax.reference.thresholds.newton import (
     Normalizer,
     newton,
-    newton_sparsemax,
     newton_threshold,
     remainder,
 )
 from pyentmax.reference.thresholds.proof import Doubt, doubtful
-from pyentmax.reference.thresholds.pruning import condat, michelot, prune_chunks
+from pyentmax.reference.thresholds.pruning import condat, michelot
 from pyentmax.reference.thresholds.sorting import (
     partial_sort_entmax15,
     partial_sort_sparsemax,
@@ -74,17 +72,14 @@ __all__ = [
     "bisection",
     "condat",
     "doubtful",
-    "halley",
     "in_support",
     "log_tsallis_exp",
     "michelot",
     "newton",
-    "newton_sparsemax",
     "newton_threshold",
     "partial_sort_entmax15",
     "partial_sort_sparsemax",
     "project_capped_simplex",
-    "prune_chunks",
     "remainder",
     "sort_entmax15",
     "sort_sparsemax",

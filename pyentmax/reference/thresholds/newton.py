@@ -15,11 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.reference.thresholds.threshold import (
-    MAX_PASSES,
     Threshold,
     as_scores,
     beta_per_row,
-    clipped_gaps,
     row_sums,
     support_size,
 )
@@ -137,42 +135,3 @@ def newton_threshold(x: Any, alpha: Any) -> Threshold:
     top = np.max(x, axis=-1, keepdims=True)
     c, size, passes = newton((x - top) / beta, beta)
     return Threshold(top + (beta * c - 1), size, passes)
-
-
-def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
-    """τ of sparsemax (α = 2) by Newton's method from above, as in the kernels.
-
-    With gaps x ← x − max x ≤ 0 and t = −τ, which falls from 1 or any start above the root,
-    f(t) = Σ [x_i + t]₊ = 1 is convex and piecewise linear: the root of its tangent,
-
-        t ← t + (1 − f(t))/n,   n the number of positive x_i + t,
-
-    is at or above the root. Supports are nested in t: if two passes count the same n, they have the
-    same support, and t is the root. `rest` holds the digits that do not fit into t, since many
-    scores may be that close to the threshold. These are `michelot`'s steps, but from a start that
-    excludes x ≤ max x − 1: at most log₂d + ½log₂(1/ε) of them, for every row.
-
-    Examples
-    --------
-    >>> print(newton_sparsemax(np.array([1.0, 0.5, -2.0])))
-    Threshold(tau=array([0.25]), size=array([2]), passes=2)
-    >>> newton_sparsemax(-(1000.0 ** np.arange(12))).passes
-    2
-    """
-    top, x = clipped_gaps(x)
-    t, rest = np.ones_like(top) * t, np.zeros_like(top)
-    size_before, close = np.zeros_like(top), 4 * np.finfo(x.dtype).eps
-    for passes in range(1, MAX_PASSES + 1):  # noqa: B007
-        u = np.maximum((x + t) + rest, 0)
-        total, size = row_sums(u, (u > 0).astype(u.dtype))
-        missing = 1 - total
-        rounded = (missing > 0) & (missing <= close)  # from above a sum is never below 1
-        moving = (size != size_before) & ~rounded
-        if not moving.any():
-            break
-        before, rest = t, np.where(moving, rest + missing / size, rest)
-        t = before + rest
-        rest = rest - (t - before)
-        size_before = size
-    rest = rest + missing / size
-    return Threshold(top - (t + rest), support_size((x + t) + rest > 0), passes)

@@ -2,13 +2,11 @@
 
 On any set of scores that contains the support of sparsemax, (Σx − 1)/n is a lower bound on τ: the
 scores outside the support are below τ and only pull the mean down. So scores that do not exceed it
-can be dropped. For any mapping, the τ of a part of a row is a lower bound on the τ of the row.
-For NumPy arrays only: each pass tests the result of the one before.
+can be dropped. For NumPy arrays only: each pass tests the result of the one before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,64 +62,6 @@ def condat(x: Any) -> Threshold:
         tau = np.where(alone, score - 1, np.where(joins, raised, tau))
     tau, passes = _rising(y, tau[..., None], 1)
     return Threshold(tau + top, support_size(y > tau), passes)
-
-
-def prune_chunks(
-    x: Any, solve: Callable[..., Threshold], chunk: int = 256, lanes: int = 16
-) -> Threshold:
-    """τ by solving for the largest scores of a long row, then for those above that τ.
-
-    This is how the CPU kernels read a long row only once, for any mapping. In f(τ) = Σ g(x_i − τ)
-    = 1 with g ≥ 0, leaving scores out lowers f, so the τ of a part of the row is at or below the
-    row's. First τ is computed from the maxima of the chunks alone, 16 per chunk. A chunk is skipped
-    if none of its maxima exceeds this τ, as in most of a long row. Then τ is computed from the
-    scores above it.
-
-    Parameters
-    ----------
-    x : array of scores
-    solve : function of x and t
-        gives the `Threshold` of gaps x, with −t = τ a bound to begin with, as `newton_sparsemax`
-    chunk, lanes : int
-        number of scores that are skipped together, and number of their maxima
-
-    Returns
-    -------
-    Threshold
-        its passes are those over the remaining scores
-
-    Examples
-    --------
-    >>> from pyentmax.reference.thresholds.newton import newton_sparsemax
-    >>> x = -np.arange(1000.0) / 2
-    >>> print(prune_chunks(x, newton_sparsemax))
-    Threshold(tau=array([-0.75]), size=array([2]), passes=2)
-    """
-    x = as_scores(x)
-    top = np.max(x, axis=-1, keepdims=True)
-    x = x - top
-    maxima = chunk_maxima(x, chunk, lanes)
-    t = -solve(np.maximum(maxima, -2), 1).tau
-    live = np.repeat((maxima > -t).reshape(*maxima.shape[:-1], -1, lanes).any(-1), chunk, -1)
-    # A kernel moves these scores to the front; here the others become −2, below every threshold.
-    remaining = np.where(live[..., : x.shape[-1]] & (x > -t), x, -2)
-    tau, size, passes = solve(remaining, t)
-    return Threshold(tau + top, size, passes)
-
-
-def chunk_maxima(x: Any, chunk: int, lanes: int) -> Any:
-    """`lanes` maxima of each chunk: the i-th over its scores i, i + lanes, i + 2·lanes, ….
-
-    Examples
-    --------
-    >>> print(chunk_maxima(np.array([1.0, 5, 2, 3, 4, 0]), 4, 2))
-    [2. 5. 4. 0.]
-    """
-    fill = np.full_like(x, -np.inf, shape=(*x.shape[:-1], -x.shape[-1] % chunk))
-    x = np.concatenate([x, fill], axis=-1)
-    return np.max(x.reshape(*x.shape[:-1], -1, chunk // lanes, lanes), axis=-2).reshape(
-        *x.shape[:-1], -1
-    )
 
 
 def _rising(y: Any, tau: Any, passes: int) -> tuple[Any, int]:

@@ -9,9 +9,6 @@ import numpy as np
 from pyentmax.engine.calls.devices import on_device_of
 from pyentmax.engine.calls.dtypes import as_floating
 
-MAX_PASSES = 128
-"""Limit on the passes of the kernels' searches and of their twins here; no row comes near it."""
-
 
 class Threshold(NamedTuple):
     """A threshold per row, shape batch + (1,), the number of scores above it, and the passes taken.

@@ -1,6 +1,5 @@
 /* Sparsemax. The NumPy twins are pyentmax/reference/mappings/sparsemax.py, with the derivation, and for the
- * search `newton_sparsemax` in pyentmax/reference/thresholds/newton.py; kernels and their arguments:
- * forward.cuh.
+ * search `newton_sparsemax` in notebooks/thresholds.py; kernels and their arguments: forward.cuh.
  *
  * With gaps x = z − max z ≤ 0 and the threshold as t = −τ,
  *
