@@ -17,9 +17,9 @@ isotonic regression, which pools what rises into blocks. So in each block B
 
 exactly the hard answer w where a block has one entry. As ε grows, blocks do, until all is one.
 
-The entropic regulariser replaces ½‖p − x‖² by KL(p ‖ eˣ), and pools log-sum-exps:
-log p = x − LSE_B x + LSE_B log w. soft_topk with k = 1 is then softmax(z/ε), as it is
-sparsemax(z/ε) with the quadratic one, and budget_sparsemax(z/ε, k) for any k.
+soft_topk is sparsemax(z/ε) for k = 1, and budget_sparsemax(z/ε, k) for any k. The paper's entropic
+regulariser, KL(p ‖ eˣ) in the place of ½‖p − x‖², is not here; soft_topk of it with k = 1 is
+softmax(z/ε).
 """
 
 from __future__ import annotations
@@ -89,17 +89,9 @@ def textbook_jacobian(x: Any, w: Any) -> np.ndarray:
 # more than ε, or that share a large offset, cost no digits.
 
 STRENGTH = PerRow("strength", least=0, strict=True, one_axis=True)
-REGULARIZERS = ("quadratic", "entropic")
 
 
-def soft_sort(
-    z: Any,
-    strength: Any = 1.0,
-    axis: Any = -1,
-    *,
-    regularizer: str = "quadratic",
-    out: Any = None,
-) -> Any:
+def soft_sort(z: Any, strength: Any = 1.0, axis: Any = -1, *, out: Any = None) -> Any:
     """z sorted to rise, differentiably: proj((1, …, d)/ε; z), ε the strength.
 
     Exactly sorted where neighbours differ by less than 1/ε; a block of values that are farther
@@ -111,8 +103,6 @@ def soft_sort(
     strength : float or array that broadcasts against the batch shape (z's without the axis)
         ε > 0
     axis : int
-    regularizer : {"quadratic", "entropic"}
-        the entropic one is smooth, and in logarithms: e^p lies in the permutahedron of e^z
     out : array of z's shape, optional
         where to write the result, and what is returned then
 
@@ -136,12 +126,10 @@ def soft_sort(
     >>> print(soft_sort([2.0, -1.0, 0.0], 4).round(4))
     [0.0833 0.3333 0.5833]
     """
-    return _Call(z, SORTED, strength, axis, regularizer, out).forward(out)
+    return _Call(z, SORTED, strength, axis, out).forward(out)
 
 
-def soft_sort_jvp(
-    z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_sort_jvp(z: Any, v: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The derivative of `soft_sort` at z in the direction v: its means over the blocks.
 
     Parameters
@@ -149,7 +137,7 @@ def soft_sort_jvp(
     z : as in `soft_sort`
     v : array of z's shape
         a direction
-    strength, axis, regularizer : as in `soft_sort`
+    strength, axis : as in `soft_sort`
 
     Returns
     -------
@@ -165,12 +153,10 @@ def soft_sort_jvp(
     >>> print(soft_sort_jvp([2.0, -1.0, 0.0], [3.0, 0.0, 0.0]))
     [1. 1. 1.]
     """
-    return _Call(z, SORTED, strength, axis, regularizer).product(v, "v")
+    return _Call(z, SORTED, strength, axis).product(v, "v")
 
 
-def soft_sort_vjp(
-    z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_sort_vjp(z: Any, g: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The gradient in z of a loss with gradient g in `soft_sort`'s output.
 
     Examples
@@ -178,17 +164,10 @@ def soft_sort_vjp(
     >>> print(soft_sort_vjp([2.0, -1.0, 0.0], [0.0, 0.0, 3.0], 0.4))
     [3. 0. 0.]
     """
-    return _Call(z, SORTED_TRANSPOSED, strength, axis, regularizer).product(g, "g")
+    return _Call(z, SORTED_TRANSPOSED, strength, axis).product(g, "g")
 
 
-def soft_rank(
-    z: Any,
-    strength: Any = 1.0,
-    axis: Any = -1,
-    *,
-    regularizer: str = "quadratic",
-    out: Any = None,
-) -> Any:
+def soft_rank(z: Any, strength: Any = 1.0, axis: Any = -1, *, out: Any = None) -> Any:
     """Ranks of z, 1 for the least and d for the largest: proj(z/ε; 1, …, d), ε the strength.
 
     Exact ranks where neighbours differ by more than ε, ties share their mean, and values that are
@@ -197,8 +176,6 @@ def soft_rank(
     Parameters
     ----------
     z, strength, axis, out : as in `soft_sort`
-    regularizer : {"quadratic", "entropic"}
-        the entropic one minimises KL(p ‖ e^{z/ε}) over the same permutahedron, for smooth ranks
 
     Returns
     -------
@@ -216,12 +193,10 @@ def soft_rank(
     >>> print(soft_rank([0.0, 5.0, 0.5], 0.1))
     [1. 3. 2.]
     """
-    return _Call(z, RANKS, strength, axis, regularizer, out).forward(out)
+    return _Call(z, RANKS, strength, axis, out).forward(out)
 
 
-def soft_rank_jvp(
-    z: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_rank_jvp(z: Any, v: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The derivative of `soft_rank` at z in the direction v: (v − its mean over the block)/ε.
 
     Parameters
@@ -229,7 +204,7 @@ def soft_rank_jvp(
     z : as in `soft_rank`
     v : array of z's shape
         a direction
-    strength, axis, regularizer : as in `soft_rank`
+    strength, axis : as in `soft_rank`
 
     Returns
     -------
@@ -245,12 +220,10 @@ def soft_rank_jvp(
     >>> print(soft_rank_jvp([0.0, 5.0, 0.5], [1.0, 9.0, 0.0]))
     [ 0.5  0.  -0.5]
     """
-    return _Call(z, RANKS, strength, axis, regularizer).product(v, "v")
+    return _Call(z, RANKS, strength, axis).product(v, "v")
 
 
-def soft_rank_vjp(
-    z: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_rank_vjp(z: Any, g: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The gradient in z of a loss with gradient g in `soft_rank`'s output: J is symmetric.
 
     Examples
@@ -258,31 +231,21 @@ def soft_rank_vjp(
     >>> print(soft_rank_vjp([0.0, 5.0, 0.5], [1.0, 9.0, 0.0]))
     [ 0.5  0.  -0.5]
     """
-    return _Call(z, RANKS, strength, axis, regularizer).product(g, "g")
+    return _Call(z, RANKS, strength, axis).product(g, "g")
 
 
-def soft_topk(
-    z: Any,
-    k: Any,
-    strength: Any = 1.0,
-    axis: Any = -1,
-    *,
-    regularizer: str = "quadratic",
-    out: Any = None,
-) -> Any:
+def soft_topk(z: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, out: Any = None) -> Any:
     """Between 0 and 1, how much each entry belongs to the k largest: proj(z/ε; 1, …, 1, 0, …, 0).
 
-    Sparse with the quadratic regulariser, where it is ``budget_sparsemax(z / strength, k)``: 1 for
-    what leads and 0 for what falls behind by some ε. Of the values that are largest in magnitude,
-    ``z * soft_topk(z**2 / 2, k)`` keeps some k (Sander et al. 2023).
+    It is ``budget_sparsemax(z / strength, k)``, and sparse: 1 for what leads and 0 for what falls
+    behind by some ε. Of the values that are largest in magnitude, ``z * soft_topk(z**2 / 2, k)``
+    keeps some k (Sander et al. 2023).
 
     Parameters
     ----------
     z, strength, axis, out : as in `soft_sort`
     k : int or array that broadcasts against the batch shape
         from 1 up; from d on, all entries belong to the k largest
-    regularizer : {"quadratic", "entropic"}
-        with the entropic one, nothing is 0 but what underflows
 
     Returns
     -------
@@ -300,12 +263,10 @@ def soft_topk(
     >>> print(soft_topk([0.5, 2.0, 0.0, -1.0], 2))
     [0.75 1.   0.25 0.  ]
     """
-    return _Call(z, k, strength, axis, regularizer, out).forward(out)
+    return _Call(z, k, strength, axis, out).forward(out)
 
 
-def soft_topk_jvp(
-    z: Any, v: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_topk_jvp(z: Any, v: Any, k: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The derivative of `soft_topk` at z in the direction v.
 
     Parameters
@@ -313,7 +274,7 @@ def soft_topk_jvp(
     z : as in `soft_topk`
     v : array of z's shape
         a direction
-    k, strength, axis, regularizer : as in `soft_topk`
+    k, strength, axis : as in `soft_topk`
 
     Returns
     -------
@@ -329,12 +290,10 @@ def soft_topk_jvp(
     >>> print(soft_topk_jvp([0.5, 2.0, 0.0, -1.0], [1.0, 9.0, 0.0, 9.0], 2))
     [ 0.5  0.  -0.5  0. ]
     """
-    return _Call(z, k, strength, axis, regularizer).product(v, "v")
+    return _Call(z, k, strength, axis).product(v, "v")
 
 
-def soft_topk_vjp(
-    z: Any, g: Any, k: Any, strength: Any = 1.0, axis: Any = -1, *, regularizer: str = "quadratic"
-) -> Any:
+def soft_topk_vjp(z: Any, g: Any, k: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """The gradient in z of a loss with gradient g in `soft_topk`'s output: J is symmetric.
 
     Examples
@@ -342,22 +301,17 @@ def soft_topk_vjp(
     >>> print(soft_topk_vjp([0.5, 2.0, 0.0, -1.0], [1.0, 9.0, 0.0, 9.0], 2))
     [ 0.5  0.  -0.5  0. ]
     """
-    return _Call(z, k, strength, axis, regularizer).product(g, "g")
+    return _Call(z, k, strength, axis).product(g, "g")
 
 
 class _Call:
     """A call's rows and parameters, checked; k counts the largest, or is one of those below."""
 
-    def __init__(
-        self, z: Any, k: Any, strength: Any, axis: Any, regularizer: str, out: Any = None
-    ) -> None:
-        if regularizer not in REGULARIZERS:
-            raise ValueError(f"regularizer must be quadratic or entropic, got {regularizer!r}")
+    def __init__(self, z: Any, k: Any, strength: Any, axis: Any, out: Any = None) -> None:
         self.rows = arrange_scores(z, axis, out=out)
         check_one_axis(self.rows.axes)
         self.strength = STRENGTH.for_scores(strength, self.rows)
         self.k = k if isinstance(k, _Instead) else K.checked(k, self.rows.array)
-        self.entropic = regularizer == "entropic"
 
     def forward(self, out: Any) -> Any:
         """p, in the caller's form."""
@@ -372,8 +326,7 @@ class _Call:
 
     def _run(self, function: Any, *rows: Any) -> Any:
         result = np.empty_like(rows[0])
-        run, entropic = (function.reference, (True,)) if self.entropic else (function, ())
-        run(*rows, self.k, self.strength, *entropic, out=result)
+        function(*rows, self.k, self.strength, out=result)
         return result
 
 
@@ -385,20 +338,18 @@ RANKS, SORTED, SORTED_TRANSPOSED = _Instead(0), _Instead(-1), _Instead(-2)
 
 
 @writes_out
-def permutahedron(z: Any, k: Any, strength: Any, entropic: bool = False, *, out: Any) -> None:
+def permutahedron(z: Any, k: Any, strength: Any, *, out: Any) -> None:
     """proj of rows, in the order that k asks for; NaN in rows that hold NaN or infinities."""
-    problem = _problem(z, k, strength, entropic)
+    problem = _problem(z, k, strength)
     p = problem.projection()
     p = p[..., ::-1] if problem.sorting else problem.unsorted(p)
     out[...] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), p, np.nan)
 
 
 @writes_out
-def permutahedron_product(
-    z: Any, v: Any, k: Any, strength: Any, entropic: bool = False, *, out: Any
-) -> None:
+def permutahedron_product(z: Any, v: Any, k: Any, strength: Any, *, out: Any) -> None:
     """J v of rows, in which only w depends on z for sorting, and else only x."""
-    problem = _problem(z, k, strength, entropic)
+    problem = _problem(z, k, strength)
     shares, start, v = problem.shares(), problem.start, v.astype(np.float64)
     if problem.sorting and k == SORTED_TRANSPOSED:
         moved = problem.unsorted(shares * run_sums(v[..., ::-1], start))
@@ -408,13 +359,12 @@ def permutahedron_product(
             moved = run_sums(shares * moved, start)[..., ::-1]
         else:
             moved = moved - run_sums(shares * moved, start)
-            moved = moved * problem.projection() if entropic else moved
             moved = problem.unsorted(moved / _column(strength))
     out[...] = np.where(np.isfinite(z).all(axis=-1, keepdims=True), moved, np.nan)
 
 
 class _Problem(NamedTuple):
-    """Rows of proj(x; w), x and w sorted to fall; with `entropic`, of the log-KL projection.
+    """Rows of proj(x; w), x and w sorted to fall.
 
     Attributes
     ----------
@@ -423,35 +373,29 @@ class _Problem(NamedTuple):
     start : array of bool
         where blocks begin
     sorting : bool
-        w depends on z, and not x; else the result is e^p with `entropic`, as w holds logarithms
+        w depends on z, and not x
     """
 
     order: Any
     x: Any
     w: Any
     start: Any
-    entropic: bool
     sorting: bool
 
     def projection(self) -> Any:
         """p, sorted to fall."""
-        levels = [_level(a, self.start, self.entropic) for a in (self.x, self.w)]
-        p = self.x - levels[0] + levels[1]
-        return np.exp(p) if self.entropic and not self.sorting else p
+        return self.x - run_means(self.x, self.start) + run_means(self.w, self.start)
 
     def shares(self) -> Any:
-        """The derivative of the level of each block in its entries: they sum to 1."""
-        a = self.w if self.sorting else self.x
-        if self.entropic:
-            return np.exp(a - _level(a, self.start, True))
-        return 1 / run_sums(np.ones_like(a), self.start)
+        """The derivative of the mean of each block in its entries: they sum to 1."""
+        return 1 / run_sums(np.ones_like(self.x), self.start)
 
     def unsorted(self, values: Any) -> Any:
         """Values in the order of the caller's entries."""
         return np.take_along_axis(values, np.argsort(self.order, axis=-1), axis=-1)
 
 
-def _problem(z: Any, k: Any, strength: Any, entropic: bool) -> _Problem:
+def _problem(z: Any, k: Any, strength: Any) -> _Problem:
     """The rows that k asks for, sorted in double and pooled.
 
     Where two neighbours are farther apart than w's first and last entry, a block ends between them,
@@ -469,29 +413,15 @@ def _problem(z: Any, k: Any, strength: Any, entropic: bool) -> _Problem:
         ranks = isinstance(k, float) and k == RANKS
         w = np.arange(d, 0, -1, like=z) if ranks else np.arange(d, like=z) < _column(k)
         most = np.finfo(np.float64).max / (2 * d)
-        with np.errstate(divide="ignore", over="ignore"):
-            w = np.log(w + np.zeros_like(z)) if entropic else w + np.zeros_like(z)
+        with np.errstate(over="ignore"):
+            w = w + np.zeros_like(z)
             limit = np.minimum(2 * (w[..., :1] - w[..., -1:]) + 1, most)  # so that x is finite
             gaps = np.minimum((z[..., :-1] - z[..., 1:]) / strength, limit)
         x = np.concatenate([np.zeros_like(z[..., :1]), 0 - np.cumsum(gaps, axis=-1)], axis=-1)
-    if entropic:
-        start, _ = pooled(lambda start: _level(x, start, True) - _level(w, start, True), x)
-    else:
-        start, _ = pooled(lambda start: run_means(x - w, start), x)
-    return _Problem(order, x, w, start, entropic, sorting)
+    start, _ = pooled(lambda start: run_means(x - w, start), x)
+    return _Problem(order, x, w, start, sorting)
 
 
 def _column(parameter: Any) -> Any:
     """A number of each row, or of all, as it broadcasts against their entries."""
     return parameter[..., None] if np.ndim(parameter) else parameter
-
-
-def _level(a: Any, start: Any, entropic: bool) -> Any:
-    """The mean of each block or its log-sum-exp, at each of its entries; a falls along the row."""
-    if not entropic:
-        return run_means(a, start)
-    places = np.maximum.accumulate(np.where(start, np.arange(a.shape[-1], like=a), 0), axis=-1)
-    top = np.take_along_axis(a, places.astype(np.int64), axis=-1)
-    top = np.where(top == -np.inf, 0, top)
-    with np.errstate(divide="ignore"):
-        return top + np.log(run_sums(np.exp(a - top), start))

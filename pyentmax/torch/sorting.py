@@ -3,7 +3,7 @@
     from pyentmax.torch.sorting import soft_rank, soft_sort, soft_topk
 
 They compute in double precision on the array functions, on the host, and on CUDA devices where CuPy
-is installed. Second derivatives in the values exist for the quadratic regulariser.
+is installed. Second derivatives in the values exist.
 """
 
 from __future__ import annotations
@@ -20,52 +20,47 @@ from pyentmax.torch.registry import NO_FORWARD_MODE, keep, one_by_one, refused, 
 
 __all__ = ["soft_rank", "soft_sort", "soft_topk"]
 
-_SETTING = "str name, Tensor? k, Tensor strength, str regularizer"
+_SETTING = "str name, Tensor? k, Tensor strength"
 
 
 def _settings(k: Tensor | None, strength: Tensor) -> tuple[Tensor, ...]:
     return (strength,) if k is None else (k, strength)
 
 
-def _compute(z: Tensor, name: str, k: Any, strength: Any, regularizer: str) -> Any:
+def _compute(z: Tensor, name: str, k: Any, strength: Any) -> Any:
     function = getattr(sorting, name)
-    return on_arrays(function, z, *_settings(k, strength), regularizer=regularizer)
+    return on_arrays(function, z, *_settings(k, strength))
 
 
 def _keep(ctx: Any, inputs: Any, output: Tensor) -> None:
-    z, ctx.name, k, strength, ctx.regularizer = inputs
+    z, ctx.name, k, strength = inputs
     keep(ctx, z, k, strength)
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     z, k, strength = ctx.saved_tensors
-    return _product(z, g, ctx.name, k, strength, ctx.regularizer, True), None, None, None, None
+    return _product(z, g, ctx.name, k, strength, True), None, None, None
 
 
 def _compute_product(
-    z: Tensor, v: Tensor, name: str, k: Any, strength: Any, regularizer: str, transposed: bool
+    z: Tensor, v: Tensor, name: str, k: Any, strength: Any, transposed: bool
 ) -> Any:
     function = getattr(sorting, f"{name}_{'vjp' if transposed else 'jvp'}")
     settings = _settings(k, strength)
-    return on_arrays(function, z, v.to(z.dtype), *settings, regularizer=regularizer)
+    return on_arrays(function, z, v.to(z.dtype), *settings)
 
 
 def _keep_product(ctx: Any, inputs: Any, output: Tensor) -> None:
-    z, _, ctx.name, k, strength, ctx.regularizer, ctx.transposed = inputs
+    z, _, ctx.name, k, strength, ctx.transposed = inputs
     keep(ctx, z, k, strength)
 
 
 def _product_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     z, k, strength = ctx.saved_tensors
-    if ctx.needs_input_grad[0] and ctx.regularizer != "quadratic":
-        raise NotImplementedError(
-            f"{ctx.name} with the entropic regularizer has no second derivatives here: take the "
-            "quadratic one, or detach() the values"
-        )
-    setting = (ctx.name, k, strength, ctx.regularizer, not ctx.transposed)
+    setting = (ctx.name, k, strength, not ctx.transposed)
     # Blocks do not change with z, almost everywhere, so the product's derivative in z is 0.
     in_z = torch.zeros_like(z) if ctx.needs_input_grad[0] else None
-    return in_z, _product(z, g, *setting), None, None, None, None, None
+    return in_z, _product(z, g, *setting), None, None, None, None
 
 
 _sorting = registered(
@@ -90,7 +85,7 @@ _product = registered(
 )
 
 
-def _apply(name: str, z: Tensor, k: Any, strength: Any, dim: int, regularizer: str) -> Tensor:
+def _apply(name: str, z: Tensor, k: Any, strength: Any, dim: int) -> Tensor:
     check_scores(z, "z")
     check_dim(dim)
     if not has_kernels(z):
@@ -103,13 +98,11 @@ def _apply(name: str, z: Tensor, k: Any, strength: Any, dim: int, regularizer: s
             raise TypeError(f"{name} has no gradient in {title}: detach() the tensor")
     k = None if k is None else torch.as_tensor(k, dtype=torch.float64, device=z.device)
     strength = torch.as_tensor(strength, dtype=torch.float64, device=z.device)
-    result: Tensor = _sorting(z.movedim(dim, -1), name, k, strength, regularizer)
+    result: Tensor = _sorting(z.movedim(dim, -1), name, k, strength)
     return result.movedim(-1, dim)
 
 
-def soft_sort(
-    z: Tensor, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
-) -> Tensor:
+def soft_sort(z: Tensor, strength: Any = 1.0, dim: int = -1) -> Tensor:
     """z sorted to rise, differentiably, as `pyentmax.sorting.soft_sort` sorts.
 
     Parameters
@@ -118,7 +111,6 @@ def soft_sort(
     strength : float or Tensor that broadcasts to z's shape without ``dim``
         above 0; gets no gradient
     dim : int, default -1
-    regularizer : {"quadratic", "entropic"}
 
     Returns
     -------
@@ -134,17 +126,15 @@ def soft_sort(
     >>> z.grad
     tensor([1., 0., 0.])
     """
-    return _apply("soft_sort", z, None, strength, dim, regularizer)
+    return _apply("soft_sort", z, None, strength, dim)
 
 
-def soft_rank(
-    z: Tensor, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
-) -> Tensor:
+def soft_rank(z: Tensor, strength: Any = 1.0, dim: int = -1) -> Tensor:
     """Ranks, 1 for the least and d for the largest, differentiably: `pyentmax.sorting.soft_rank`.
 
     Parameters
     ----------
-    z, dim, regularizer : as in `pyentmax.torch.sorting.soft_sort`
+    z, dim : as in `pyentmax.torch.sorting.soft_sort`
     strength : float or Tensor that broadcasts to z's shape without ``dim``
         above 0; for a gradient in it, pass z / strength
 
@@ -158,17 +148,15 @@ def soft_rank(
     >>> soft_rank(torch.tensor([0.0, 5.0, 0.5]))
     tensor([1.2500, 3.0000, 1.7500])
     """
-    return _apply("soft_rank", z, None, strength, dim, regularizer)
+    return _apply("soft_rank", z, None, strength, dim)
 
 
-def soft_topk(
-    z: Tensor, k: Any, strength: Any = 1.0, dim: int = -1, *, regularizer: str = "quadratic"
-) -> Tensor:
+def soft_topk(z: Tensor, k: Any, strength: Any = 1.0, dim: int = -1) -> Tensor:
     """How much each entry belongs to the k largest, between 0 and 1: `pyentmax.sorting.soft_topk`.
 
     Parameters
     ----------
-    z, strength, dim, regularizer : as in `pyentmax.torch.sorting.soft_rank`
+    z, strength, dim : as in `pyentmax.torch.sorting.soft_rank`
     k : whole number or Tensor that broadcasts to z's shape without ``dim``
 
     Returns
@@ -181,4 +169,4 @@ def soft_topk(
     >>> soft_topk(torch.tensor([0.5, 2.0, 0.0, -1.0]), 2)
     tensor([0.7500, 1.0000, 0.2500, 0.0000])
     """
-    return _apply("soft_topk", z, k, strength, dim, regularizer)
+    return _apply("soft_topk", z, k, strength, dim)
