@@ -1,6 +1,7 @@
 """pyentmax: sparse probability mappings of the α-entmax family, to read, call, check and learn."""
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 import pyentmax.keep as keep
 import pyentmax.reference.mappings.functions as functions  # of this form, pyright reads its __all__
@@ -35,7 +36,6 @@ from pyentmax.sparse_attention import (
     DistanceBias,
     ScreenedRows,
     attention,
-    attention_jvp,
     attention_vjp,
     attention_vjp_alpha,
     entmax_linear,
@@ -57,7 +57,6 @@ __all__ = [
     "MappingReport",
     "ScreenedRows",
     "attention",
-    "attention_jvp",
     "attention_vjp",
     "attention_vjp_alpha",
     "check_attention",
@@ -82,3 +81,14 @@ __all__ = [
     "tsallis_entropy",
 ]
 __all__ += functions.__all__
+
+_REMOVED = {  # to go with the first release
+    "attention_jvp": "attention_vjp, or jax.jvp of pyentmax.jax.attention",
+    "budget_sparsemax_vjp_bounds": "budget_sparsemax_vjp; the bounds are 0 and 1",
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+    def __getattr__(name: str):
+        instead = f", use {_REMOVED[name]}" if name in _REMOVED else ""
+        raise AttributeError(f"module 'pyentmax' has no attribute {name!r}{instead}")

@@ -94,3 +94,13 @@ def test_names_of_all_files_are_listed() -> None:
     listed = [name for file in files for name in sys.modules[file].__all__ if name[0].islower()]
     assert len(files) > 10
     assert sorted(functions.__all__) == sorted(listed)
+
+
+@pytest.mark.parametrize("name", pyentmax._REMOVED)
+def test_removed_names_name_their_replacement(name: str) -> None:
+    instead = re.match(r"\w+", pyentmax._REMOVED[name])[0]
+    assert hasattr(pyentmax, instead)
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}', use {instead}"):
+        getattr(pyentmax, name)
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}x'$"):
+        getattr(pyentmax, f"{name}x")

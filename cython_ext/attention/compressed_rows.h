@@ -19,7 +19,7 @@
 #define ROWS_DOTS_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real, real
 #define ROWS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, real
 #define COLUMNS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, NPY_INT64, real
-#define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real, real
+#define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real
 #define ROWS_VJP_OPERANDS(real) \
     real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, real, real, real, real
 #define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real
@@ -105,10 +105,10 @@ KERNEL_WITHOUT_RECORD("columns_product", "(c),(c),(m),(m),(m,e),()->(b,e)",
                       "Weights, columns, starts and ends of rows, x and a first column to the sums "
                       "w_ij x_i.",
                       6, 1, COLUMNS_PRODUCT_OPERANDS, columns_product_loop)
-KERNEL_WITHOUT_RECORD("rows_jvp", "(c),(c),(h,m),(h,m),(h),(h,m),(h)->(c)",
-                      "Weights, v, starts and ends of rows, alpha, weights and v of a sink to the "
+KERNEL_WITHOUT_RECORD("rows_jvp", "(c),(c),(h,m),(h,m),(h),(h,m)->(c)",
+                      "Weights, v, starts and ends of rows, alpha and weights of a sink to the "
                       "products of entmax's Jacobian with v.",
-                      7, 1, ROWS_JVP_OPERANDS, rows_jvp_loop)
+                      6, 1, ROWS_JVP_OPERANDS, rows_jvp_loop)
 KERNEL_WITHOUT_RECORD(
     "rows_vjp", "(c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),(h,m)->(c),(h,m,d),(h,m)",
     "Weights, columns, starts and ends of rows, g, v, k, alpha and weights of a sink to the "
@@ -325,11 +325,10 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
     }
 }
 
-/* The same of a row behind which lies a sink, with the weight p_sink; returns its entry of J v.
- * room holds 3 (n + 1) values. */
+/* The same of a row behind which lies a sink, with the weight p_sink and 0 in v; returns its entry
+ * of J v. room holds 3 (n + 1) values. */
 static REAL TYPED(sink_row_jvp)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
-                                ptrdiff_t n, double alpha, REAL p_sink, REAL v_sink,
-                                REAL *restrict room) {
+                                ptrdiff_t n, double alpha, REAL p_sink, REAL *restrict room) {
     if (p_sink == 0) {
         TYPED(sparse_row_jvp)(p, v, out, n, alpha);
         return 0;
@@ -339,7 +338,7 @@ static REAL TYPED(sink_row_jvp)(const REAL *restrict p, const REAL *restrict v, 
     memcpy(longer_p, p, size);
     memcpy(longer_v, v, size);
     longer_p[n] = p_sink;
-    longer_v[n] = v_sink;
+    longer_v[n] = 0;
     TYPED(sparse_row_jvp)(longer_p, longer_v, longer_out, n + 1, alpha);
     memcpy(out, longer_out, size);
     return longer_out[n];
@@ -357,23 +356,22 @@ static void TYPED(rows_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
                                  void *data) {
     (void)data;
     Heads all;
-    if (!read_heads(&all, "c c hm hm h hm h c", sizeof(REAL), args, dims, steps)) return;
+    if (!read_heads(&all, "c c hm hm h hm c", sizeof(REAL), args, dims, steps)) return;
     REAL *room = NULL;
     ptrdiff_t most = 0;
     for (ptrdiff_t i = 0; i < all.count; i++) {
         const REAL *p = (const REAL *)of_head(&all, 0, i), *v = (const REAL *)of_head(&all, 1, i);
         const RowEnds rows = row_ends(&all, 2, i);
         const double alpha = *(const double *)of_head(&all, 4, i);
-        const REAL v_sink = *(const REAL *)of_head(&all, 6, i);
         const char *p_sink = of_head(&all, 5, i);
-        REAL *out = (REAL *)of_head(&all, 7, i);
+        REAL *out = (REAL *)of_head(&all, 6, i);
         if (!rows_fit(&rows, axis_size(&all, 'm'), axis_size(&all, 'c'), NULL, 0)) break;
         for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
             const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
             room = TYPED(grown)(room, 3 * (n + 1), &most);
             if (room == NULL) return;
             TYPED(sink_row_jvp)(p + start, v + start, out + start, n, alpha,
-                                *(const REAL *)(p_sink + r * all.row[5]), v_sink, room);
+                                *(const REAL *)(p_sink + r * all.row[5]), room);
         }
     }
     free(room);
@@ -410,7 +408,7 @@ static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
                             all.key[5], axis_size(&all, 'e'), room);
             *(REAL *)(g_sink + r * all.row[11]) = TYPED(sink_row_jvp)(
                 p + start, room, g_scores + start, size, alpha,
-                *(const REAL *)(p_sink + r * all.row[8]), 0, room + size);
+                *(const REAL *)(p_sink + r * all.row[8]), room + size);
             TYPED(combine)(g_scores + start, columns + start, size, k, all.key[6],
                            axis_size(&all, 'd'), (REAL *)(g_query + r * all.row[10]));
         }

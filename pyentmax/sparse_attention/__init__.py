@@ -19,7 +19,6 @@ from pyentmax.sparse_attention.bias import DistanceBias
 from pyentmax.sparse_attention.entmax_linear import entmax_linear
 from pyentmax.sparse_attention.functions import (
     attention,
-    attention_jvp,
     attention_vjp,
     attention_vjp_alpha,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "DistanceBias",
     "ScreenedRows",
     "attention",
-    "attention_jvp",
     "attention_vjp",
     "attention_vjp_alpha",
     "entmax_linear",

@@ -260,16 +260,12 @@ class Arguments:
     def output_like(self, g: Any, name: str) -> Any:
         """An array of the output's shape, such as its gradient, in the dtype to compute in."""
         shape = (*self.outer, self.query.shape[-2], self.value.shape[-1])
-        return self._split_outer(self._as_computed(g, name, shape, "the output"), 2)
-
-    def tangent(self, tangent: Any, which: int) -> Any:
-        """A direction for query, key or value (0, 1, 2), of its shape; None stands for zeros."""
-        name, like = ("query", "key", "value")[which], (self.query, self.key, self.value)[which]
-        if tangent is None:
-            return np.zeros_like(like)
-        return self._as_computed(tangent, f"d_{name}", self._shapes[which], name).reshape(
-            like.shape
-        )
+        g, dtype = as_floating(g, name)
+        if g.shape != shape:
+            raise ValueError(f"{name} must have the shape of the output, {shape}, got {g.shape}")
+        self.result_dtype = np.promote_types(self.result_dtype, dtype)
+        g = on_device_of(g, self.query, name).astype(self.dtype, copy=False)
+        return self._split_outer(g, 2)
 
     def gradient(self, gradient: Any, which: int) -> Any:
         """A gradient of query, key or value as the caller's: summed where it was broadcast."""
@@ -301,13 +297,6 @@ class Arguments:
         if sink is not None:
             sink = self.per_query(sink, "weights.sink").reshape(self.shape[:-1])
         return AttentionWeights(self.shape, data, indices, indptr, sink, weights.dense_heads)
-
-    def _as_computed(self, x: Any, name: str, shape: tuple[int, ...], like: str) -> Any:
-        array, dtype = as_floating(x, name)
-        if array.shape != shape:
-            raise ValueError(f"{name} must have the shape of {like}, {shape}, got {array.shape}")
-        self.result_dtype = np.promote_types(self.result_dtype, dtype)
-        return on_device_of(array, self.query, name).astype(self.dtype, copy=False)
 
     def _split_heads(self, array: Any) -> Any:
         if array.ndim < 3:
@@ -377,10 +366,6 @@ class RowMapping:
         if weights.shape[-1] == 0:
             return np.zeros_like(weights)
         return self.record.vjp(weights, g, *self.values, mask=mask)
-
-    def jvp(self, weights: Any, v: Any, mask: Any) -> Any:
-        """J v, row by row."""
-        return self.record.jvp(weights, v, *self.values, mask=mask)
 
     def vjp_alpha(self, weights: Any, g: Any) -> Any:
         """The gradient of the parameter α, of its shape."""

@@ -80,21 +80,17 @@ def columns_product(
 
 
 @writes_out
-def rows_jvp(
-    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, v_sink: Any, *, out: Any
-) -> None:
-    """J v of α-entmax for each row, of the non-zeros p and v, with those of sinks, v_sink (h)."""
-    _rows_jvp(p, v, starts, ends, alpha, p_sink, v_sink, out)
+def rows_jvp(p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, *, out: Any) -> None:
+    """J v of α-entmax for each row, of the non-zeros p and v, which is 0 for sinks."""
+    _rows_jvp(p, v, starts, ends, alpha, p_sink, out)
 
 
-def _rows_jvp(
-    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, v_sink: Any, out: Any
-) -> Any:
+def _rows_jvp(p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, out: Any) -> Any:
     """The same; returns the entries of sinks, (h, m)."""
     sinks = np.zeros_like(p, shape=starts.shape)
     for h, r in np.ndindex(starts.shape):
         row = slice(int(starts[h, r]), int(ends[h, r]))
-        longer_p, longer_v = np.append(p[row], p_sink[h, r]), np.append(v[row], v_sink[h])
+        longer_p, longer_v = np.append(p[row], p_sink[h, r]), np.append(v[row], 0)
         product = entmax_jvp.reference(longer_p, longer_v, alpha[h])
         out[row], sinks[h, r] = product[:-1], product[-1]
     return sinks
@@ -120,8 +116,7 @@ def rows_vjp(
     g_scores, g_query, g_sink = out
     dots = np.empty_like(p)
     rows_dots.reference(columns, starts, ends, g, v, out=dots)
-    zeros = np.zeros_like(alpha)
-    g_sink[...] = _rows_jvp(p, dots, starts, ends, alpha, p_sink, zeros, g_scores)
+    g_sink[...] = _rows_jvp(p, dots, starts, ends, alpha, p_sink, g_scores)
     rows_product.reference(g_scores, columns, starts, ends, k, out=g_query)
 
 

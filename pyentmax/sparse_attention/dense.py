@@ -87,42 +87,18 @@ def vjp(
     )
 
 
-def jvp(
-    weights: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    tangents: tuple[Any, Any, Any],
-    mapping: Any,
-    mask: Any,
-    d_sink: Any,
-    d_bias: Any = None,
-) -> Any:
-    """The change of the output in the direction `tangents` of query, key and value, and of sinks.
-
-    The direction of sinks, of shape (…, 1), does not matter without one. That of the bias is of
-    the shape of the scores, if there is one.
-    """
-    d_query, d_key, d_value = tangents
-    keys = value.shape[-2]
-    d_scores = matmul(d_query, _transposed(key)) + matmul(query, _transposed(d_key))
-    d_scores = d_scores if d_bias is None else d_scores + d_bias
-    d_weights = mapping.jvp(weights, _on_weights(weights, d_scores, d_sink), mask)
-    return on_support(d_weights[..., :keys], value) + on_support(weights[..., :keys], d_value)
-
-
 def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any, added: Any = None) -> Any:
     """The gradient of α, in the shape that broadcast against the queries; `added` as in `vjp`."""
     g_weights = _on_weights(weights, matmul(g, _transposed(value)))
     return mapping.vjp_alpha(weights, g_weights if added is None else g_weights + added)
 
 
-def _on_weights(weights: Any, x: Any, last: Any = 0) -> Any:
-    """What belongs to all weights, 0 where they are; `last` belongs to a sink, if there is one."""
+def _on_weights(weights: Any, x: Any) -> Any:
+    """What belongs to all weights, 0 where they are, and for a sink, if there is one."""
     if x.shape == weights.shape:
         return np.where(weights != 0, x, 0)
     longer = np.empty_like(weights)
-    longer[..., :-1], longer[..., -1] = np.where(weights[..., :-1] != 0, x, 0), last
+    longer[..., :-1], longer[..., -1] = np.where(weights[..., :-1] != 0, x, 0), 0
     return longer
 
 

@@ -197,65 +197,6 @@ def attention_vjp(
 
 
 @np.errstate(under="ignore")
-def attention_jvp(
-    weights: AttentionWeights,
-    query: Any,
-    key: Any,
-    value: Any,
-    d_query: Any,
-    d_key: Any,
-    d_value: Any,
-    alpha: Any = 1.5,
-    *,
-    mapping: str | Mapping | None = None,
-    mask: Any = None,
-    causal: bool = False,
-    offset: int = 0,
-    scale: Any = None,
-    sink: Any = None,
-    bias: Any = None,
-    cu_seqlens: Any = None,
-    d_scale: Any = None,
-    d_sink: Any = None,
-    d_bias: Any = None,
-    workers: int | None = None,
-    **parameters: Any,
-) -> Any:
-    """The derivative of `attention`'s output in a direction of query, key and value.
-
-    Parameters
-    ----------
-    d_query, d_key, d_value : arrays of the shapes of query, key and value, or None
-        the direction; None means zeros
-    d_scale, d_sink, d_bias : as scale, sink and bias, or its numbers or slopes, optional
-        the direction of these
-    weights, query, key, value, alpha, mapping, mask, causal, offset, scale, sink, bias, \
-cu_seqlens, workers, **parameters : as in `attention_vjp`
-
-    Returns
-    -------
-    array of the output's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `attention_vjp`
-
-    Examples
-    --------
-    >>> query, key = np.array([[2.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0], [1.5, 1.0]])
-    >>> output, weights = attention(query, key, key, 2, return_weights=True)
-    >>> print(attention_jvp(weights, query, key, key, [[1.0, 0.0]], None, None, 2).round(4))
-    [[ 0.0884 -0.1768]]
-    """
-    problem = AttentionProblem(
-        query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
-    )  # fmt: skip
-    return problem.jvp(weights, d_query, d_key, d_value, d_scale, d_sink, d_bias)
-
-
-@np.errstate(under="ignore")
 def attention_vjp_alpha(
     weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5, *, workers: int | None = None
 ) -> Any:

@@ -12,7 +12,6 @@ import numpy as np
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.sparse_attention import few_queries, tiles
 from pyentmax.sparse_attention.arguments import Arguments, has_gradient
-from pyentmax.sparse_attention.bias import DistanceBias
 from pyentmax.sparse_attention.screened_rows import ScreenedRows, is_half, stand_in, widened
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -106,27 +105,6 @@ class AttentionProblem(Arguments):
         if with_bias:
             gradients.append(self.bias_gradient(g_bias, bias))
         return tuple(gradients)
-
-    def jvp(self, weights: AttentionWeights, *directions: Any) -> Any:
-        """The change of the output in a direction of query, key, value, scale, sink and bias."""
-        self._check_derivative()
-        *tangents, d_scale, d_sink, d_bias = directions
-        weights = self.check_weights(weights)
-        moved = (
-            self.tangent(tangents[0], 0),
-            self.tangent(tangents[1], 1),
-            self.tangent(tangents[2], 2),
-        )
-        if d_scale is not None:
-            d_scale = self.per_query(d_scale, "d_scale")
-        if d_sink is not None:
-            d_sink = self.per_head(as_floating(d_sink, "d_sink")[0], "d_sink").astype(self.dtype)
-        if d_bias is not None:
-            bias = self._learned[2]
-            by_distance = isinstance(bias, DistanceBias)
-            d_bias = self.checked_bias(bias.with_array(d_bias) if by_distance else d_bias)
-        with np.errstate(**QUIET):
-            return self.output(tiles.jvp(self, weights, moved, d_scale, d_sink, d_bias))
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
         """The gradient of α."""

@@ -103,12 +103,11 @@ class Call(Tiling):
             return self.per_score(value)
         return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
 
-    def bias(self, tile: Tile, bias: Heads | None = None) -> Any:
-        """What is added to the scores of a tile, those of another bias if it is passed; or None."""
-        bias = bias or self._bias
-        if bias is None:
+    def bias(self, tile: Tile) -> Any:
+        """What is added to the scores of a tile; or None."""
+        if self._bias is None:
             return None
-        return self.problem.bias.tile(bias.some(tile.start, tile.stop), tile)
+        return self.problem.bias.tile(self._bias.some(tile.start, tile.stop), tile)
 
     def bias_gradient(self, g_scores: Any, sums: Iterable[Any]) -> Any:
         """The gradient of the rows of numbers that are added, from those of the weights' scores.
@@ -425,8 +424,7 @@ def vjp(
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
         dots += g_weights[entries]
-        zeros = call.zeros(shape=tile.shape[:1])
-        rows.rows_jvp(part.data, dots, *places, *parameters, zeros, out=out[0])
+        rows.rows_jvp(part.data, dots, *places, *parameters, out=out[0])
         rows.rows_product(out[0], part.indices, *places, arrays[2], out=out[1])
         # A row of the Jacobian sums to 0, so that the sink gets what the others lose.
         sums = np.bincount(part.rows, weights=out[0], minlength=out[2].size)
@@ -508,58 +506,6 @@ def _heads_per_key(call: Call) -> int:
     neighbours = np.arange(call.n_heads) // each
     alike = (call.key.number == neighbours) & (call.value.number == neighbours)
     return each if alike.all() else 1
-
-
-def jvp(
-    problem: Arguments,
-    weights: AttentionWeights,
-    tangents: tuple[Any, Any, Any],
-    d_scale: Any = None,
-    d_sink: Any = None,
-    d_bias: Any = None,
-) -> Any:
-    """The change of the output in a direction of query, key, value, scale, sink and bias.
-
-    That of the sink is of the batch shape, and that of the bias another `ScoreBias`.
-    """
-    call = Call(problem, weights)
-    moved_query = tangents[0] * problem.scale
-    if d_scale is not None:
-        moved_query = moved_query + problem.query * d_scale
-    d_query, d_key, d_value = map(call.heads, (moved_query, *tangents[1:]))
-    if d_sink is None:
-        d_sink = call.zeros(shape=(call.n_heads,))
-    else:
-        d_sink = np.broadcast_to(d_sink, problem.batch).reshape(call.n_heads)
-    output = call.zeros(shape=(call.n_heads, call.t, problem.value.shape[-1]))
-    d_rows = None if d_bias is None else call.heads(d_bias.rows)
-
-    def run(tile: Tile, dense_tile: bool) -> None:
-        part, _, places = call.part(tile)
-        d_added = None if d_rows is None else call.bias(tile, d_rows)
-        out = output[tile.rows]
-        query, key, value, mapping, mask = call.dense_operands(tile)
-        moved = d_query.queries(tile), d_key.keys(tile), d_value.keys(tile)
-        d_sinks = d_sink[tile.heads]
-        if dense_tile:
-            more = moved, mapping, mask, d_sinks[:, None], d_added
-            out[...] = dense.jvp(call.all_weights(tile), query, key, value, *more)
-            return
-        first, second, d_weights = (np.empty_like(part.data) for _ in range(3))
-        rows.rows_dots(part.indices, *places, moved[0], key, out=first)
-        rows.rows_dots(part.indices, *places, query, moved[1], out=second)
-        first += second
-        if d_added is not None:
-            first += d_added.reshape(-1, tile.keys)[part.rows, part.indices]
-        parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
-        rows.rows_jvp(part.data, first, *places, *parameters, d_sinks, out=d_weights)
-        rows.rows_product(d_weights, part.indices, *places, value, out=out)
-        more = np.empty_like(out)
-        rows.rows_product(part.data, part.indices, *places, moved[2], out=more)
-        out += more
-
-    call.over_tiles(run)
-    return output.reshape((*problem.batch, *output.shape[1:]))
 
 
 def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:

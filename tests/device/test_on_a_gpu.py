@@ -164,11 +164,7 @@ def test_attention_and_its_gradients(alpha: float) -> None:
     expected, weights = pyentmax.attention(query, key, value, alpha, **named)
     found = pyentmax.attention_vjp(kept, *there, cupy.asarray(g), alpha, causal=True)
     wanted = pyentmax.attention_vjp(weights, query, key, value, g, alpha, causal=True)
-    along = pyentmax.attention_jvp(kept, *there, there[0], None, None, alpha, causal=True)
-    in_host = pyentmax.attention_jvp(
-        weights, query, key, value, query, None, None, alpha, causal=True
-    )
-    pairs = [(output, expected), (kept.to_dense(), weights.to_dense()), (along, in_host)]
+    pairs = [(output, expected), (kept.to_dense(), weights.to_dense())]
     for theirs, mine in [*pairs, *zip(found, wanted, strict=True)]:
         assert isinstance(theirs, cupy.ndarray)
         np.testing.assert_allclose(theirs.get(), mine, rtol=0, atol=1e-10)

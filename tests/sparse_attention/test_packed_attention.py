@@ -82,28 +82,6 @@ def test_packed_equals_separate_calls(name: str) -> None:
             np.testing.assert_allclose(found, sum(each), rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_directions_of_packed_sequences(name: str) -> None:
-    form, packed = FORMS[name], arrays()
-    if name == "bounded":
-        form = {key: x for key, x in form.items() if key != "mask"} | {
-            "upper": np.full((9, 11), 1.0)
-        }
-    cu_seqlens, rng = (QUERIES, KEYS), np.random.default_rng(2)
-    learned = [key for key in ("scale", "sink") if np.ndim(form.get(key, 0))]
-    output, weights = pe.attention(*packed, cu_seqlens=cu_seqlens, return_weights=True, **form)
-    g = rng.standard_normal(output.shape)
-    gradients = pe.attention_vjp(weights, *packed, g, cu_seqlens=cu_seqlens, **form)
-    tangents = [rng.standard_normal(x.shape) for x in gradients]
-    more = {f"d_{key}": x for key, x in zip(learned, tangents[3:], strict=True)}
-    along = pe.attention_jvp(weights, *packed, *tangents[:3], cu_seqlens=cu_seqlens, **more, **form)
-    product = sum(np.sum(a * b) for a, b in zip(gradients, tangents, strict=True))
-    np.testing.assert_allclose(np.sum(along * g), product, rtol=1e-11, atol=1e-12)
-    assert not pe.attention_jvp(
-        weights, *packed, None, None, None, cu_seqlens=cu_seqlens, **form
-    ).any()
-
-
 def test_heads_of_a_sequence_share_a_tile(monkeypatch: Any) -> None:
     """Of four heads and three sequences there are three tiles, whose rows are put in order."""
     pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")

@@ -9,7 +9,7 @@ import pytest
 from screened_cases import KINDS, screened_case
 
 import pyentmax as pe
-from pyentmax import ScreenedRows, attention, attention_jvp, attention_vjp, entmax_linear
+from pyentmax import ScreenedRows, attention, attention_vjp, entmax_linear
 from pyentmax.engine.backends import choice
 from pyentmax.sparse_attention import screened_rows
 from pyentmax.sparse_attention.screened_rows import most_of_query, score_bounds
@@ -299,5 +299,3 @@ def test_wrong_arguments_say_what_to_do() -> None:
     output, weights = attention(x, rows, rows.rows, return_weights=True)
     with pytest.raises(TypeError, match="no derivatives"):
         attention_vjp(weights, x, rows, rows.rows, output)
-    with pytest.raises(TypeError, match="no derivatives"):
-        attention_jvp(weights, x, rows, rows.rows, x, None, None)

@@ -82,7 +82,6 @@ def test_no_attention_raises_where_all_errors_do(form: str, alpha: float, monkey
         for call in (
             partial(pyentmax.attention, *arrays, alpha),
             partial(pyentmax.attention_vjp, weights, *arrays, value, alpha),
-            partial(pyentmax.attention_jvp, weights, *arrays, *arrays, alpha),
             partial(pyentmax.attention_vjp_alpha, weights, value, output, alpha),
         ):
             assert_same_where_errors_raise(call)
