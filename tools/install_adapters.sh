@@ -28,6 +28,7 @@ install_torch() {
 set -x
 install hypothesis matplotlib mpmath pytest 'pytest-xdist>=3.8' scipy || skip pytest pytest
 install scikit-learn || skip scikit-learn scikit-learn
+install mapie || skip MAPIE mapie
 install jax || skip JAX jax
 install_torch || skip PyTorch torch
 install onnx onnxscript onnxruntime || skip ONNX onnxruntime

@@ -1,10 +1,9 @@
-"""A linear classifier with sparse probabilities, and prediction sets, for scikit-learn.
+"""A linear classifier with sparse probabilities, for scikit-learn.
 
-from pyentmax.sklearn import ConformalClassifier, FenchelYoungClassifier
+from pyentmax.sklearn import FenchelYoungClassifier
 
 classifier = FenchelYoungClassifier(loss="entmax15").fit(X, y)
 p = classifier.predict_proba(X)  # most entries are exactly zero
-sets = ConformalClassifier(pipeline).fit(X, y).calibrate(more_X, more_y).predict_set(new_X)
 """
 
 from __future__ import annotations
@@ -18,6 +17,5 @@ except ImportError as error:
     ) from error
 
 from pyentmax.sklearn.classifier import FenchelYoungClassifier
-from pyentmax.sklearn.conformal import ConformalClassifier
 
-__all__ = ["ConformalClassifier", "FenchelYoungClassifier"]
+__all__ = ["FenchelYoungClassifier"]

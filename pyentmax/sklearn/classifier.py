@@ -33,7 +33,6 @@ from sklearn.utils.validation import (
 )
 
 import pyentmax as pe
-from pyentmax.sklearn.conformal import PredictsSets, distinct
 
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
 ONE_VS_ALL = "one-vs-all"
@@ -41,7 +40,7 @@ ONE_VS_ALL = "one-vs-all"
 Floats = NDArray[np.float64]
 
 
-class FenchelYoungClassifier(PredictsSets, ClassifierMixin, BaseEstimator):
+class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier with a sparse loss, and so with probabilities that are exactly zero.
 
     With the loss "one-vs-all" it is a multi-label classifier too: fitted to (n, K) targets, such as
@@ -85,8 +84,7 @@ class FenchelYoungClassifier(PredictsSets, ClassifierMixin, BaseEstimator):
     References
     ----------
     Martins and Astudillo (2016), From Softmax to Sparsemax; Blondel, Martins and Niculae (2020),
-    Learning with Fenchel-Young Losses; Campos, Farinhas, Zerva, Figueiredo and Martins (2025),
-    Sparse Activations as Conformal Predictors, for the prediction sets.
+    Learning with Fenchel-Young Losses.
 
     Examples
     --------
@@ -142,7 +140,6 @@ class FenchelYoungClassifier(PredictsSets, ClassifierMixin, BaseEstimator):
         weight = self._weights(X, y, classes, sample_weight)
         start = self._start(classes, X.shape[1])
         coef, intercept, n_iter = self._minimized(X, targets, weight, start)
-        self._forget_calibration()
         self.classes_, self.coef_, self.intercept_, self.n_iter_ = classes, coef, intercept, n_iter
         self.multilabel_ = self.loss == ONE_VS_ALL and y.ndim == 2
         return self
@@ -274,14 +271,6 @@ class FenchelYoungClassifier(PredictsSets, ClassifierMixin, BaseEstimator):
             return (scores > 0).astype(int)
         return self.classes_[scores.argmax(axis=1)]
 
-    def _set_alpha(self) -> float:
-        if self.loss == ONE_VS_ALL or alpha_of(self.loss) <= 1:
-            raise ValueError(
-                "loss: prediction sets are supports, expected an α-entmax with α > 1, got "
-                f"{self.loss!r}"
-            )
-        return alpha_of(self.loss)
-
     def __sklearn_tags__(self) -> Any:
         """That sparse matrices and, one against all, several labels are taken."""
         tags = super().__sklearn_tags__()
@@ -298,7 +287,7 @@ def _targets(y: Any) -> tuple[Any, Any, Any]:
         return y, np.arange(y.shape[1]), y.astype(np.float64)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
-    classes = distinct(y)
+    classes = np.unique(y)
     if len(classes) < 2:
         raise ValueError(f"y: expected at least two classes, got one class: {classes}")
     return y, classes, np.searchsorted(classes, y)

@@ -1,4 +1,4 @@
-"""The classifier for scikit-learn: its conventions, its optimum, its probabilities, its sets."""
+"""The classifier for scikit-learn: its conventions, its optimum, its probabilities."""
 
 import pickle
 
@@ -11,25 +11,19 @@ pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed; pip install 'pyentmax[sklearn]'"
 )
 from scipy import sparse
-from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits, load_iris, make_classification
+from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import (
     ConvergenceWarning,
-    DataConversionWarning,
     NotFittedError,
-    UnsetMetadataPassedError,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from pyentmax.sklearn import ConformalClassifier, FenchelYoungClassifier
-from pyentmax.sklearn.conformal import support_scores, support_sets
+from pyentmax.sklearn import FenchelYoungClassifier
 
 X, Y = load_iris(return_X_y=True)
 X = StandardScaler().fit_transform(X)
@@ -44,12 +38,6 @@ def test_scikit_learn_checks_pass(loss):
     above = "check_classifiers_multilabel_output_format_predict_proba"
     expected = {above: "zeros"} if loss == "one-vs-all" else {}
     check_estimator(FenchelYoungClassifier(loss), expected_failed_checks=expected)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_checks_pass_around_a_classifier():
-    check_estimator(ConformalClassifier(LogisticRegression()))
 
 
 def test_softmax_loss_is_logistic_regression():
@@ -156,9 +144,9 @@ def test_weights_count_as_repetitions():
 
 
 def test_prediction_from_overflowing_scores_is_an_error():
-    """Each was the first class, and the set of labels empty."""
-    fitted = FenchelYoungClassifier().fit(X, Y).calibrate(X, Y)
-    for method in ("predict", "predict_proba", "decision_function", "predict_set"):
+    """Each was the first class."""
+    fitted = FenchelYoungClassifier().fit(X, Y)
+    for method in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(ValueError, match="scores are beyond floats"):
             getattr(fitted, method)(np.full_like(X, 1.7e308))
 
@@ -176,99 +164,6 @@ def test_pipelines_searches_calibration_and_pickling():
     np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
 
 
-@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 3.0])
-def test_a_label_enters_the_support_at_its_score(alpha):
-    z = 2 * np.random.default_rng(0).normal(size=(50, 6))
-    needed = np.stack([support_scores(z, z[:, label], alpha) for label in range(6)], axis=1)
-    for temperature in (0.3, 1, 4):
-        inside = pe.entmax_support(z / temperature, alpha)
-        decided = np.abs(needed / temperature - 1) > 1e-9
-        np.testing.assert_array_equal(inside[decided], (needed < temperature)[decided])
-        sets = support_sets(z, alpha, temperature)
-        np.testing.assert_array_equal(sets[decided], inside[decided])
-    assert support_sets(z, alpha, np.inf).all()
-    np.testing.assert_array_equal(support_sets(z, alpha, 0.0), z == z.max(axis=1, keepdims=True))
-
-
-@pytest.mark.parametrize(
-    ("loss", "coverage"), [(1 + 1e-9, 0.8), ("entmax15", 0.95), ("sparsemax", 0.8), (3.0, 0.95)]
-)
-def test_sets_have_the_promised_coverage(loss, coverage):
-    features, labels = make_classification(
-        6000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
-    )
-    train_x, rest_x, train_y, rest_y = train_test_split(
-        features, labels, train_size=1000, random_state=0
-    )
-    fitted = FenchelYoungClassifier(loss).fit(train_x, train_y)
-    found, sizes = [], []
-    for seed in range(10):
-        known_x, new_x, known_y, new_y = train_test_split(
-            rest_x, rest_y, train_size=1000, random_state=seed
-        )
-        sets = fitted.calibrate(known_x, known_y).predict_set(new_x, coverage)
-        found.append(sets[np.arange(len(new_y)), new_y].mean())
-        sizes.append(sets.sum(axis=1).mean())
-    # The mean of 10 splits: a standard error of about √(c(1 − c)/1000/10).
-    assert np.mean(found) == pytest.approx(coverage, abs=0.015)
-    assert 1 < np.mean(sizes) < 5
-
-
-CLASSIFIERS = {
-    "linear": LogisticRegression(),
-    "two classes": LogisticRegression(),
-    "without scores": KNeighborsClassifier(30),
-    "ours": FenchelYoungClassifier("sparsemax"),
-}
-
-
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_any_pipeline_has_sets_of_the_promised_coverage(name):
-    features, labels = make_classification(
-        3000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
-    )
-    labels = np.array(list("abcde"))[labels % 2 if name == "two classes" else labels]
-    wrapped = ConformalClassifier(make_pipeline(StandardScaler(), CLASSIFIERS[name]))
-    wrapped.fit(features[:500], labels[:500])
-    found = []
-    for seed in range(10):
-        known_x, new_x, known_y, new_y = train_test_split(
-            features[500:], labels[500:], test_size=0.5, random_state=seed
-        )
-        sets = wrapped.calibrate(known_x, known_y).predict_set(new_x, 0.8)
-        assert sets.any(axis=1).all()
-        found.append(sets[new_y[:, None] == wrapped.classes_].mean())
-    assert np.mean(found) == pytest.approx(0.8, abs=0.02)
-    np.testing.assert_array_equal(wrapped.predict(new_x), wrapped.estimator_.predict(new_x))
-
-
-def test_sets_around_a_fitted_classifier_are_its_own():
-    fitted = FenchelYoungClassifier("sparsemax").fit(X, Y)
-    own = fitted.calibrate(X, Y).predict_set(X)
-    wrapped = ConformalClassifier(fitted, alpha=2).calibrate(X, Y)
-    np.testing.assert_array_equal(wrapped.predict_set(X), own)
-    assert ConformalClassifier(fitted).predict_proba(X).shape == (150, 3)
-    assert not hasattr(ConformalClassifier(LinearSVC().fit(X, Y)), "predict_proba")
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda fitted: ConformalClassifier(fitted).predict_set(X), r"calibrate\(X, y\) before"),
-        (lambda fitted: fitted.calibrate(X, Y).predict_set(X, [0.9, 0.95]), "one number between"),
-        (lambda fitted: ConformalClassifier(fitted, alpha=1).calibrate(X, Y), "above 1, got 1"),
-        (lambda fitted: ConformalClassifier(LogisticRegression()).calibrate(X, Y), "not fitted"),
-        (
-            lambda fitted: ConformalClassifier(fitted).calibrate(X, Y).fit(X, Y).predict_set(X),
-            r"calibrate\(X, y\) before",
-        ),
-    ],
-)
-def test_wrong_uses_of_wrapped_classifiers_are_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(FenchelYoungClassifier().fit(X, Y))
-
-
 def test_warm_start_goes_on_from_the_last_fit():
     cold = FenchelYoungClassifier(C=2, tol=1e-6).fit(X, Y)
     warm = FenchelYoungClassifier(tol=1e-6, warm_start=True).fit(X, Y).set_params(C=2).fit(X, Y)
@@ -276,83 +171,6 @@ def test_warm_start_goes_on_from_the_last_fit():
     np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=0, atol=1e-3)
     other = FenchelYoungClassifier(tol=1e-6).fit(X, -Y)
     np.testing.assert_array_equal(warm.set_params(C=1).fit(X, -Y).coef_, other.coef_)
-
-
-@pytest.mark.parametrize("alone", [True, False])
-def test_sample_weights_are_routed_to_the_classifier(alone):
-    X, y = load_iris(return_X_y=True)
-    weight = np.where(y == 2, 1e-6, 1.0)
-    right = FenchelYoungClassifier().fit(X, y, sample_weight=weight).predict(X)
-    with config_context(enable_metadata_routing=True):
-        classifier = FenchelYoungClassifier().set_fit_request(sample_weight=True)
-        model = ConformalClassifier(classifier).set_score_request(sample_weight=True)
-        fit = model if alone else GridSearchCV(model, {"estimator__C": [1.0]}, cv=2)
-        assert (fit.fit(X, y, sample_weight=weight).predict(X) == right).all()
-        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
-            ConformalClassifier(FenchelYoungClassifier()).fit(X, y, sample_weight=weight)
-    assert not (right == 2).any()
-
-
-class Named(KNeighborsClassifier):
-    """Has names for four features, as of a data frame."""
-
-    def fit(self, X, y):
-        super().fit(X, y)
-        if self.n_features_in_ == 4:
-            self.feature_names_in_ = np.array([*"abcd"], object)
-        return self
-
-
-def test_names_of_features_are_those_of_the_last_fit():
-    X, y = load_iris(return_X_y=True)
-    model = ConformalClassifier(Named()).fit(X, y)
-    assert [*model.feature_names_in_] == [*"abcd"]
-    model.fit(X[:, :3], y)
-    assert not hasattr(model, "feature_names_in_")
-    assert model.n_features_in_ == 3
-
-
-@pytest.mark.parametrize(
-    "model",
-    [FenchelYoungClassifier("sparsemax"), ConformalClassifier(FenchelYoungClassifier())],
-)
-def test_a_column_of_labels_calibrates(model):
-    X, y = load_iris(return_X_y=True)
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        model.fit(X, y).calibrate(X, y[:, None])
-    assert model.predict_set(X).any()
-
-
-def test_calibration_ends_with_its_model():
-    """Temperatures of one α were taken for those of another: coverage 0.55 where 0.9 was asked."""
-    fitted = FenchelYoungClassifier("entmax15").fit(X, Y).calibrate(X, Y)
-    sets = fitted.predict_set(X)
-    for loss in ("sparsemax", 1.25):
-        fitted.set_params(loss=loss)
-        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since α"):
-            fitted.predict_set(X)
-    fitted.set_params(loss="softmax")
-    with pytest.raises(ValueError, match="α > 1"):
-        fitted.predict_set(X)
-    # The same α by its number is the same loss, and what only fitting reads changes no set.
-    fitted.set_params(loss=1.5, C=7, penalty=None, fit_intercept=False)
-    np.testing.assert_array_equal(fitted.predict_set(X), sets)
-    fitted.set_params(loss="sparsemax").calibrate(X, Y).predict_set(X)
-    with pytest.raises(ValueError, match=r"calibrate\(X, y\) before"):
-        fitted.fit(X, Y).predict_set(X)
-
-
-@pytest.mark.parametrize("loss", [1 + 1e-9, "entmax15", 20.0])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_calibration_sample_keeps_its_label(loss):
-    """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""
-    rng = np.random.default_rng(0)
-    fitted = FenchelYoungClassifier(loss).fit(rng.normal(size=(9, 20)), [0, 1, 2] * 3)
-    for sample in rng.normal(size=(50, 1, 20)):
-        last = fitted.decision_function(sample).argmin()
-        fitted.calibrate(sample.repeat(30, axis=0), [last] * 30)
-        for again in (sample, sample.repeat(7, axis=0), sparse.csr_matrix(sample)):
-            assert fitted.predict_set(again)[:, last].all()
 
 
 @pytest.mark.parametrize(
@@ -376,23 +194,8 @@ def test_wrong_arguments_are_errors(settings, y, message):
         FenchelYoungClassifier(**settings).fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda fitted: fitted.predict_set(X), r"calibrate\(X, y\) before"),
-        (lambda fitted: fitted.calibrate(X, Y).predict_set(X, 1.0), "between 0 and 1"),
-        (lambda fitted: fitted.calibrate(X, Y + 1), "expected the classes"),
-        (lambda fitted: fitted.calibrate(X, Y.astype(str).astype(object)), "of one kind, got int"),
-        (lambda fitted: fitted.calibrate(X, np.array([0, "a", None] * 50)), "Unknown label type"),
-    ],
-)
-def test_wrong_calibrations_are_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(FenchelYoungClassifier().fit(X, Y))
-
-
 def test_unfitted_estimators_raise():
-    for method in ("predict", "predict_log_proba", "decision_function", "predict_set"):
+    for method in ("predict", "predict_log_proba", "decision_function"):
         with pytest.raises(NotFittedError):
             getattr(FenchelYoungClassifier(), method)(X)
 
