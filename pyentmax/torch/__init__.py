@@ -1,8 +1,8 @@
 """The mappings, losses and attention for PyTorch: functions, modules and registered operations.
 
 Functions have the names that they have in `pyentmax`, and ``dim`` for its ``axis``; modules are
-called after them (`Entmax15`, `Entmax15Loss`). `pyentmax.torch.entmax` has the names and signatures
-of the ``entmax`` package, and is the function `entmax` at the same time.
+called after them (`Entmax15`, `Entmax15Loss`). `pyentmax.torch.entmax_package` has the names and
+signatures of the ``entmax`` package.
 
 Tensors on the host run the compiled kernels, on their own memory; those on a CUDA device run the
 CUDA kernels where CuPy is installed. On other devices softmax, sparsemax, 1.5-entmax, α-entmax, the
@@ -20,15 +20,10 @@ except ImportError as error:
     ) from error
 
 from pyentmax.sparse_attention import DistanceBias
-
-# Loaded before its name is taken by the function below: Python binds a submodule only once.
-from pyentmax.torch import entmax as _package
+from pyentmax.torch import entmax_package as entmax_package
 from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.attention_weights import AttentionWeights
-from pyentmax.torch.entmax import activations as _activations
-from pyentmax.torch.entmax import losses as _losses
-from pyentmax.torch.entmax import root_finding as _root_finding
 from pyentmax.torch.linear_loss import LinearLoss, linear_loss
 from pyentmax.torch.log_probabilities import (
     log_entmax,
@@ -105,13 +100,6 @@ from pyentmax.torch.modules import (
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 from pyentmax.torch.screened import ScreenedRows, entmax_linear
 from pyentmax.torch.sparse_attention import attention
-
-# `import pyentmax.torch.entmax as entmax` gives the function: it has the package's names, too, and
-# what Python asks of a package, for `from entmax.losses import …` once it is sys.modules["entmax"].
-_names = {name: getattr(_package, name) for name in (*_package.__all__, "__path__", "__spec__")}
-_names |= {"activations": _activations, "losses": _losses, "root_finding": _root_finding}
-for _name, _value in _names.items():
-    setattr(entmax, _name, _value)
 
 __all__ = [
     "AlphaEntmax",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import pyentmax as pe
 import pyentmax.torch as pt
-from pyentmax.torch.entmax.losses import Entmax15Loss
+from pyentmax.torch.entmax_package import Entmax15Loss
 
 z = np.linspace(-1, 1, 40).reshape(8, 5)
 p = pe.entmax(z, alpha=1.25, axis=-1, mask=z <= 0, workers=2)
