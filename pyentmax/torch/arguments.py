@@ -20,31 +20,23 @@ def is_overridden(*tensors: Any) -> bool:
     return bool(set(map(type, tensors)) - {Tensor}) and has_torch_function(tensors)
 
 
-def is_distributed(tensor: Tensor) -> bool:
-    """Whether it is a DTensor; PyTorch loads the class slowly."""
-    return type(tensor).__name__ == "DTensor"
-
-
-def check_rows_are_whole(z: Any, dim: int) -> None:
-    """Raise a ValueError if the rows of a DTensor are spread over devices."""
-    if any(place.is_shard(dim % z.ndim) for place in z.placements):
-        raise ValueError(
-            f"rows of a DTensor must lie on one device, but it is sharded along dim {dim}, theirs: "
-            "redistribute it with [Replicate()] or [Shard(…)] of another dimension"
-        )
-
-
 def check_tensor(value: Any, name: str) -> None:
     """Raise a TypeError unless it is a dense tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a Tensor, got {type(value).__name__}; torch.as_tensor makes one"
         )
+    if type(value) is not Tensor and type(value).__name__ == "DTensor":  # a class that loads slowly
+        raise TypeError(
+            f"{name} must be a dense Tensor, got a DTensor; pass {name}.to_local(), whose rows are "
+            f"whole unless it is sharded along them, or {name}.full_tensor()"
+        )
     if value.is_nested:
+        rows = f"; its rows are {name}.values(), cut at {name}.offsets()"
         raise TypeError(
             f"{name} must be a dense Tensor, got a nested one; pad it with "
-            f"{name}.to_padded_tensor(0.0), and hide the padding with a mask, or pass "
-            f"{name}.values() to what is elementwise"
+            f"{name}.to_padded_tensor(0.0), and hide the padding with a mask"
+            + ("" if value.layout is torch.strided else rows)
         )
     if value.layout is not torch.strided:
         raise TypeError(

@@ -24,14 +24,12 @@ from pyentmax.torch.arguments import (
     check_known,
     check_mask,
     check_options,
-    check_rows_are_whole,
     check_scores,
     check_tensor,
-    is_distributed,
     is_overridden,
     scores_of_loss,
 )
-from pyentmax.torch.offsets import Cut, loss_of_rows, of_jagged
+from pyentmax.torch.offsets import Cut, loss_of_rows
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import in_transform, is_unwatched
 
@@ -89,9 +87,6 @@ def apply(
         mapping: Any = operations.mapping
         result: Tensor = mapping.directly(z, name, parameter, number, mask)
         return result
-    if is_jagged(z):
-        z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
-        return wrapped(apply(name, z, value, dim, mask=mask, dtype=dtype, offsets=offsets))
     if is_overridden(z):
         options = {"mask": mask, "dtype": dtype, "offsets": offsets}
         return handle_torch_function(apply, (z,), name, z, value, dim, **options)
@@ -102,7 +97,6 @@ def apply(
     check_mask(mask, z)
     if offsets is not None:
         return _apply_cut("mapping", name, z, value, dim, mask, offsets)
-    value, mask = _whole(name, z, value, mask, dim)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask)
     p = apply_to_rows(name, *_dim_last(name, z, value, mask, dim))
@@ -119,9 +113,6 @@ def apply_support(
     offsets: Tensor | None = None,
 ) -> Tensor:
     """Where a mapping gives probability, as for `apply`."""
-    if is_jagged(z):
-        z, dim, offsets, mask, wrapped = _jagged(z, dim, mask, offsets)
-        return wrapped(apply_support(name, z, value, dim, mask=mask, offsets=offsets))
     if is_overridden(z):
         options = {"mask": mask, "offsets": offsets}
         return handle_torch_function(apply_support, (z,), name, z, value, dim, **options)
@@ -129,7 +120,6 @@ def apply_support(
     check_mask(mask, z)
     if offsets is not None:
         return _apply_cut("support", name, z.detach(), value, dim, mask, offsets)
-    value, mask = _whole(name, z, value, mask, dim)
     z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
     return result.movedim(-1, dim).contiguous()
@@ -140,7 +130,6 @@ def _apply_cut(
     operation: str, name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None, offsets: Tensor
 ) -> Tensor:
     """An operation on the rows of scores whose dimension is cut."""
-    check_dense_for_offsets(z)
     cut = Cut(offsets, z, dim)
     parameter, number = split(name, value)
     per_score = operations.per_score(name)
@@ -204,10 +193,6 @@ def apply_loss(
     options = {"reduction": reduction, "weight": weight, "mask": mask}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     options |= {"class_weight": class_weight, "offsets": offsets}
-    if is_jagged(z):
-        z, dim, offsets, mask, _ = _jagged(z, dim, mask, offsets)
-        y = y.values() if is_jagged(y) else y
-        return apply_loss(name, z, y, value, dim, **{**options, "mask": mask, "offsets": offsets})
     if is_overridden(z, y):
         return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
     check_scores(z, "z")
@@ -226,7 +211,6 @@ def apply_loss(
     if offsets is not None:
         if class_weight is not None or name == "one_vs_all":
             raise TypeError("offsets is not for class_weight or one-vs-all losses")
-        check_dense_for_offsets(z)
         each = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
 
         def rows(z: Tensor, y: Tensor, value: Any, weight: Any, mask: Tensor) -> Tensor:
@@ -250,9 +234,6 @@ def apply_loss(
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
     if torch.compiler.is_compiling():
         value = as_input(value, z)
-    value, mask = _whole(name, z, value, mask, dim)
-    if weight is not None and is_distributed(z):
-        weight = weight.expand(y.shape if y.ndim < z.ndim else _batch(z, dim))
     if dim not in (-1, z.ndim - 1):
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
         z, value, mask = _dim_last(name, z, value, mask, dim)
@@ -265,15 +246,8 @@ def apply_loss(
     if name in (*composed.NAMES, "one_vs_all") and in_transform():
         rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
         return composed.loss_and_gradient(z, y, name, value, *rest)[0]
-    if not learned and (reduction == "none" or not is_distributed(z)):
+    if not learned:
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
-    if is_distributed(z):  # a loss for each row stays where its row is, and PyTorch adds them up
-        each = operations.loss(*setting, weight, mask, "none", ignore_index, smoothing)
-        total = composed.wide(each).sum()
-        if reduction == "mean":
-            count = _counted(z, y, mask, ignore_index, weight).sum()
-            total = total / count.where(count > 0, torch.ones_like(count))
-        return total.to(z.dtype)
     # The operation reduces by weights that are constant.
     positive = None if weight is None else (weight != 0).to(weight.dtype)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
@@ -282,38 +256,6 @@ def apply_loss(
     counts = counts.any(-1) if name == "one_vs_all" else counts
     share = composed.shares(counts, weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)
-
-
-def is_jagged(z: Any) -> bool:
-    """Whether it is a nested tensor of PyTorch's jagged layout."""
-    return isinstance(z, Tensor) and z.is_nested and z.layout is torch.jagged
-
-
-def _jagged(z: Tensor, dim: int, mask: Tensor | None, offsets: Any) -> tuple[Any, ...]:
-    if offsets is not None:
-        raise TypeError("offsets must be left out for a jagged tensor, which has its own")
-    return of_jagged(z, dim, mask)
-
-
-def check_dense_for_offsets(z: Tensor) -> None:
-    """Refuse tensors that are spread over devices, whose rows offsets would cut."""
-    if is_distributed(z):
-        raise TypeError("offsets is not for DTensors: cut the local tensors")
-
-
-def _counted(
-    z: Tensor, y: Tensor, mask: Tensor | None, ignore_index: int | None, weight: Tensor | None
-) -> Tensor:
-    """What each row of a DTensor counts in a mean: those with a score left and a label."""
-    live = z.detach() != -torch.inf
-    live = live if mask is None else live & mask
-    if ignore_index is not None and y.ndim == z.ndim and not y.is_floating_point():
-        live = live & (y != ignore_index)
-    counts = live.any(-1)
-    if ignore_index is not None and y.ndim < z.ndim:
-        counts = counts & (y != ignore_index)
-    counts = composed.wide(counts.to(z.dtype))
-    return counts if weight is None else counts * weight
 
 
 # --- parameters and dimensions --------------------------------------------------------------------
@@ -346,23 +288,6 @@ def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
     return None, value if isinstance(value, (int, float)) else as_number(value, name)
 
 
-def _batch(z: Tensor, dim: int) -> tuple[int, ...]:
-    dim %= z.ndim
-    return (*z.shape[:dim], *z.shape[dim + 1 :])
-
-
-def _whole(
-    name: str, z: Tensor, value: Any, mask: Tensor | None, dim: int
-) -> tuple[Any, Tensor | None]:
-    """The parameter and the mask in full where z is a DTensor, whose rules go by their shapes."""
-    if is_distributed(z):
-        check_rows_are_whole(z, dim)
-        if isinstance(value, Tensor):
-            value = value.expand(z.shape if operations.per_score(name) else _batch(z, dim))
-        mask = None if mask is None else mask.expand(z.shape)
-    return value, mask
-
-
 def _dim_last(
     name: str, z: Tensor, value: Any, mask: Tensor | None, dim: int
 ) -> tuple[Tensor, Any, Tensor | None]:
@@ -373,6 +298,6 @@ def _dim_last(
         value = value.expand(z.shape).movedim(dim, -1)
     if mask is not None:
         mask = mask.expand(z.shape).movedim(dim, -1)
-    if z.requires_grad and z.is_contiguous() and not is_distributed(z):
+    if z.requires_grad and z.is_contiguous():
         z = z.reshape(-1).view(z.shape)  # whose derivative makes the gradient contiguous, too
     return z.movedim(dim, -1), value, mask

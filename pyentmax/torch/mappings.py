@@ -33,8 +33,7 @@ def softmax(
     dtype : torch.dtype, optional
         to which z is converted first, as by `torch.softmax`
     offsets : Tensor of int32 or int64, of shape (rows + 1,), optional
-        cut the dimension into rows of different lengths, as in `pyentmax.softmax`. A jagged tensor
-        has them itself: z, and what is returned, may be one
+        cut the dimension into rows of different lengths, as in `pyentmax.softmax`
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Rows of different lengths in tensors: a dimension that `offsets` cut, and jagged tensors.
+"""Rows of different lengths in tensors: a dimension that `offsets` cut.
 
 On the host they go through the functions of arrays, as does the first derivative (`operations`).
 Elsewhere, for second derivatives, in forward mode and under `torch.func`, rows that need the same
@@ -133,27 +133,3 @@ def loss_of_rows(
         divisor = share.where(counts, 0).sum()
         total = total / divisor.where(divisor > 0, 1)
     return total.to(each.dtype)
-
-
-def of_jagged(z: Tensor, dim: int, mask: Tensor | None) -> tuple[Any, ...]:
-    """The values of a jagged tensor, their dimension, the offsets if it is cut, and the mask's.
-
-    The last part is a function that makes a jagged tensor of values.
-    """
-    if z.lengths() is not None:
-        raise ValueError("z is a jagged tensor with holes between its rows: pass z.contiguous()")
-    check_dim(dim)
-    ragged = next(i for i, n in enumerate(z.shape) if i and type(n) is not int)
-    dim %= z.ndim
-    if dim == 0:
-        raise ValueError("dim must not be 0, the dimension of a jagged tensor's parts")
-    if mask is not None:
-        if not mask.is_nested or mask.shape != z.shape:
-            raise ValueError("mask must be a jagged tensor with the offsets of z")
-        mask = mask.values()
-    offsets = z.offsets()
-
-    def wrapped(values: Tensor) -> Tensor:
-        return torch.nested.nested_tensor_from_jagged(values, offsets, jagged_dim=ragged)
-
-    return z.values(), dim - 1, offsets if dim == ragged else None, mask, wrapped

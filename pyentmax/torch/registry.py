@@ -9,8 +9,6 @@ mode would drop tangents without a word: tensors that have one are linearized he
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -76,8 +74,6 @@ def registered(
                 if _unpacked(arg)[1] is not None:
                     return _linearized(call, setup_context, jvp, args)
                 wrapped = wrapped or _is_wrapped(arg)
-                if type(arg).__name__ == "DTensor":
-                    _shard()
         return function.apply(*args) if wrapped else operation(*args)
 
     LIBRARY.define(f"{name}{schema}")
@@ -176,12 +172,6 @@ def _is_wrapped(tensor: Tensor) -> bool:
     except RuntimeError:
         return True
     return False
-
-
-@functools.cache
-def _shard() -> None:
-    """Tell PyTorch how the operations act on DTensors."""
-    importlib.import_module("pyentmax.torch.sharding")
 
 
 def _unpacked(tensor: Tensor) -> tuple[Tensor, Tensor | None]:

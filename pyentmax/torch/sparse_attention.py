@@ -30,7 +30,6 @@ from pyentmax.torch.arguments import (
     check_mask,
     check_number,
     check_scores,
-    is_distributed,
     is_overridden,
 )
 from pyentmax.torch.arrays import has_kernels
@@ -350,10 +349,5 @@ def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of the scores, (…, T, S), or an error for tensors that do not fit."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_scores(x, name)
-        if type(x) is not Tensor and is_distributed(x):
-            raise TypeError(
-                f"{name} must not be a DTensor: pass {name}.to_local(), sharded along the batch or "
-                "the heads, and make a DTensor of the output with DTensor.from_local()"
-            )
     batch, _ = check_shapes(query.shape, key.shape, value.shape)
     return (*batch, query.shape[-2], key.shape[-2])

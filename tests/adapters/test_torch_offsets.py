@@ -1,4 +1,4 @@
-"""Rows of different lengths in tensors: by `offsets=` and as jagged tensors, row by row."""
+"""Rows of different lengths in tensors: by `offsets=`, row by row."""
 
 from __future__ import annotations
 
@@ -87,36 +87,6 @@ def test_losses_agree_with_those_of_arrays(reduction: str) -> None:
     expected = pyentmax.entmax15_loss(z.detach().numpy(), q.numpy(), 0, **options)
     np.testing.assert_allclose(loss.detach(), expected, rtol=1e-10)
     assert torch.autograd.gradcheck(lambda z: pt.sparsemax_loss(z, q, 0, offsets=OFFSETS), z)
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_jagged_tensors_come_and_go() -> None:
-    rows = [scores(n, 2, grad=False) for n in (3, 1, 5)]
-    z = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
-    for dim in (1, 2, -2, -1):
-        p = pt.sparsemax(z, dim)
-        assert p.layout is torch.jagged
-        assert p.shape == z.shape
-        for part, row in zip(p.unbind(), rows, strict=True):
-            torch.testing.assert_close(part, pt.sparsemax(row, dim - 1 if dim > 0 else dim))
-    p = pt.entmax15(z, 1)
-    p.values().square().sum().backward()
-    dense = rows[2].clone().requires_grad_()
-    pt.entmax15(dense, 0).square().sum().backward()
-    torch.testing.assert_close(z.grad.unbind()[2], dense.grad)
-    y = torch.tensor([[0, 1], [0, 0], [4, 2]])
-    loss = pt.sparsemax_loss(z, y, 1, reduction="none")
-    torch.testing.assert_close(loss[2], pt.sparsemax_loss(rows[2], y[2], 0, reduction="none"))
-    assert pt.softmax_support(z, 1).unbind()[0].all()
-    with pytest.raises(ValueError, match="dim must not be 0"):
-        pt.softmax(z, 0)
-    with pytest.raises(TypeError, match="offsets must be left out for a jagged tensor"):
-        pt.softmax(z, 1, offsets=z.offsets())
-    lengths, starts = torch.tensor([2, 1, 3]), torch.tensor([0, 3, 4])
-    holes = torch.nested.narrow(scores(3, 9, grad=False), 1, starts, lengths, layout=torch.jagged)
-    with pytest.raises(ValueError, match=r"holes between its rows: pass z.contiguous\(\)"):
-        pt.softmax(holes, 1)
-    assert pt.softmax(holes.contiguous(), 1).shape[0] == 3
 
 
 @pytest.mark.parametrize(

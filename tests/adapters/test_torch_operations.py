@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -647,16 +648,44 @@ def test_a_symbolic_trace_keeps_calls_whole() -> None:
     assert {"attention", "apply", "entmax_sigmoid", "apply_loss"} <= set(targets)
 
 
+def host_calls() -> list[Any]:
+    """Calls that take plain tensors alone."""
+    labels = torch.tensor([0, 1])
+    return [
+        pt.sparsemax,
+        pt.entmax15_support,
+        lambda z: pt.sparsemax_loss(z, labels),
+        lambda z: pt.attention(z, z, z),
+    ]
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="no distributed package")
+def test_dtensors_are_told_how_to_become_plain(tmp_path: Path) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    place = {"init_method": f"file://{tmp_path}/store", "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group("gloo", **place)
+    try:
+        z = distribute_tensor(torch.ones(2, 3), init_device_mesh("cpu", (1,)), [Replicate()])
+        for call in host_calls():
+            with pytest.raises(TypeError, match=r"pass (\w+).to_local\(\), .* \1.full_tensor\(\)"):
+                call(z)
+        torch.testing.assert_close(pt.sparsemax(z.to_local()), torch.full((2, 3), 1 / 3))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_told_how_to_pad(layout: Any) -> None:
     rows = [tensor(2, 3, grad=False), tensor(3, 3, grad=False)]
     nested = torch.nested.nested_tensor(rows, layout=layout)
-    calls = [lambda z: pt.attention(z, z, z)]
-    if layout is torch.strided:  # jagged ones are rows of different lengths
-        calls.append(pt.sparsemax)
-    for call in calls:
-        with pytest.raises(TypeError, match=r"pad it with \w+.to_padded_tensor\(0.0\)"):
+    advice = r"pad it with (\w+).to_padded_tensor\(0.0\), and hide the padding with a mask"
+    if layout is torch.jagged:
+        advice += r"; its rows are \1.values\(\), cut at \1.offsets\(\)"
+    for call in host_calls():
+        with pytest.raises(TypeError, match=advice + "$"):
             call(nested)
     padded, mask = nested.to_padded_tensor(0.0), torch.tensor([[True, True, False], [True] * 3])
     found = pt.attention(padded, padded, padded, mask=mask.unsqueeze(1))
@@ -1088,7 +1117,7 @@ def test_advice_fits_what_is_refused() -> None:
     with pytest.raises(TypeError, match=r"take z.real or z.abs\(\)"):
         pt.entmax15(torch.tensor([1 + 2j, 0j]))
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)
-    with pytest.raises(TypeError, match=r"pass z.values\(\) to what is elementwise"):
+    with pytest.raises(TypeError, match=r"its rows are z.values\(\)"):
         pt.entmax_sigmoid(nested)
     with pytest.raises(TypeError, match="unexpected keyword argument 'axis'; of tensors it is dim"):
         pt.entmax15_loss(torch.zeros(2, 3), torch.tensor([0, 1]), axis=1)
