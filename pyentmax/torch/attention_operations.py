@@ -22,13 +22,11 @@ from pyentmax.sparse_attention import AttentionWeights
 from pyentmax.torch.arrays import on_arrays
 from pyentmax.torch.attention_problem import FIELDS, SCHEMA, TensorProblem
 from pyentmax.torch.registry import (
-    NO_FORWARD_MODE,
     Rule,
     is_plain,
     is_unwatched,
     not_differentiable,
     one_by_one,
-    refused,
     registered,
 )
 
@@ -113,7 +111,6 @@ _attention_operation: Rule = registered(
     fake=output_like,
     setup_context=_keep_attention,
     backward=_attention_backward,
-    jvp=refused(NO_FORWARD_MODE.format("attention")),
     vmap=one_by_one,
 )
 
@@ -154,7 +151,6 @@ attention_with_weights: Rule = registered(
     fake=_with_weights_fake,
     setup_context=_keep_attention,
     backward=_attention_backward,
-    jvp=refused(NO_FORWARD_MODE.format("attention")),
     vmap=one_by_one,
 )
 

@@ -139,7 +139,9 @@ def _apply_cut(
 
     def call(live: Tensor, z: Tensor, mask: Any, own: Any) -> Tensor:
         live = live if mask is None else live & mask
-        result: Tensor = getattr(operations, operation)(z, name, *split(name, own), live)
+        if operation == "mapping":
+            return apply_to_rows(name, z, own, live)
+        result: Tensor = operations.support(z, name, *split(name, own), live)
         return result
 
     def padded(z: Tensor, parameter: Any) -> Tensor:
@@ -161,8 +163,8 @@ def apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tens
         if in_onnx_export():
             return composed.mapping(z, name, value, mask)
         value = as_input(value, z)
-        if name in composed.DIFFERENTIABLE and in_transform():
-            return operations.differentiable(z, name, value, mask)
+    if name in composed.DIFFERENTIABLE and in_transform():
+        return operations.differentiable(z, name, value, mask)
     result: Tensor = operations.mapping(z, name, *split(name, value), mask)
     return result
 

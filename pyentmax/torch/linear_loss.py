@@ -35,12 +35,10 @@ from pyentmax.torch.calls import chosen, split
 from pyentmax.torch.modules import Settings
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import (
-    NO_FORWARD_MODE,
     PARAMETER,
     is_plain,
     not_differentiable,
     one_by_one,
-    refused,
     registered,
 )
 
@@ -375,6 +373,5 @@ _operation: Callable[..., Any] = registered(
     fake=_fake,
     setup_context=_keep,
     backward=_backward,
-    jvp=refused(NO_FORWARD_MODE.format("linear_loss")),
     vmap=one_by_one,
 )

@@ -11,7 +11,8 @@ Rows lie along the last axis. The parameter of a mapping is a tensor or a number
 
 A first derivative runs the array functions. Where it may be differentiated again, which PyTorch
 says by gradients that are enabled in a backward pass, it is written in PyTorch's own operations
-(`composed`) for the mappings that these know; for the others it refuses to be.
+(`composed`) for the mappings that these know, and so is one in forward mode; for the others it
+refuses to be.
 """
 
 from __future__ import annotations
@@ -39,15 +40,12 @@ from pyentmax.torch.arrays import has_kernels, lent, on_arrays
 from pyentmax.torch.composed import HALF, LOGARITHMS
 from pyentmax.torch.offsets import Cut
 from pyentmax.torch.registry import (
-    NO_FORWARD_MODE,
     PARAMETER,
     Rule,
-    has_tangent,
+    in_forward_mode,
     is_plain,
-    keep,
     not_differentiable,
     one_by_one,
-    refused,
     registered,
     row_by_row,
 )
@@ -132,7 +130,7 @@ def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
         z = mask = None
     elif not MAPPINGS[ctx.name].parameter_vjp_takes_scores:
         z = None
-    keep(ctx, output, z, parameter, mask)
+    ctx.save_for_backward(output, z, parameter, mask)
 
 
 def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
@@ -157,25 +155,6 @@ def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return in_z, None, in_parameter, None, None
 
 
-def _forward_rules(name: str) -> tuple[Rule, Rule]:
-    """The change of p, or log p, in a direction of the scores, and by how much it moves with α."""
-    if name in LOGARITHMS:
-        return composed.log_jvp, composed.log_grad_alpha
-    return composed.product, composed.grad_alpha
-
-
-def _mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
-    p, _, parameter, _ = ctx.saved_tensors
-    if ctx.name not in composed.DIFFERENTIABLE:
-        raise NotImplementedError(NO_FORWARD_MODE.format(ctx.name))
-    (by, slope), moved = _forward_rules(ctx.name), torch.zeros_like(p)
-    if d_z is not None:
-        moved = by(p, d_z, composed.support_alpha(ctx.name, _value(parameter, ctx.number)))
-    if d_parameter is not None:
-        moved = moved + slope(p, parameter) * d_parameter.unsqueeze(-1)
-    return moved.to(p.dtype)
-
-
 mapping: Rule = registered(
     "mapping",
     f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
@@ -183,7 +162,6 @@ mapping: Rule = registered(
     fake=_like_first,
     setup_context=_keep_mapping,
     backward=_mapping_backward,
-    jvp=_mapping_jvp,
     vmap=partial(row_by_row, arrays=1, per_score=per_score),
 )
 
@@ -209,12 +187,13 @@ support: Rule = registered(
 
 
 def differentiable(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
-    """A mapping, or log p, in operations that PyTorch can differentiate twice.
+    """A mapping, or log p, in operations that PyTorch can differentiate three times.
 
-    It follows the derivative from the values of z and α to z and α, which are the same, by the
-    midpoint rule: that has the first two derivatives of what it follows.
+    It follows the derivative from the values of z and α to z and α, which are the same, by Heun's
+    rule of third order: that has the first three derivatives of what it follows.
     """
-    by, slope = _forward_rules(name)
+    by: Rule = composed.log_jvp if name in LOGARITHMS else composed.product
+    slope: Rule = composed.log_grad_alpha if name in LOGARITHMS else composed.grad_alpha
     start, alpha, d_alpha = z.detach(), composed.support_alpha(name, value), None
     number, parameter = (None, value.detach()) if isinstance(value, Tensor) else (value, None)
     if PARAMETERS[name] == "alpha" and parameter is not None:
@@ -228,7 +207,9 @@ def differentiable(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Ten
         return by(p, change, now) + slope(p, now) * d_alpha.unsqueeze(-1)
 
     p = mapping(composed.wide(start), name, parameter, number, mask)
-    return (p + moved(p + moved(p, 0) / 2, 0.5)).to(z.dtype)
+    first = moved(p, 0)
+    second = moved(p + first / 3, 1 / 3)
+    return (p + (first + 3 * moved(p + 2 / 3 * second, 2 / 3)) / 4).to(z.dtype)
 
 
 # --- J v ------------------------------------------------------------------------------------------
@@ -280,7 +261,6 @@ product: Rule = registered(
     fake=_like_first,
     setup_context=_keep_product,
     backward=_product_backward,
-    jvp=refused(NO_FORWARD_MODE.format("the product with a Jacobian")),
     vmap=partial(row_by_row, arrays=2, per_score=per_score),
 )
 
@@ -380,7 +360,7 @@ def _keep_loss(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
     z, y, ctx.name, parameter, ctx.number, weight, mask, *ctx.options, smoothing = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # zeros of the scores' shape for the second result
-    keep(ctx, output[1], z, y, parameter, weight, mask, smoothing)
+    ctx.save_for_backward(output[1], z, y, parameter, weight, mask, smoothing)
 
 
 def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -417,14 +397,6 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     return in_z, in_y, *(None,) * 8
 
 
-def _loss_jvp(ctx: Any, d_z: Any, *rest: Any) -> tuple[Tensor, None]:
-    if any(tangent is not None for tangent in rest):
-        raise NotImplementedError(NO_FORWARD_MODE.format("a loss, in anything but its scores,"))
-    gradient, _, _ = _gradient(ctx)
-    moved = gradient * d_z
-    return moved.sum(-1) if ctx.options[0] == "none" else moved.sum(), None
-
-
 _loss_operation = registered(
     "loss",
     f"(Tensor z, Tensor y, str name, {PARAMETER}, {OPTIONS}) -> (Tensor, Tensor)",
@@ -432,7 +404,6 @@ _loss_operation = registered(
     fake=_loss_fake,
     setup_context=_keep_loss,
     backward=_loss_backward,
-    jvp=_loss_jvp,
     vmap=one_by_one,  # the mean of each example is its own
 )
 
@@ -485,7 +456,7 @@ def _version(tensor: Any) -> int | None:
 def takes_arrays(*args: Any) -> bool:
     """Whether rows of different lengths in these tensors can go through the functions of arrays."""
     tensors = [x for x in args if isinstance(x, Tensor)]
-    return has_kernels(tensors[0]) and is_plain(args) and not has_tangent(tensors)
+    return has_kernels(tensors[0]) and is_plain(args) and not in_forward_mode()
 
 
 def mapping_of_cut(

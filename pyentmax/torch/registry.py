@@ -3,8 +3,9 @@
 `torch.compile`, graphs and traces see the operation by its name, with the derivative that is
 registered for reverse mode. `torch.func` does not know such derivatives, so that tensors which it
 has wrapped go through an `autograd.Function` with the same rules. So do plain tensors in an eager
-call on the host, around PyTorch's dispatcher, which takes longer than a small call itself. Forward
-mode would drop tangents without a word: tensors that have one are linearized here.
+call on the host, around PyTorch's dispatcher, which takes longer than a small call itself. No
+operation has a derivative in forward mode, which would drop tangents without a word: a tensor that
+has one is an error. The functions that have such derivatives compose them (`in_transform`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ LIBRARY = Library("pyentmax", "DEF")
 PARAMETER = "Tensor? parameter, float? number"  # of a mapping: one of the two, or none
 
 NO_FORWARD_MODE = (
-    "{} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, jacrev, or "
+    "this {} has no derivative in forward mode, as softmax, sparsemax, entmax15, entmax, the top-k "
+    "mappings and their losses have: take it in reverse, as by torch.func.vjp, jacrev, or "
     "autograd.functional.jacobian"
 )
 
@@ -36,7 +38,6 @@ def registered(
     fake: Rule,
     setup_context: Rule,
     backward: Rule,
-    jvp: Rule,
     vmap: Callable[[Rule], Rule],
 ) -> Rule:
     """Register an operation with its rules, and return the function to call.
@@ -48,13 +49,15 @@ def registered(
         the results, on any device
     fake : callable
         empty tensors like the results
-    setup_context, backward, jvp : callables
+    setup_context, backward : callables
         as the static methods of an `autograd.Function`
     vmap : callable
         returns the rule for `torch.vmap`, given the function to call
 
     The function to call has `directly`, for arguments of which `is_unwatched` is known to be true.
     """
+
+    refuse_tangents = refused(NO_FORWARD_MODE.format(name))
 
     def directly(*args: Any) -> Any:
         if torch.is_grad_enabled():
@@ -71,8 +74,8 @@ def registered(
             if isinstance(arg, Tensor):
                 if arg.device != device and (arg.ndim or not arg.is_cpu):
                     _refuse_devices(f"{name}{schema}", args)
-                if _unpacked(arg)[1] is not None:
-                    return _linearized(call, setup_context, jvp, args)
+                if _has_tangent(arg):
+                    refuse_tangents()
                 wrapped = wrapped or _is_wrapped(arg)
         return function.apply(*args) if wrapped else operation(*args)
 
@@ -86,7 +89,7 @@ def registered(
         "forward": lambda *args: operation(*args),
         "setup_context": setup_context,
         "backward": backward,
-        "jvp": jvp,
+        "jvp": refuse_tangents,
         "vmap": vmap(call),
     }
 
@@ -119,7 +122,7 @@ def is_unwatched(args: Iterable[Any]) -> bool:
     """Whether nothing but autograd wants to know of a call, and its tensors are on the host."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
-    if _modes() or _is_transformed() or _is_profiled() or _has_tangents():
+    if _modes() or _is_transformed() or _is_profiled() or in_forward_mode():
         return False
     try:
         for x in args:
@@ -132,7 +135,7 @@ def is_unwatched(args: Iterable[Any]) -> bool:
     return True
 
 
-def _has_tangents() -> bool:
+def in_forward_mode() -> bool:
     """Whether tensors may have tangents; the level is not public, and without it they may."""
     return getattr(forward_ad, "_current_level", 0) >= 0
 
@@ -146,11 +149,6 @@ def _refuse_devices(schema: str, args: tuple[Any, ...]) -> None:
         if isinstance(x, Tensor)
     ]
     raise RuntimeError(f"expected all tensors on one device, got {', '.join(where)}")
-
-
-def has_tangent(tensors: Iterable[Tensor]) -> bool:
-    """Whether one has a derivative in forward mode."""
-    return any(_unpacked(x)[1] is not None for x in tensors)
 
 
 def is_plain(args: Iterable[Any]) -> bool:
@@ -174,12 +172,12 @@ def _is_wrapped(tensor: Tensor) -> bool:
     return False
 
 
-def _unpacked(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The tensor without its tangent, and the tangent, if there is one."""
+def _has_tangent(tensor: Tensor) -> bool:
+    """Whether it has a derivative in forward mode."""
     try:
-        return forward_ad.unpack_dual(tensor)
+        return forward_ad.unpack_dual(tensor).tangent is not None
     except RuntimeError:  # `vmap` has wrapped it: its rule calls again with what is inside
-        return tensor, None
+        return False
 
 
 class _Probe(torch.autograd.Function):
@@ -200,47 +198,11 @@ def _is_refused() -> bool:
 
 
 def in_transform() -> bool:
-    """Whether `torch.func` transforms what a graph is traced of: it knows no registered derivative,
-    and the graph no `autograd.Function` in its place.
+    """Whether a derivative has to be composed of PyTorch's operations: that of forward mode, and
+    in a graph those of `torch.func`, which knows no registered derivative, and the graph no
+    `autograd.Function` in its place.
     """
-    return torch.compiler.is_compiling() and _is_refused()
-
-
-class _Context:
-    """What `setup_context` and `jvp` use of an `autograd.Function`'s."""
-
-    def save_for_forward(self, *tensors: Tensor | None) -> None:
-        self.saved_tensors = tensors
-
-    def save_for_backward(self, *unused: Any) -> None: ...
-
-    mark_non_differentiable = set_materialize_grads = save_for_backward
-
-
-def _linearized(call: Rule, setup_context: Rule, jvp: Rule, args: tuple[Any, ...]) -> Any:
-    """The output plus the derivative times args − primals, which is 0 and has their tangents.
-
-    PyTorch switches forward mode off while it runs the `jvp` of a Function, so that one within
-    another would lose its tangents. Here the derivative is an ordinary computation.
-    """
-    unpacked = [_unpacked(x) if isinstance(x, Tensor) else (x, None) for x in args]
-    primals = [primal for primal, _ in unpacked]
-    changes = [
-        None if tangent is None else x - primal
-        for x, (primal, tangent) in zip(args, unpacked, strict=True)
-    ]
-    output, context = call(*primals), _Context()
-    setup_context(context, primals, output)
-    change = jvp(context, *changes)
-    if isinstance(output, Tensor):
-        return output + change
-    return tuple(x if dx is None else x + dx for x, dx in zip(output, change, strict=True))
-
-
-def keep(ctx: Any, *tensors: Tensor | None) -> None:
-    """Save tensors for both modes."""
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    return _is_refused() if torch.compiler.is_compiling() else in_forward_mode()
 
 
 def refused(message: str) -> Rule:
@@ -257,7 +219,6 @@ def not_differentiable(message: str) -> dict[str, Rule]:
     return {
         "setup_context": lambda ctx, inputs, output: None,
         "backward": refused(message),
-        "jvp": refused(message),
     }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from pyentmax import sorting
 from pyentmax.torch.arguments import check_dim, check_scores
 from pyentmax.torch.arrays import has_kernels, on_arrays
-from pyentmax.torch.registry import NO_FORWARD_MODE, keep, one_by_one, refused, registered
+from pyentmax.torch.registry import one_by_one, registered
 
 __all__ = ["soft_rank", "soft_sort", "soft_topk"]
 
@@ -34,7 +34,7 @@ def _compute(z: Tensor, name: str, k: Any, strength: Any) -> Any:
 
 def _keep(ctx: Any, inputs: Any, output: Tensor) -> None:
     z, ctx.name, k, strength = inputs
-    keep(ctx, z, k, strength)
+    ctx.save_for_backward(z, k, strength)
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ def _compute_product(
 
 def _keep_product(ctx: Any, inputs: Any, output: Tensor) -> None:
     z, _, ctx.name, k, strength, ctx.transposed = inputs
-    keep(ctx, z, k, strength)
+    ctx.save_for_backward(z, k, strength)
 
 
 def _product_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
@@ -70,7 +70,6 @@ _sorting = registered(
     fake=lambda z, *rest: z.new_empty(z.shape),
     setup_context=_keep,
     backward=_backward,
-    jvp=refused(NO_FORWARD_MODE.format("soft sorting")),
     vmap=one_by_one,
 )
 _product = registered(
@@ -80,7 +79,6 @@ _product = registered(
     fake=lambda z, *rest: z.new_empty(z.shape),
     setup_context=_keep_product,
     backward=_product_backward,
-    jvp=refused(NO_FORWARD_MODE.format("soft sorting")),
     vmap=one_by_one,
 )
 

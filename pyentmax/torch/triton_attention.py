@@ -37,11 +37,9 @@ from pyentmax.torch.attention_operations import (
 )
 from pyentmax.torch.attention_problem import SCHEMA, TensorProblem
 from pyentmax.torch.registry import (
-    NO_FORWARD_MODE,
     Rule,
     not_differentiable,
     one_by_one,
-    refused,
     registered,
 )
 
@@ -617,7 +615,6 @@ _operation: Rule = registered(
     fake=_like,
     setup_context=keep_problem,
     backward=_backward,
-    jvp=refused(NO_FORWARD_MODE.format("attention")),
     vmap=one_by_one,
 )
 

@@ -31,6 +31,7 @@ import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import arrays  # noqa: E402
 from pyentmax.torch import operations as operations_module  # noqa: E402
 from pyentmax.torch.attention_problem import TensorProblem  # noqa: E402
+from pyentmax.torch.sorting import soft_sort  # noqa: E402
 
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 COMPOSED = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
@@ -388,9 +389,19 @@ def test_missing_derivatives_are_errors() -> None:
     (gradient,) = torch.autograd.grad(pt.attention(x, x, x).sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="attention has no second derivatives"):
         gradient.sum().backward()
-    for f in (pt.normmax, lambda x: pt.attention(x, x, x)):
+    z, x, y = z.detach(), x.detach(), torch.tensor(0)
+    cases = [
+        (pt.normmax, z),
+        (lambda z: pt.normmax_loss(z, y), z),
+        (torch.func.vmap(pt.fusedmax), x),
+        (soft_sort, z),
+        (lambda x: pt.attention(x, x, x), x),
+    ]
+    for f, point in cases:
         with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
-            torch.func.jvp(f, (x.detach(),), (x.detach(),))
+            torch.func.jvp(f, (point,), (point,))
+    with pytest.raises(NotImplementedError, match="this mapping has no derivative in forward mode"):
+        torch.func.hessian(lambda z: pt.normmax(z).square().sum())(z)
 
 
 # --- losses and attention -------------------------------------------------------------------------
@@ -610,24 +621,26 @@ def scalar_functions() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", scalar_functions())
 def test_transformations_agree(name: str) -> None:
-    """A registered derivative is not seen by torch.func, and forward mode drops tangents."""
+    """A registered derivative is not seen by torch.func, nor by forward mode."""
     f, z = scalar_functions()[name], tensor(5, grad=False)
     func, functional = torch.func, torch.autograd.functional
     gradient, hessian = functional.jacobian(f, z), functional.hessian(f, z)
     others = [func.grad(f)(z), func.jacrev(f)(z), func.vmap(func.grad(f))(z[None])[0]]
     others += [func.grad(lambda z: func.vmap(f)(z).sum())(z[None])[0]]
     second = [func.jacrev(func.jacrev(f))(z)]
-    if name != "target":  # with no derivative in forward mode
-        others += [func.jacfwd(f)(z)]
-        tangent = tensor(1, 5, seed=1, grad=False)
-        _, along = func.jvp(func.vmap(f), (z[None],), (tangent,))
-        torch.testing.assert_close(along, tangent @ gradient, **DOUBLE)
-        second += [func.hessian(f)(z), func.jacfwd(func.jacfwd(f))(z)]
-        second += [func.jacrev(func.jacfwd(f))(z)]
+    others += [func.jacfwd(f)(z)]
+    tangent = tensor(1, 5, seed=1, grad=False)
+    _, along = func.jvp(func.vmap(f), (z[None],), (tangent,))
+    torch.testing.assert_close(along, tangent @ gradient, **DOUBLE)
+    second += [func.hessian(f)(z), func.jacfwd(func.jacfwd(f))(z)]
+    second += [func.jacrev(func.jacfwd(f))(z)]
     for found in others:
         torch.testing.assert_close(found, gradient, **DOUBLE)
     for found in second:
         torch.testing.assert_close(found, hessian, rtol=1e-11, atol=1e-13)
+    third = func.jacrev(func.jacrev(func.jacrev(f)))(z)
+    for found in (func.jacfwd(func.hessian(f))(z), func.jacrev(func.jacrev(func.jacfwd(f)))(z)):
+        torch.testing.assert_close(found, third, rtol=1e-10, atol=1e-12)
 
 
 def test_a_symbolic_trace_keeps_calls_whole() -> None:
