@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+UNSUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
@@ -19,7 +21,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     It is in the same folder and is flushed to the disk before it is renamed. Whatever interrupts
     the writing, a full disk or Ctrl-C, an earlier file remains, complete. A link remains a link,
-    and the new file gets the earlier one's permissions.
+    and the new file gets the earlier one's permissions. File systems that can neither flush a file
+    nor set permissions go without.
 
     Raises
     ------
@@ -44,10 +47,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             raise OSError(errno.EINVAL, "expected a regular file, got a device, pipe or folder")
         with temporary.open("xb") as file:
             if mode is not None:
-                temporary.chmod(stat.S_IMODE(mode))
+                with _where_supported():
+                    temporary.chmod(stat.S_IMODE(mode))
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            with _where_supported():
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -56,6 +61,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _where_supported() -> Iterator[None]:
+    """Ignore the error of a file system that has no such operation (CIFS, drives in WSL, FUSE)."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
 
 
 @contextmanager

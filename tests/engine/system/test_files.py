@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -40,6 +42,25 @@ def test_file_has_the_permissions_of_any_new_file(tmp_path):
     with replacing(tmp_path / ("字" * 80)) as file:  # 240 bytes: the longest names are 255
         file.write(b"drawn")
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+
+
+@pytest.mark.parametrize("operation", ["chmod", "fsync"])
+@pytest.mark.parametrize("reason", ["EPERM", "ENOTSUP", "EINVAL", "ENOSYS", "EIO"])
+def test_file_system_may_lack_an_operation(tmp_path, monkeypatch, operation, reason):
+    """Drives of Windows in WSL refuse chmod, some FUSE and CIFS mounts fsync."""
+
+    def refuse(*_, **__):
+        raise OSError(getattr(errno, reason), "refused")
+
+    path = tmp_path / "word"
+    path.write_text("draw")
+    monkeypatch.setattr(os, operation, refuse)
+    failed = reason == "EIO"  # the disk is broken: the file may not be there
+    with pytest.raises(OSError, match="refused") if failed else nullcontext():
+        with replacing(path) as file:
+            file.write(b"drawn")
+    assert path.read_text() == ("draw" if failed else "drawn")
+    assert os.listdir(tmp_path) == ["word"]
 
 
 def test_link_and_permissions_stay(tmp_path):
