@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from compiled_functions import arguments, compiled_functions
 import pyentmax
 from pyentmax.engine.backends import choice
 from pyentmax.engine.calls import dtypes
+from pyentmax.seq2seq.autograd import Tensor
 
 
 class Recorder:
@@ -179,6 +182,19 @@ def test_variable_chooses_the_backend(
         assert uses or why in capsys.readouterr().out
 
 
+def test_kernels_that_do_not_load_say_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As built for a newer libc, or with flags that leave a symbol undefined."""
+    (tmp_path / "_cpu.py").write_text("raise ImportError('undefined symbol: newer')")
+    monkeypatch.setattr(pyentmax, "__path__", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "pyentmax._cpu", raising=False)
+    monkeypatch.delenv("PYENTMAX_BACKEND", raising=False)
+    monkeypatch.setattr(choice, "kernels", choice.kernels.__wrapped__)
+    pyentmax.show_config()
+    assert "_cpu cannot be imported (undefined symbol: newer)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
 def test_reference_runs_no_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`entmax_vjp_alpha.reference` took ∂p/∂α from its kernel."""
@@ -210,6 +226,96 @@ def test_tensor_with_a_gradient_gets_a_hint_that_helps() -> None:
     tensor = type("Tensor", (), {"__module__": "torch"})
     with pytest.raises(TypeError, match=r"tensor\.detach\(\)\.cpu\(\)\.numpy\(\)"):
         pyentmax.softmax(tensor())
+
+
+class OnHost:
+    """As pint's Quantity: NumPy's functions of its own, and not on a GPU."""
+
+    dtype = np.dtype(float)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise AssertionError("converted, without its units")
+
+    def __array_function__(self, *_: Any) -> Any:
+        raise AssertionError("computed by a body")
+
+
+Z = np.ones((2, 3))
+ROLES = {
+    "z": pyentmax.sparsemax,
+    "v": lambda x: pyentmax.sparsemax_jvp(Z, x),
+    "p": pyentmax.softmax_jacobian,
+    "y": lambda x: pyentmax.sparsemax_loss(Z, x),
+    "mask": lambda x: pyentmax.softmax(Z, mask=x),
+    "upper": lambda x: pyentmax.csoftmax(Z, x),
+    "alpha": lambda x: pyentmax.entmax(Z, x),
+    "weight": lambda x: pyentmax.softmax_loss(Z, [0, 1], weight=x),
+    "query": lambda x: pyentmax.attention(x, Z, Z),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_host_arrays_with_functions_of_their_own_are_refused(role: str) -> None:
+    unit = type("Quantity", (OnHost,), {"__module__": "pint"})
+    with pytest.raises(TypeError, match=f"{role} is a pint array; pass array.m_as"):
+        ROLES[role](unit())
+    other = type("Other", (OnHost,), {"__module__": "other"})
+    with pytest.raises(TypeError, match=f"{role} is a other array; pass numpy.asarray"):
+        ROLES[role](other())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_tensors_of_the_tape_name_its_functions(role: str) -> None:
+    """Each of 90,000 entries became a tensor, and the advice was another dtype."""
+    x = Tensor(np.zeros((300, 300)), requires_grad=True)
+    with pytest.raises(
+        TypeError, match=rf"{role} is a pyentmax array; pyentmax\.seq2seq\.autograd"
+    ):
+        ROLES[role](x)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_no_sequence_is_named(role: str) -> None:
+    scores = {"cat": 2.0, "dog": 1.0}
+    kinds = {
+        f"dict_values; pass list({role})": scores.values(),
+        f"generator; pass list({role})": (score for score in scores.values()),
+        f"zip; pass list({role})": zip([1.0], [2.0], strict=True),
+        f"set; pass list({role})": {1.0, 2.0},
+        f"dict; pass list({role}.values())": scores,
+        "LazyFrame": type("LazyFrame", (), {})(),
+    }
+    for message, value in kinds.items():
+        with pytest.raises(
+            TypeError,
+            match=re.escape(f"{role} must hold real numbers, got a {message}"),
+        ):
+            ROLES[role](value)
+
+
+def test_column_of_lists_is_to_be_stacked() -> None:
+    pandas = pytest.importorskip("pandas")
+    for column in (pandas.Series([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [2, 3]], object)):
+        with pytest.raises(
+            TypeError, match=r"z must hold real numbers, got sequences; pass numpy\.stack\(z\)"
+        ):
+            pyentmax.softmax(column)
+        with pytest.raises(TypeError, match=r"pass numpy\.stack\(y\)"):
+            pyentmax.softmax_loss(np.eye(2), column)
+
+
+def test_data_of_other_arrays_are_not_asked_for() -> None:
+    """`pyarrow.ChunkedArray.data` warns that it is deprecated."""
+
+    class Column:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array([1.0, 2.0, 0.5])
+
+        @property
+        def data(self) -> Any:
+            raise AssertionError("asked for")
+
+    np.testing.assert_array_equal(pyentmax.softmax(Column()), pyentmax.softmax([1.0, 2.0, 0.5]))
 
 
 class Awkward:

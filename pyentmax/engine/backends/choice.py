@@ -137,7 +137,14 @@ def describe_backend() -> str:
         return f"compiled CPU kernels ({len(available)}), NumPy for the rest"
     if _chosen_backend() == "reference":
         return "no kernels: plain NumPy, as PYENTMAX_BACKEND=reference asks"
-    return "no kernels: plain NumPy, because pyentmax._cpu was not built (no C compiler?)"
+    reason = "was not built (no C compiler?)"
+    try:
+        importlib.import_module("pyentmax._cpu")
+    except ModuleNotFoundError:
+        pass
+    except ImportError as error:
+        reason = f"cannot be imported ({error})"
+    return f"no kernels: plain NumPy, because pyentmax._cpu {reason}"
 
 
 def show_config() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import is_dask
+from pyentmax.engine.calls.devices import is_dask, on_device
 
 KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 HINTS = {
@@ -17,6 +17,9 @@ HINTS = {
     "jaxlib": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
     "sparse": "pass its .todense()",
     "scipy": "pass its .toarray()",
+    "pint": "pass array.m_as('dimensionless')",
+    "autograd": "make a primitive of the function and its vjp with autograd.extend",
+    "pyentmax": "pyentmax.seq2seq.autograd has this function for tensors; or pass tensor.data",
 }
 MASKED = dict.fromkeys("zpv", "and its mask, inverted, as mask=") | {
     "y": "of labels, with ignore_index for what to leave out, or of distributions, with mask="
@@ -59,7 +62,8 @@ def as_array(array: Any, name: str) -> Any:
     Raises
     ------
     TypeError
-        for a masked array, a lazy one, and one of a library that has functions of its own here
+        for a masked array, a lazy one, one on the host that implements NumPy's functions (units),
+        and what is neither an array nor a sequence (a dict, a generator)
     ValueError
         for rows of different lengths
     """
@@ -67,24 +71,38 @@ def as_array(array: Any, name: str) -> Any:
         hint = MASKED.get(name, "(.filled(…))")
         raise TypeError(f"{name} is a numpy.ma array; pass a plain array {hint}")
     if isinstance(array, np.ndarray):  # the product of two np.matrix would be that of algebra
-        return np.asarray(array) if isinstance(array, np.matrix) else array
+        return np.asarray(array) if isinstance(array, np.matrix) else _numbers(array, array, name)
     library = type(array).__module__.partition(".")[0]
-    if library in HINTS:
-        raise TypeError(f"{name} is a {library} array; {HINTS[library]}")
-    if is_dask(array) or is_dask(getattr(array, "data", None)):  # the latter is xarray's
+    if is_dask(array) or (library == "xarray" and is_dask(getattr(array, "data", None))):
         raise TypeError(
             f"{name} is lazy, a {type(array).__name__} of Dask, and would be computed whole here; "
             f"pass {name}.compute(), or all arrays as Dask arrays"
         )
-    if hasattr(array, "__array_function__") and hasattr(array, "dtype"):
+    has_functions = hasattr(array, "__array_function__") and hasattr(array, "dtype")
+    if has_functions and on_device(array):
         return array
+    if has_functions or library in HINTS:
+        hint = HINTS.get(library, "pass numpy.asarray(array)")
+        raise TypeError(f"{name} is a {library} array; {hint}")
     try:
-        return np.asarray(array)
+        converted = np.asarray(array)
     except ValueError as error:
         raise ValueError(
             f"{name} cannot be made an array ({error}); pass rows of different lengths one after "
             "the other, np.concatenate(rows), with offsets="
         ) from None
+    return _numbers(converted, array, name)
+
+
+def _numbers(converted: np.ndarray, array: Any, name: str) -> np.ndarray:
+    """An array, unless it holds an object that NumPy takes for a number, or sequences."""
+    if converted.dtype.kind == "O" and not converted.ndim:
+        values = f"{name}.values()" if hasattr(array, "values") else name
+        hint = f"; pass list({values})" if hasattr(array, "__iter__") else ""
+        raise TypeError(f"{name} must hold real numbers, got a {type(array).__name__}{hint}")
+    if converted.dtype.kind == "O" and converted.size and np.ndim(converted.flat[0]):
+        raise TypeError(f"{name} must hold real numbers, got sequences; pass numpy.stack({name})")
+    return converted
 
 
 @functools.lru_cache

@@ -70,6 +70,15 @@ class Tensor:
     # NumPy must not spread a Tensor over the elements of an array: `array * tensor` is our task.
     __array_ufunc__ = None
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a Tensor is not an array; its .data is")
+
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise TypeError(
+            f"numpy.{function.__name__} takes no Tensor; use a Tensor's methods and the functions "
+            "of pyentmax.seq2seq.autograd, or pass tensor.data"
+        )
+
     def __init__(
         self, data: Array, *parents: tuple[Any, Callable[[Any], Any]], requires_grad: bool = False
     ) -> None:
@@ -126,6 +135,15 @@ class Tensor:
     def item(self) -> float:
         """The value of a tensor with one element, as a Python number; waits for a GPU."""
         return self.data.item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+    def __format__(self, style: str) -> str:
+        return format(self.item(), style) if style else str(self)
 
     # --- the backward pass ------------------------------------------------------------------------
     def backward(self, gradient: Array | None = None) -> None:
@@ -252,9 +270,10 @@ class Tensor:
         """The same elements in another shape, given as numbers or as a tuple."""
         return Tensor(self.data.reshape(*shape), (self, lambda g: g.reshape(self.shape)))
 
-    def transpose(self, *axes: int) -> Tensor:
-        """The axes in another order; reversed if none are given."""
-        inverse = np.argsort([axis % self.ndim for axis in axes]).tolist() if axes else ()
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes in another order, given as numbers or as a tuple; reversed if none are given."""
+        given = axes and axes[0] is not None
+        inverse = np.argsort(np.ravel(axes) % self.ndim).tolist() if given else ()
         return Tensor(self.data.transpose(*axes), (self, lambda g: g.transpose(*inverse)))
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:

@@ -100,3 +100,35 @@ def test_errors():
     for axes in ((3, 0), (0, 0), (0,)):
         with pytest.raises(ValueError, match="ax[ei]s"):
             Tensor(np.ones((2, 3))).transpose(*axes)
+
+
+def test_numpy_functions_name_the_tape():
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    for call in (
+        lambda: np.sum(x),
+        lambda: np.where(True, x[0], 0),
+        lambda: np.dot(x[0], np.ones(3)),
+        lambda: np.concatenate([x, x]),
+    ):
+        with pytest.raises(TypeError, match=r"takes no Tensor.*pyentmax\.seq2seq\.autograd"):
+            call()
+    for call in (lambda: np.array(x), lambda: np.asarray([x, x])):
+        with pytest.raises(TypeError, match=r"Tensor is not an array; its \.data is"):
+            call()
+
+
+def test_tensors_of_one_element_are_numbers():
+    x = Tensor(np.array([[2.5]]), requires_grad=True)
+    assert (float(x), bool(x), bool(x * 0), f"{x:.2f}") == (2.5, True, False, "2.50")
+    assert f"{x}" == str(x)
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(Tensor(np.ones(2)))
+
+
+@pytest.mark.parametrize("axes", [(2, 0, 1), [2, 0, 1], np.array([2, 0, 1]), (-1, 0, 1), None])
+def test_transpose_takes_axes_in_one_argument(axes):
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4), requires_grad=True)
+    y, g = x.transpose(axes), np.random.default_rng(0).normal(size=x.data.transpose(axes).shape)
+    np.testing.assert_array_equal(y.data, x.data.transpose(axes))
+    (y * g).sum().backward()
+    np.testing.assert_array_equal(x.grad.transpose(axes), g)
