@@ -205,13 +205,15 @@ sparsemap_vjp = sparsemap_jvp
 
 
 def k_of_n(k: int) -> Oracle:
-    """The k largest scores.
+    """The k largest scores, 0 ≤ k ≤ n.
 
     >>> k_of_n(2)(np.array([0.3, 0.1, 0.5])).tolist()
     [1.0, 0.0, 1.0]
     """
 
     def oracle(z: np.ndarray) -> np.ndarray:
+        if not 0 <= k <= z.size:
+            raise ValueError(f"k_of_n: k must be from 0 to {z.size}, the number of parts, got {k}")
         a = np.zeros(z.size)
         a[np.argsort(-z, axis=None, kind="stable")[:k]] = 1
         return a.reshape(z.shape)

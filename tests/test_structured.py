@@ -151,6 +151,8 @@ def test_errors_say_what_was_expected() -> None:
             r"structure of shape \(3,\), got \(2,\)",
             lambda: sparsemap(z, lambda z: z[:2]),
         ),
+        (ValueError, "k must be from 0 to 3.*got -1", lambda: sparsemap(z, k_of_n(-1))),
+        (ValueError, "k must be from 0 to 3.*got 4", lambda: sparsemap(z, k_of_n(4))),
         (ValueError, "max_steps=2 calls", lambda: sparsemap(z, k_of_n(1), max_steps=2)),
         (ValueError, "v must have the shape", lambda: sparsemap_jvp(np.eye(3), z[:2])),
     ]:
