@@ -324,6 +324,7 @@ class _Call:
         v = to_rows(v, self.rows.axes).astype(z.dtype, copy=False)
         return self.rows.finish(self._run(permutahedron_product, z, v))
 
+    @np.errstate(under="ignore")
     def _run(self, function: Any, *rows: Any) -> Any:
         result = np.empty_like(rows[0])
         function(*rows, self.k, self.strength, out=result)

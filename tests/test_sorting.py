@@ -175,3 +175,15 @@ def test_results_are_written_to_out(name):
     np.testing.assert_array_equal(z, expected)
     with pytest.raises(ValueError, match="out must have the shape of z"):
         function(z, *values, out=np.empty(3))
+
+
+@pytest.mark.parametrize("body", [False, True])
+def test_underflow_is_not_an_error(body: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if body:
+        for name in ("permutahedron", "permutahedron_product"):
+            monkeypatch.setattr(sorting, name, getattr(sorting, name).reference)
+    z = np.array([1e-310, 0.0])
+    with np.errstate(all="raise"):
+        np.testing.assert_allclose(soft_rank(z, 1e3), [1.5, 1.5], rtol=1e-12)
+        np.testing.assert_allclose(soft_rank_jvp(z, z, 1e3), [0, 0], rtol=0, atol=1e-300)
+        np.testing.assert_allclose(soft_topk(z, 1, 1e3), [0.5, 0.5], rtol=1e-12)
