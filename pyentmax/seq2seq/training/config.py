@@ -203,7 +203,7 @@ def fingerprint(data: Any) -> str:
 
 def read_settings(directory: Path) -> dict[str, Any]:
     """The settings of the run in a directory."""
-    return dict(json.loads((directory / SETTINGS).read_text("utf-8")))
+    return dict(json.loads((directory / SETTINGS).read_text("utf-8"), parse_constant=str))
 
 
 def check_settings(directory: Path, settings: dict[str, Any], *, extends: int | None) -> None:

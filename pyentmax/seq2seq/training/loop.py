@@ -175,7 +175,9 @@ class _Run:
         if options.demonstration is not None:
             settings = {"demonstration": options.demonstration, **settings}
         settings = {"training": asdict(config), **settings}
-        self.settings = json.loads(json.dumps(settings, default=for_json))  # as from the file
+        # As from the file. JSON has no infinite number, as of `clip`: it becomes a text.
+        text = json.dumps(settings, default=for_json)
+        self.settings = json.loads(text, parse_constant=str)
         self.xp = array_module(next(iter(model.params.values())))
         seeds = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng, self.dropout_rng = map(np.random.default_rng, seeds)

@@ -607,3 +607,18 @@ def test_log_shows_speed_loss_and_accuracy(capsys):
     lines = capsys.readouterr().err.splitlines()
     parts = ("tokens/s, loss ", ", rate 0", ", dev ")
     assert sum(all(part in line for part in parts) for line in lines) == 4
+
+
+def test_settings_are_strict_json(tmp_path):
+    """An infinite clip, which switches clipping off, was written as Infinity."""
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    endless = config(updates=2, clip=math.inf)
+    run(Bigrams(), tmp_path, endless)
+    text = (tmp_path / "settings.json").read_text()
+    assert json.loads(text, parse_constant=refuse)["training"]["clip"] == "Infinity"
+    run(Bigrams(), tmp_path, endless, resume=True)
+    (tmp_path / "settings.json").write_text(text.replace('"Infinity"', "Infinity"))  # as it was
+    run(Bigrams(), tmp_path, endless, resume=True)
