@@ -14,6 +14,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -50,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8" if redirected else None, errors="replace")
     args = build_parser().parse_args(argv)
     try:
-        with _terminated():
+        with _terminated(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _note(f"note: {message}")
             _run(args)
             sys.stdout.flush()
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 import sys
 
@@ -292,3 +293,19 @@ def test_unsuitable_arguments_are_named(draw, message):
 def test_nan_is_a_gap(call):
     """Measures are NaN where there is nothing to count."""
     assert call() is not None
+
+
+def test_missing_glyphs_are_one_warning_that_names_the_setting(tmp_path):
+    """Each letter had a warning of its own, with a line of our source."""
+    ax = plot_hypothesis_tree(tree_of({"食べた": 0.6, "食べて": 0.4}))
+    with pytest.warns() as caught:
+        save_figure(ax, tmp_path / "tree.png")
+    [warning] = caught
+    assert re.match(r"tree\.png: no glyphs for \w{4}; .*font\.family", str(warning.message))
+    assert warning.filename == __file__
+
+
+def test_fonts_of_the_settings_stand_in_for_missing_glyphs(tmp_path):
+    save_figure(plot_hypothesis_tree(tree_of({"שלום": 1.0})), tmp_path / "a.png")  # DejaVu Sans'
+    with rc_context({"font.family": ["monospace"]}), pytest.warns(match="no glyphs for"):
+        save_figure(plot_hypothesis_tree(tree_of({"שלום": 1.0})), tmp_path / "a.png")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,8 +94,10 @@ class TextCanvas:
 
     def __init__(self, ax: Axes | None, width: float, top: float, bottom: float) -> None:
         require_matplotlib()
+        from matplotlib import rcParams
         from matplotlib.figure import Figure
 
+        self.fonts = [MONOSPACED, *rcParams["font.family"]]  # the latter for other scripts
         width, height = width + 1, bottom - top
         if ax is None:
             inch = 13 / 72  # per unit
@@ -110,7 +114,7 @@ class TextCanvas:
     def write(self, x: float, y: float, text: str, *, size: float = 1, **changes: Any) -> None:
         """Write monospaced text, its middle at height y."""
         style: dict[str, Any] = {"color": INK, "va": "center_baseline", "parse_math": False}
-        style |= {"family": MONOSPACED, "fontsize": size * self.unit}
+        style |= {"family": self.fonts, "fontsize": size * self.unit}
         if text:
             self.ax.text(x, y, text, **style | changes)
 
@@ -146,7 +150,8 @@ class TextCanvas:
 def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:
     """Save the figure of the axes atomically, with the same bytes each time.
 
-    Metadata that differs between runs (dates, versions) is left out.
+    Metadata that differs between runs (dates, versions) is left out. A warning lists the characters
+    that the fonts do not have.
 
     Parameters
     ----------
@@ -190,8 +195,22 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         dpi = min(dpi, math.sqrt(MAX_PIXELS / (width * height)))
     saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
     # The salt of SVG identifiers would otherwise be drawn at random.
-    with rc_context({"svg.hashsalt": "pyentmax", "text.usetex": False}), replacing(path) as file:
+    rc = rc_context({"svg.hashsalt": "pyentmax", "text.usetex": False})
+    with warnings.catch_warnings(record=True) as caught, rc, replacing(path) as file:
+        warnings.filterwarnings("always", "Glyph .* missing from font")
         for text in figure.findobj(Text):  # words, which LaTeX would read as its commands
             text.set_usetex(False)
         figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
+    missing: dict[str, None] = {}  # in order
+    for entry in caught:
+        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(entry.message)):
+            missing[chr(int(glyph[1]))] = None
+        else:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    if missing:
+        warnings.warn(
+            f"{path.name}: no glyphs for {''.join(missing)}; name an installed font that has them "
+            "in font.family of a matplotlibrc",
+            stacklevel=2,
+        )
     return path

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 from commands import run
 from stages import slow
 
+from pyentmax import cli
 from pyentmax.cli import build_parser, main
 from pyentmax.seq2seq.tasks.inflection import Example, Inflector
 from pyentmax.seq2seq.tasks.language_model import Writer
@@ -37,6 +39,19 @@ def command(*words: str | Path) -> list[str]:
 def small_inflector() -> Inflector:
     examples = [Example("walk", "walked", ("V", "PST")), Example("play", "plays", ("V", "PRS"))]
     return Inflector.untrained(examples, np.random.default_rng(0), hidden=8)
+
+
+def test_warning_is_one_line(capsys, monkeypatch):
+    """Without the line of our source that raised it."""
+    shown = warnings.showwarning
+    monkeypatch.setattr(
+        cli, "describe_backend", lambda: warnings.warn("no glyphs for 食", stacklevel=1)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        main(["reproduce"])
+    assert "note: no glyphs for 食" in capsys.readouterr().err.splitlines()
+    assert warnings.showwarning is shown
 
 
 def test_first_line_names_backend(capsys):
