@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -63,15 +65,20 @@ class Example(NamedTuple):
         return f"{self.lemma}  {';'.join(self.tags)}" + (f": {self.form}" if self.form else "")
 
     def file_name(self) -> str:
-        """The title as the beginning of a file's name.
+        """The title as the beginning of a file's name, with a checksum if it has to be changed.
 
         Examples
         --------
         >>> Example("draw", "", ("V", "V.PTCP", "PST")).file_name()
         'draw-V.V.PTCP.PST'
         """
-        words = [self.lemma, ".".join(self.tags), self.form]
-        return re.sub(r"[^\w.-]+", ".", "-".join(filter(None, words)))[:50]
+        title = "-".join(filter(None, [self.lemma, ".".join(self.tags), self.form]))
+        # Vowel signs and accents of their own are marks, and as safe as letters.
+        is_safe = (re.match(r"[\w.-]", c) or unicodedata.category(c)[0] == "M" for c in title)
+        name = "".join(c if safe else "." for c, safe in zip(title, is_safe, strict=True))
+        if name == title and len(name) <= 50:
+            return name
+        return f"{name[:41]}-{zlib.crc32(title.encode()):08x}"
 
 
 def read_examples(
@@ -92,7 +99,8 @@ def read_examples(
     ------
     DataError
         If a line is malformed or not UTF-8, or a tag looks like the mark of a language (naming file
-        and line), if a file has no example, or if *languages* and *paths* differ in length.
+        and line), if the tags stand first or a file has no example, or if *languages* and *paths*
+        differ in length.
     OSError
         If a file cannot be opened.
 
@@ -120,6 +128,9 @@ def read_examples(
         if not rows:
             raise DataError(f"{path}: no examples; expected lines {_COLUMNS}, got an empty file")
         place = tags_column([columns for _, columns in rows])
+        if not place:
+            text = "\t".join(rows[0][1])
+            raise DataError(f"{rows[0][0]}: expected {_COLUMNS}, got the tags first: {text!r}")
         examples += [_example_from(columns, place, where, language) for where, columns in rows]
     return examples
 
@@ -280,18 +291,21 @@ def split_tags(text: str) -> tuple[str, ...]:
 
 
 def tags_column(rows: Sequence[Sequence[str]]) -> int:
-    """The column that holds the tags of these lines: 2 (before 2023) or 1, counted from 0.
+    """The column that holds the tags of these lines: 2 (before 2023) or 1; 0 is a mistake.
 
-    It is the one with a semicolon in more lines; among equals, the one with fewer different values.
+    It is the one with a semicolon in more lines; of the last two, if they are equal, the one with
+    fewer different values.
 
     Examples
     --------
     >>> tags_column([["draw", "V;PST", "drew"], ["go", "V;PST", "went"]])
     1
     """
-    later, earlier = ([row[i] for row in rows] for i in (2, 1))
-    joined, other = (sum(";" in text for text in column) for column in (later, earlier))
-    return 2 if (joined, -len(set(later))) >= (other, -len(set(earlier))) else 1
+    columns = list(zip(*rows, strict=True))
+    joined = [sum(";" in text for text in column) for column in columns]
+    if joined[0] > max(joined[1:]):
+        return 0
+    return max((2, 1), key=lambda i: (joined[i], -len(set(columns[i]))))
 
 
 def _example_from(

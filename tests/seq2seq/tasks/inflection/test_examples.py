@@ -119,3 +119,31 @@ def test_tags_have_one_order_with_and_without_cycles():
     assert order("AB", "AB", "BA") == list("AB")
     assert order("XAB", "XBC", "XCA")[0] == "X"
     assert sorted(order("XAB", "XBC", "XCA")) == list("ABCX")
+
+
+def test_tags_in_the_first_column_are_refused(tmp_path):
+    """The tags were the lemma, and the lemma the tag, and a model learned that without a word."""
+    path = write(tmp_path, "N;PL\tşabar\tşabarlar\nN;PL\tkedi\tkediler\n")
+    message = "line 1: expected lemma TAB form TAB tags.* got the tags first: 'N;PL"
+    with pytest.raises(DataError, match=message):
+        read_examples(path)
+
+
+def test_different_words_have_different_file_names():
+    words = [
+        "की",
+        "का",
+        "कु",
+        "co\u0302te\u0301",
+        "co\u0302te\u0300",
+        "a b",
+        "a.b",
+        "a/b",
+        "a" * 60,
+        "a" * 61,
+    ]
+    bundles = [("V", "IND", *("SG" * 16), tense) for tense in ("PRS", "PST")]
+    names = {Example(w, "", tags).file_name() for w in words for tags in [("V",), *bundles]}
+    assert len(names) == 3 * len(words)
+    assert all(len(name) <= 50 and "/" not in name and " " not in name for name in names)
+    assert Example("की", "", ("V",)).file_name() == "की-V"
