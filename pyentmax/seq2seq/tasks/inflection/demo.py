@@ -102,8 +102,8 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
     print(
         f"""
 Try next:
-  {python} -m pyentmax inflect {folder} withdraw '{TAGS}'
-  {python} -m pyentmax inflect {folder} gloop 'V;PST' --pictures {folder}
+  {python} -m pyentmax inflect {folder} withdraw "{TAGS}"
+  {python} -m pyentmax inflect {folder} gloop "V;PST" --pictures {folder}
   {python} -m pyentmax demo --seed {seed + 1}
   {python} -m pyentmax train seq2seq --help"""
     )
