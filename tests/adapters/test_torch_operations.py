@@ -23,6 +23,7 @@ torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[t
 
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -400,6 +401,8 @@ def test_missing_derivatives_are_errors() -> None:
     for f, point in cases:
         with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
             torch.func.jvp(f, (point,), (point,))
+        with pytest.raises(NotImplementedError, match="forward mode"), forward_ad.dual_level():
+            f(forward_ad.make_dual(point, point))
     with pytest.raises(NotImplementedError, match="this mapping has no derivative in forward mode"):
         torch.func.hessian(lambda z: pt.normmax(z).square().sum())(z)
 
