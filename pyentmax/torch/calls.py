@@ -247,17 +247,37 @@ def apply_loss(
     setting = (z, y, name, parameter, number)
     if name in (*composed.NAMES, "one_vs_all") and in_transform():
         rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
-        return composed.loss_and_gradient(z, y, name, value, *rest)[0]
-    if not learned:
+        return composed.loss_and_gradient(z, y, name, value, *rest)[0].to(z.dtype)
+    if not learned and z.dtype not in composed.HALF:
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
-    # The operation reduces by weights that are constant.
-    positive = None if weight is None else (weight != 0).to(weight.dtype)
+    # The operation reduces by weights that are constant. It keeps p − q in the scores' type, so that
+    # float16, whose range is small, gets a part of it from a scale: as p − q times a mean's shares
+    # and the upstream gradient, what is small would be 0.
+    scale = 2.0**15 if z.dtype == torch.float16 else 1.0
+    positive = None if scale == 1 else z.new_full((), scale, dtype=torch.float32)
+    if weight is not None:
+        positive = torch.where(weight != 0, scale, 0.0)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
-    each = composed.wide(each)
-    _, counts, _ = composed.targets(z, y, name, mask, ignore_index, None)
-    counts = counts.any(-1) if name == "one_vs_all" else counts
-    share = composed.shares(counts, weight, reduction, each)
+    counts = _counted(name, z, y, mask, ignore_index)
+    share = composed.shares(counts, weight, reduction, each) / scale
     return composed.reduced(each, share, reduction).to(z.dtype)
+
+
+def _counted(
+    name: str, z: Tensor, y: Tensor, mask: Tensor | None, ignore_index: int | None
+) -> Tensor:
+    """Which rows count: those with a score left, and a label that is not ignored."""
+    if name == "one_vs_all":
+        live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+        if ignore_index is not None and y.ndim == z.ndim:
+            live = live & (y != ignore_index)
+        counts = live.any(-1)
+    else:
+        z = z.detach() if mask is None else z.detach().masked_fill(~mask, -torch.inf)
+        counts = z.amax(-1) != -torch.inf
+    if ignore_index is not None and y.ndim < z.ndim:
+        counts = counts & (y != ignore_index)
+    return counts
 
 
 # --- parameters and dimensions --------------------------------------------------------------------

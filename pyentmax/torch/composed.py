@@ -139,7 +139,7 @@ def loss_and_gradient(
     each = torch.where(right, each, torch.nan)
     share = shares(counts, weight, reduction, q)
     gradient = torch.where(share.unsqueeze(-1) == 0, 0, share.unsqueeze(-1) * (p - q))
-    return reduced(each, share, reduction).to(z.dtype), gradient.to(z.dtype)
+    return reduced(each, share, reduction), gradient.to(z.dtype)
 
 
 def targets(

@@ -44,6 +44,7 @@ from pyentmax.torch.registry import (
     Rule,
     in_forward_mode,
     is_plain,
+    is_unwatched,
     not_differentiable,
     one_by_one,
     registered,
@@ -298,6 +299,11 @@ parameter_gradient: Rule = registered(
 OPTIONS = "Tensor? weight, Tensor? mask, str reduction, int? ignore_index, Tensor? label_smoothing"
 
 
+def _wide(z: Tensor) -> torch.dtype:
+    """The type of a loss, which half types are rounded to once it is reduced."""
+    return torch.promote_types(z.dtype, torch.float32)
+
+
 def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values: Any) -> Any:
     names = ("weight", "mask", "reduction", "ignore_index", "label_smoothing")
     options = dict(zip(names, values, strict=True))
@@ -306,54 +312,45 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
     smoothing = options["label_smoothing"]
     options["label_smoothing"] = 0.0 if smoothing is None else smoothing.item()
     options |= _named(name, parameter, number)
-    if name == "one_vs_all":
-        return on_arrays(one_vs_all_loss_and_grad, z, y, **options)
-    options["mapping"] = name
-    fits = y.shape in (z.shape, z.shape[:-1]) and (parameter is None or not parameter.ndim)
-    if z.is_cpu and z.dtype in HALF and z.numel() > BLOCK and fits:
-        return _in_blocks(z, y, **options)
-    return on_arrays(fenchel_young_loss_and_grad, z, y, **options)
+    function: Any = one_vs_all_loss_and_grad
+    if name != "one_vs_all":
+        function, options["mapping"] = fenchel_young_loss_and_grad, name
+        fits = y.shape in (z.shape, z.shape[:-1]) and (parameter is None or not parameter.ndim)
+        if z.is_cpu and z.dtype in HALF and z.numel() > BLOCK and fits:
+            return _in_blocks(z, y, **options)
+    loss, gradient = on_arrays(function, z, y, dtype=_wide(z), **options)
+    return loss, gradient.to(z.dtype)
 
 
 BLOCK = 1 << 20  # scores of half types that are widened at a time, on a CPU
+PIECE = 1 << 15  # the same for one product, which PyTorch then leaves to one thread
 
 
 def _in_blocks(
-    z: Tensor, y: Tensor, weight: Any, mask: Any, reduction: str, **options: Any
+    z: Tensor, y: Tensor, weight: Any, mask: Any, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """A loss and its gradient by blocks of rows, without an array of all scores in float32."""
+    """Losses of rows and their gradient by blocks, without an array of all scores in float32."""
     shape, d = z.shape, z.shape[-1]
     y = y.reshape(-1, *y.shape[z.ndim - 1 :])
     mask = None if mask is None else mask.expand(shape).reshape(-1, d)
+    weight = None if weight is None else weight.expand(shape[:-1]).reshape(-1)
     z = z.reshape(-1, d)
-    share = z.new_ones(shape[:-1], dtype=torch.float32)
-    share = (share if weight is None else share * weight).reshape(-1)
-    if reduction == "mean":
-        live = z if mask is None else z.masked_fill(~mask, -torch.inf)
-        counts = live.amax(-1) != -torch.inf
-        if options["ignore_index"] is not None and y.ndim == 1:
-            counts &= y != options["ignore_index"]
-        total = share.where(counts, 0).sum()
-        share = share / total.where(total != 0, 1)
-    options["reduction"] = "none" if reduction == "none" else "sum"
     gradient, losses, rows = torch.empty_like(z), [], max(BLOCK // d, 1)
     for start in range(0, len(z), rows):
         block = slice(start, start + rows)
-        options["weight"] = share[block]
+        options["weight"] = None if weight is None else weight[block]
         options["mask"] = None if mask is None else mask[block]
         pair = z[block], y[block]
         each, gradient[block] = on_arrays(
             fenchel_young_loss_and_grad, *pair, dtype=torch.float32, **options
         )
-        losses.append(each.reshape(-1))
-    total = torch.cat(losses)
-    total = total.reshape(shape[:-1]) if reduction == "none" else total.sum()
-    return total.to(z.dtype), gradient.reshape(shape)
+        losses.append(each)
+    return torch.cat(losses).reshape(shape[:-1]), gradient.reshape(shape)
 
 
 def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    reduction = rest[-3]
-    return z.new_empty(z.shape[:-1] if reduction == "none" else ()), z.new_empty(z.shape)
+    shape = z.shape[:-1] if rest[-3] == "none" else ()
+    return z.new_empty(shape, dtype=_wide(z)), z.new_empty(z.shape)
 
 
 def _keep_loss(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
@@ -374,9 +371,9 @@ def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
         p = mapping(both, "entmax", parameter, ctx.number, None)[..., 0]
     else:
         share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
-        z = torch.where(share == 0, 0, z)  # which may hold anything, NaN too
+        z = composed.wide(torch.where(share == 0, 0, z))  # which may hold anything, NaN too
         p = mapping(z, ctx.name, parameter, ctx.number, mask)
-    return torch.where(share == 0, 0, share * (p - q)).to(z.dtype), q, share
+    return torch.where(share == 0, 0, share * (p - q)), q, share
 
 
 def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
@@ -389,12 +386,23 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if torch.is_grad_enabled() or ctx.needs_input_grad[1]:
         gradient, q, share = _gradient(ctx)
     if ctx.needs_input_grad[0]:
-        in_z = gradient * g
+        in_z = _scaled(gradient, g, z.dtype)
     if ctx.needs_input_grad[1]:
         slope = composed.target_slope(z, q, ctx.name, _value(parameter, ctx.number), mask)
         share = share if smoothing is None else (1 - smoothing) * share
         in_y = torch.where(share == 0, 0, share * slope * g).to(y.dtype)
     return in_z, in_y, *(None,) * 8
+
+
+def _scaled(gradient: Tensor, g: Tensor, dtype: torch.dtype) -> Tensor:
+    """Their product, in float32 at least until it is rounded, without an array of that type."""
+    if dtype in HALF and g.ndim and is_unwatched((gradient, g)) and not torch.is_grad_enabled():
+        result, rows = torch.empty_like(gradient), max(PIECE // gradient.shape[-1], 1)
+        parts = (x.reshape(-1, x.shape[-1]).split(rows) for x in (gradient, g, result))
+        for some, by, out in zip(*parts, strict=True):
+            torch.mul(some, by, out=out)
+        return result
+    return (gradient * g).to(dtype)
 
 
 _loss_operation = registered(

@@ -511,6 +511,23 @@ def test_half_losses_widen_a_block_at_a_time(
     assert sorted(set(widened)) == [14, 84]
 
 
+@half
+@pytest.mark.parametrize("loss", ["softmax_loss", "entmax15_loss", "one_vs_all_loss"])
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 3.0]).repeat(2048)])
+def test_half_gradients_survive_a_mean_and_a_loss_scale(dtype: Any, loss: str, weight: Any) -> None:
+    """Divided by the number of rows before the scale came, all but the labels' were 0."""
+    z = tensor(4096, 50, grad=False).div(100).to(dtype).requires_grad_()
+    y = torch.zeros(4096, dtype=torch.long)
+    found, expected = [
+        torch.autograd.grad(getattr(pt, loss)(x, y, weight=weight).float() * 2.0**10, x)[0]
+        for x in (z, z.detach().double().requires_grad_())
+    ]
+    error = torch.finfo(dtype).eps
+    torch.testing.assert_close(found.double(), expected, rtol=1.1 * error, atol=6e-8)
+    for x in (found, expected):
+        assert not x.eq(0).any()
+
+
 @pytest.mark.parametrize("loss", ["entmax15_loss", "one_vs_all_loss"])
 def test_losses_along_another_dimension(loss: str) -> None:
     z, y = tensor(2, 5, 3), torch.tensor([[0, 1, 2], [4, 3, 2]])  # as cross_entropy's classes lie
