@@ -17,7 +17,6 @@ threads need no lock, and the module runs without the global interpreter lock.
 import os
 
 cimport cython
-from cpython.pycapsule cimport PyCapsule_New
 cimport numpy as cnp
 
 cnp.import_array()
@@ -39,12 +38,6 @@ cdef extern from "gufunc/kernel.h":
     const Build *builds()
     const char *COMPILER
     const char *BUILD_FLAGS
-
-
-cdef extern from "xla/handler.h":
-    ctypedef struct XlaFrame
-    void xla_serve(const Kernel *kernels)
-    void *xla_handler(XlaFrame *frame)
 
 
 cdef extern from "gufunc/cut_rows.h":
@@ -91,13 +84,6 @@ cdef dict gufuncs_by_instruction_set(const Build *build):
         found[build.instruction_set.decode()] = gufuncs(build.kernels)
         build += 1
     return found
-
-
-cdef object xla_handler_of(const Build *build, chosen):
-    while build.instruction_set.decode() != chosen:
-        build += 1
-    xla_serve(build.kernels)
-    return PyCapsule_New(<void *>xla_handler, NULL, NULL)
 
 
 def choose(wanted):
@@ -175,9 +161,7 @@ def run_rows(cnp.ufunc kernel, tuple operands, tuple are_rows, const Py_ssize_t[
         run_cut_rows(&call, begin, end)
 
 
-cdef const Build *found_builds = builds()
-BUILDS = gufuncs_by_instruction_set(found_builds)
+BUILDS = gufuncs_by_instruction_set(builds())
 INSTRUCTION_SET = choose(os.environ.get("PYENTMAX_INSTRUCTION_SET", ""))
 BUILD_INFO = f"{COMPILER.decode()}, {BUILD_FLAGS.decode()}"
-XLA_HANDLER = xla_handler_of(found_builds, INSTRUCTION_SET)
 globals().update(BUILDS[INSTRUCTION_SET])

@@ -1,4 +1,4 @@
-"""α-entmax and its kin, by kernels where there are some, else by `pyentmax.reference.composed`.
+"""α-entmax and its kin, by `pyentmax.reference.composed`.
 
 The rules for derivatives are written in p, whose own derivatives are these rules again: second
 derivatives come by applying them twice.
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from pyentmax.jax import namespace as xp
-from pyentmax.jax.kernels import with_kernel
 from pyentmax.jax.rows import Rows, by_rows
+from pyentmax.jax.symmetric import symmetric_product
 from pyentmax.reference.composed import mappings
 from pyentmax.reference.composed.mappings import ALPHAS
 
@@ -154,26 +154,21 @@ def name_for(alpha: Any) -> str:
     """Which of `ROWS` computes α-entmax: nothing need look at an α that is a number."""
     if type(alpha) not in (int, float):
         return "entmax"
-    return _CLOSED.get(alpha, "entmax_from_1" if alpha >= 1 else "entmax")
+    return _CLOSED.get(alpha, "entmax")
 
 
-def _mapping(
-    name: str, product: Callable[..., jax.Array], serves: Callable[..., jax.Array] | None = None
-) -> Callable[..., jax.Array]:
+def _mapping(name: str, product: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """A mapping of rows and perhaps a parameter of each, given its Jacobian's product.
 
-    A row with nothing left is zeros, one with NaN or +∞ is NaN, as from the kernels. Compiled once
-    per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at every call,
-    for its functions are new ones.
+    A row with nothing left is zeros, one with NaN or +∞ is NaN. Compiled once per shape and dtype,
+    outside `jax.jit` too: a loop would otherwise be compiled at every call, for its functions are
+    new ones.
     """
 
-    def body(z: jax.Array, *parameters: jax.Array) -> jax.Array:
+    @jax.custom_jvp
+    @jax.jit
+    def forward(z: jax.Array, *parameters: jax.Array) -> jax.Array:
         return mappings.mapping(xp, z, name, *parameters)
-
-    if name == "softmax":  # XLA fuses it with what is around it
-        forward = jax.custom_jvp(jax.jit(body))
-    else:
-        forward = jax.custom_jvp(jax.jit(with_kernel(body, name, serves)))
 
     def rule(primals: Any, tangents: Any) -> Any:
         p, alpha = forward(*primals), primals[1:] if name == "entmax" else ()
@@ -188,30 +183,21 @@ def _mapping(
     return forward
 
 
-def _product(
-    alpha: float | None, name: str, serves: Callable[..., jax.Array] | None = None
-) -> Callable[..., jax.Array]:
+def _product(alpha: float | None) -> Callable[..., jax.Array]:
     """J v at the output p of mappings with the same α, or with one in each row."""
 
     def body(p: jax.Array, v: jax.Array, *parameters: jax.Array) -> jax.Array:
         return mappings.product(xp, p, v, *parameters, *(() if alpha is None else (alpha,)))
 
-    return jax.jit(with_kernel(body, name, serves, linear=True))
+    return symmetric_product(body)
 
 
-def _from_1_up(alpha: jax.Array) -> jax.Array:
-    return ~(alpha < 1).any()
-
-
-def _grad_alpha_body(p: jax.Array, alpha: jax.Array) -> jax.Array:
+@jax.jit
+def grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     return mappings.grad_alpha(xp, p, alpha)
 
 
-grad_alpha = jax.custom_jvp(jax.jit(with_kernel(_grad_alpha_body, "entmax_grad_alpha", _from_1_up)))
-grad_alpha.defjvp(lambda x, dx: (grad_alpha(*x), jax.jvp(_grad_alpha_body, x, dx)[1]))
-
 _CLOSED = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
-_PRODUCTS = {alpha: _product(alpha, f"{name}_jvp") for alpha, name in _CLOSED.items()}
+_PRODUCTS = {alpha: _product(alpha) for alpha in _CLOSED}
 ROWS = {name: _mapping(name, _PRODUCTS[alpha]) for name, alpha in ALPHAS.items()}
-ROWS["entmax"] = _mapping("entmax", _product(None, "entmax_jvp", _from_1_up), _from_1_up)
-ROWS["entmax_from_1"] = _mapping("entmax", _product(None, "entmax_jvp"))
+ROWS["entmax"] = _mapping("entmax", _product(None))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.engine.backends.choice import kernels
 
 jax = pytest.importorskip("jax", reason="JAX is not installed; pip install 'pyentmax[jax]'")
 jnp = pytest.importorskip("jax.numpy")
@@ -56,66 +55,39 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
 @pytest.mark.parametrize("scale", [pytest.param(0.001, marks=pytest.mark.slow), 1])
-def test_thresholds_without_kernels_are_as_accurate(name, scale):
-    """An exported program has none."""
+def test_thresholds_of_long_rows_are_as_accurate(name, scale):
     crowded = np.full((1, 5000), -0.99999)
     crowded[0, 0] = 0
     z = np.concatenate([crowded, scale * RNG.normal(size=(3, 5000))]).astype(np.float32)
-    exported = jax.export.export(jax.jit(getattr(pj, name)))(jax.ShapeDtypeStruct(z.shape, z.dtype))
-    assert "custom_call" not in exported.mlir_module()
     exact, allowed = moved(z, {"sparsemax": 2, "entmax15": 1.5}[name])
-    p = np.asarray(exported.call(z))
+    p = np.asarray(getattr(pj, name)(z))
     assert np.all(np.abs(p - exact) <= allowed)
     sums = p.astype(np.float64).sum(axis=-1)
     assert np.all(np.abs(sums - 1) <= 4 * np.finfo(z.dtype).eps * np.sqrt(z.shape[-1]))
 
 
-KERNELS = {"sparsemax": (), "entmax15": (), "entmax": (1.25,), "topk_softmax": (3,)}
+EDGES = {"softmax": (), "sparsemax": (), "entmax15": (), "entmax": (1.25,)}
+EDGES |= {"topk_softmax": (3,), "topk_sparsemax": (3,)}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
-@pytest.mark.parametrize("name", KERNELS)
-def test_programs_for_a_processor_call_the_kernels(name):
-    args = KERNELS[name]
-    z = RNG.normal(size=(2, 3, 40)).astype(np.float32)
-    z[0, 1, :] = -np.inf
-    z[0, 2, 7] = np.nan
-    program = jax.jit(lambda z: getattr(pj, name)(z, *args))
-    assert "pyentmax_rows" in program.lower(z).as_text()
-    expected = getattr(pe, name)(z, *args)
-    np.testing.assert_array_equal(program(z), expected)
-    with jax.disable_jit():
-        np.testing.assert_allclose(getattr(pj, name)(z, *args), expected, rtol=1e-5, atol=1e-6)
-
-
-PRODUCTS = {"softmax": "softmax", "topk_softmax": "softmax", "topk_sparsemax": "sparsemax"}
-
-
-@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
-@pytest.mark.parametrize("name", ["softmax", "topk_sparsemax", *KERNELS])
-def test_derivatives_on_a_processor_call_the_kernels(name):
-    args = KERNELS.get(name, (3,) * name.startswith("topk"))
+@pytest.mark.parametrize("name", EDGES)
+def test_edge_rows_agree_with_the_library(name):
+    args = EDGES[name]
     z, v = RNG.normal(size=(2, 2, 3, 40)).astype(np.float32)
     z[0, 1, :] = -np.inf
     z[0, 2, 7] = np.nan
     back = jax.jit(lambda z, v: jax.vjp(lambda z: getattr(pj, name)(z, *args), z)[1](v)[0])
     along = jax.jit(lambda z, v: jax.jvp(lambda z: getattr(pj, name)(z, *args), (z,), (v,))[1])
     p = getattr(pj, name)(z, *args)
+    np.testing.assert_allclose(p, getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-6)
     expected = getattr(pe, f"{name}_vjp")(np.asarray(p), v, *args)
     for function in (back, along, jax.vmap(back), jax.vmap(along)):
-        program = jax.jit(function).lower(z, v).as_text()
-        assert f'"{PRODUCTS.get(name, name)}_jvp"' in program
-        assert '"entmax_grad_alpha"' not in program
         np.testing.assert_allclose(function(z, v), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(not kernels(), reason="the kernels were not built")
-def test_the_derivative_in_alpha_on_a_processor_calls_a_kernel():
+def test_gradients_of_an_array_of_alpha_agree_with_the_library():
     z, alpha = RNG.normal(size=(3, 40)), np.array([1.0, 1.3, 2.0])
     _, pull = jax.vjp(pj.entmax, z, alpha)
-    program = jax.jit(lambda z, alpha: jax.jvp(pj.entmax, (z, alpha), (z, alpha))[1])
-    assert '"entmax_grad_alpha"' in program.lower(z, alpha).as_text()
     expected = pe.entmax_vjp_alpha(pe.entmax(z, alpha), z, alpha)
     np.testing.assert_allclose(pull(z)[1], expected, rtol=1e-10)
 
@@ -391,7 +363,8 @@ def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
 
 @pytest.mark.slow
 def test_edges_of_the_sigmoid():
-    np.testing.assert_array_equal(pj.entmax_sigmoid([-np.inf, 0.0, np.inf]), [0, 0.5, 1])
+    p = pj.entmax_sigmoid([-np.inf, 0.0, np.inf])
+    np.testing.assert_allclose(p, [0, 0.5, 1], rtol=4 * np.finfo(float).eps, atol=0)
     assert np.isnan(pj.entmax_sigmoid(np.nan))
     assert np.isnan(pj.one_vs_all_loss([[1.0, 0.0]], [2]))
     assert np.isnan(pj.entmax_sigmoid_loss([1.0], [2.0]))

@@ -125,11 +125,6 @@ def packer() -> Callable[..., int] | None:
     return sys.modules["pyentmax._cpu"].pack if kernels() else None
 
 
-def xla_handler() -> Any:
-    """The compiled kernels' entry for XLA, for `pyentmax.jax`; None without kernels."""
-    return getattr(sys.modules["pyentmax._cpu"], "XLA_HANDLER", None) if kernels() else None
-
-
 def describe_backend() -> str:
     """One line saying what runs for NumPy arrays: first line of every command."""
     available = kernels()
