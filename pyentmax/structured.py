@@ -150,7 +150,10 @@ def _optimal_weights(
     while True:
         # Σ p = 1 leaves the directions from the first structure: least squares of what z lacks.
         directions = (active[1:] - active[0]).reshape(len(active) - 1, z.size).T
-        rest = np.linalg.lstsq(directions, (z - active[0]).ravel(), rcond=None)[0]
+        # What all share has no weight here, but its score may round away those of the others.
+        differ = directions.any(axis=1)
+        lacking = (z - active[0]).ravel()[differ]
+        rest = np.linalg.lstsq(directions[differ], lacking, rcond=None)[0]
         best = np.append(1 - rest.sum(), rest)
         falls = best <= 0
         if not falls.any():
@@ -270,11 +273,20 @@ def best_tree(z: np.ndarray) -> np.ndarray:
         import networkx  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise ImportError("best_tree needs NetworkX: pip install networkx") from error
+    n, a = len(z), np.zeros_like(z)
+    usable = ~np.eye(n, dtype=bool) & (np.arange(n) > 0)
+    # Every node but 0 has one parent, so that only differences from its best one count. A tree of
+    # edges that are all at least `least` exists; an edge below n times that is in no best tree, and
+    # NetworkX, which adds the range of all weights to each, would round the others away by it.
+    below_best = np.where(usable, z - np.max(z, axis=0, where=usable, initial=-np.inf), -np.inf)
+    reached = np.where(np.arange(n) == 0, 0.0, -np.inf)
+    for _ in range(n):
+        reached = np.maximum(reached, np.minimum(reached[:, None], below_best).max(axis=0))
+    least = float(reached.min())
     graph = networkx.DiGraph()
-    graph.add_nodes_from(range(len(z)))
-    ends = [(i, j) for i in range(len(z)) for j in range(1, len(z)) if i != j]
-    graph.add_weighted_edges_from((i, j, float(z[i, j])) for i, j in ends)
-    a = np.zeros_like(z)
+    graph.add_nodes_from(range(n))
+    ends = np.argwhere(usable & (below_best >= n * least)).tolist()
+    graph.add_weighted_edges_from((i, j, float(below_best[i, j])) for i, j in ends)
     for i, j in networkx.maximum_spanning_arborescence(graph).edges:
         a[i, j] = 1
     return a

@@ -81,6 +81,24 @@ def test_optimal_among_all_structures(name: str) -> None:
             np.testing.assert_allclose(mean.ravel(), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("low", [-1e4, -1e9, -1e18, -1e30, np.finfo(float).min])
+def test_parts_ruled_out_change_no_other(name: str, low: float) -> None:
+    if name == "trees":
+        pytest.importorskip("networkx", reason="NetworkX is not installed: pip install networkx")
+    rng, (oracle, structures) = np.random.default_rng(3), CASES[name]
+    flat = structures.reshape(len(structures), -1)
+    for _ in range(10):
+        z = rng.standard_normal(structures.shape[1:]) * 0.7
+        ruled_out = (rng.random(z.shape) < 0.3) & (structures[rng.integers(len(flat))] == 0)
+        remaining = flat[~flat[:, ruled_out.ravel()].any(axis=1)]
+        z[ruled_out] = low
+        mean = sparsemap(z, oracle).mean
+        assert (mean[ruled_out] == 0).all()
+        residual = np.where(ruled_out, 0, z - mean).ravel()
+        assert ((remaining - mean.ravel()) @ residual).max() <= 1e-12 * z.size
+
+
 def test_choices_are_sparsemax_and_budget_sparsemax() -> None:
     for n, k in ((5, 1), (7, 3), (30, 10), (4, 4)):
         z, g = RNG.standard_normal((2, n))
