@@ -10,6 +10,7 @@ With none of them a failed build leaves a package that works in pure NumPy, and 
 """
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -33,6 +34,16 @@ REQUIRED = enabled("PYENTMAX_REQUIRE_EXT")
 # uses neither errno nor floating-point traps; with these flags sqrt and conditionals become vector
 # instructions. Multiplications are fused with additions where the target can.
 FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+# Undo what CFLAGS, which come before, may allow: sums in another order, no NaN. For the linker as
+# well: with -ffast-math it may make the whole process flush small numbers to 0.
+STRICT = [
+    "-fno-fast-math",
+    "-fno-unsafe-math-optimizations",
+    "-fno-associative-math",
+    "-fno-reciprocal-math",
+    "-fno-finite-math-only",
+    "-fsigned-zeros",
+]
 # GCC's own. It would unroll loops over the lanes of a vector, of up to 16 iterations, before its
 # vectoriser sees them. Copies of loops for special cases take a fifth of the time to compile and a
 # tenth of the module, and no kernel is measurably faster for them.
@@ -104,16 +115,33 @@ class OptionalBuildExt(build_ext):
             self.compiler.compile = side_by_side(self.compiler.compile, RARE_FLAGS if rare else [])
         try:
             super().build_extension(ext)
+            if self.plat_name.endswith(platform.machine()) and not enabled("PYENTMAX_SANITIZE"):
+                self.check_import(ext)
         except Exception as error:
             self.go_without(error)
+
+    def check_import(self, ext):
+        """Raise what Python says if it cannot import the module, and remove that."""
+        name, path = ext.name.rpartition(".")[2], self.get_ext_fullpath(ext.name)
+        load = (
+            "import sys; from importlib import util\n"
+            "spec = util.spec_from_file_location(*sys.argv[1:])\n"
+            "spec.loader.exec_module(util.module_from_spec(spec))"
+        )
+        command = [sys.executable, "-c", load, name, os.path.abspath(path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            os.remove(path)
+            lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+            raise RuntimeError(f"{path} cannot be imported: {lines[-1]}")
 
     def flags(self):
         """For the compiler, and for the linker."""
         if self.compiler.compiler_type == "msvc":
             return ["/std:c11", "/O2"], []
         if enabled("PYENTMAX_SANITIZE"):
-            return FLAGS + SANITIZE, SANITIZE
-        return FLAGS + (GCC_FLAGS if self.is_gcc() else []), LINK_FLAGS
+            return STRICT + FLAGS + SANITIZE, STRICT + SANITIZE
+        return STRICT + FLAGS + (GCC_FLAGS if self.is_gcc() else []), STRICT + LINK_FLAGS
 
     def is_gcc(self):
         """Is the compiler GCC, perhaps behind ccache? Clang takes other flags, under any name."""

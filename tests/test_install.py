@@ -169,6 +169,51 @@ def test_gcc_is_known_behind_other_commands(monkeypatch, command, expected):
     assert build.is_gcc(SimpleNamespace(compiler=compiler)) is expected
 
 
+@pytest.mark.skipif(os.name != "posix" or not shutil.which("gcc"), reason="needs GCC")
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "-ffast-math",
+        "-funsafe-math-optimizations",
+        "-fassociative-math -fno-signed-zeros -fno-trapping-math",
+        "-freciprocal-math",
+        "-ffinite-math-only",
+        "-fno-signed-zeros",
+    ],
+)
+def test_fast_math_of_the_user_is_undone(monkeypatch, flag):
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    monkeypatch.setenv("PYENTMAX_NO_EXT", "1")
+    monkeypatch.chdir(SOURCE)
+    setup = runpy.run_path("setup.py")
+    build = SimpleNamespace(compiler=SimpleNamespace(compiler_type="unix"), is_gcc=lambda: True)
+
+    def macros(*flags):
+        command = ["gcc", *flag.split(), *flags, "-dM", "-E", "-x", "c", os.devnull]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        fast = r"__(?:FAST_MATH|(?:ASSOCIATIVE|RECIPROCAL)_MATH|NO_SIGNED_ZEROS)__|__FINITE.* 1$"
+        return re.findall(fast, run.stdout, re.MULTILINE)
+
+    assert macros()
+    assert not macros(*setup["OptionalBuildExt"].flags(build)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("required", ["", "1"])
+def test_module_that_does_not_import_is_no_success(project: Path, required: str):
+    for source in (project / "cython_ext").rglob("*.c"):
+        source.unlink()
+    (project / "cython_ext" / "_cpu.pyx").write_text(
+        'cdef extern from *:\n    """\n    int missing(void);\n    """\n'
+        "    int missing()\nmissing()\n"
+    )
+    code, printed, built = build(project, PYENTMAX_REQUIRE_EXT=required)
+    assert (code != 0) == bool(required), printed
+    assert not built
+    assert "missing" in printed
+    assert required or printed.count("WITHOUT its compiled kernels") == 1, printed
+
+
 @pytest.mark.deep  # every other test runs what such a build has made
 @needs_kernels
 def test_build_with_compiler_makes_kernels(project: Path):
