@@ -17,7 +17,8 @@ model's tokens after 512; most else is faster.
 A quarter of an hour at most: what has not begun by then is left to the next call.
 
     python -m experiments.own.what_it_saves
-    python -m experiments.own.what_it_saves --report --pictures docs/results    # the page
+    python -m experiments.own.what_it_saves --pictures docs/results    # and this processor's column
+    python -m experiments.own.what_it_saves --report --pictures docs/results    # the page alone
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ import pyentmax as pe
 from experiments import runner
 from experiments.own import two_ways
 from experiments.runner import Experiment, Line, Options, Settings, Unready
-from experiments.tables import grouped, markdown, values
+from experiments.tables import markdown, values
 from experiments.timing import seconds
 
 
@@ -167,51 +168,74 @@ def ratio(line: Line) -> float:
     return float(line["result"]["sides"]["pyentmax"]["ratio"])
 
 
-def times_softmax(side: dict[str, Any]) -> str:
-    """A ratio, and between what half of the rounds lie."""
-    return "{:.2f} ({:.2f} to {:.2f})".format(side["ratio"], *side["half"])
+def times_softmax(line: Line | None, side: str = "pyentmax") -> str:
+    """A ratio, and between what half of the rounds lie; a dash if it was not measured."""
+    if line is None or side not in line["result"]["sides"]:
+        return "–"
+    found = line["result"]["sides"][side]
+    return "{:.2f} ({:.2f} to {:.2f})".format(found["ratio"], *found["half"])
 
 
-def most(lines: list[Line]) -> str:
+def by_title(lines: list[Line]) -> list[list[Line]]:
+    """The lines of each row, one for each processor; what is slowest on one of them comes first."""
+    rows: dict[str, list[Line]] = {}
+    for line in lines:
+        rows.setdefault(title(line), []).append(line)
+    return sorted(rows.values(), key=lambda row: max(map(ratio, row)), reverse=True)
+
+
+def over_processors(row: list[Line]) -> str:
+    """The ratios of a row, from the least to the largest of its processors."""
+    texts = [f"{x:.2f}" for x in sorted(map(ratio, row))]
+    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
+
+
+def most(rows: list[list[Line]]) -> str:
     """The three kinds of rows that come first, by their first row."""
-    first = [own[0] for own in grouped(lines, "row").values()][:3]
-    return "; ".join(f"{ratio(line):.2f} ({title(line)})" for line in first)
+    first: dict[str, list[Line]] = {}
+    for row in rows:
+        first.setdefault(row[0]["settings"]["row"], row)
+    return "; ".join(f"{over_processors(x)} ({title(x[0])})" for x in [*first.values()][:3])
 
 
 def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
     """What pages say, by the names in their comments; ``lines`` may be of several processors."""
-    names = dict.fromkeys(values(lines, "processor"))
-    by_machine = {x: [one for one in lines if one["result"]["processor"] == x] for x in names}
-    first, *others = by_machine.values()
-    first = sorted(first, key=ratio, reverse=True)
-    slower = [line for line in first if ratio(line) > 1]
-    faster = first[len(slower) :][::-1]
+    names = list(dict.fromkeys(values(lines, "processor")))
+    rows = by_title(lines)
+    slower = [row for row in rows if max(map(ratio, row)) > 1]
+    faster = rows[len(slower) :][::-1]
     # That PyTorch is slow in bfloat16 on some processors is not a gain of sparsity.
-    gains = [line for line in faster if line["settings"].get("dtype") != "bfloat16"]
-    columns = [f"1.5-entmax ÷ softmax{f', {x}' if others else ''}" for x in by_machine]
+    gains = [row for row in faster if row[0]["settings"].get("dtype") != "bfloat16"]
+    several = len(names) > 1
+    columns = [f"1.5-entmax ÷ softmax, {x}" for x in names] if several else ["1.5-entmax ÷ softmax"]
+    beside = [f"÷ softmax, {x}" for x in names] if several else ["÷ softmax"]
     table: list[list[str]] = []
     peers: list[list[str]] = []
-    for line in first:
-        (_, softmax), (_, entmax), *rest = line["result"]["sides"].items()
+    for row in rows:
+        of = {line["result"]["processor"]: line for line in row}
+        cells = [of.get(name) for name in names]
+        (base, softmax), (_, entmax), *rest = row[0]["result"]["sides"].items()
         mb = [f"{side['memory_mb']:,.0f}" for side in (softmax, entmax) if side.get("memory_mb")]
-        same = [x for own in others for x in own if title(x) == title(line)]
-        cells = [times_softmax(x["result"]["sides"]["pyentmax"]) for x in (line, *same)]
-        table.append([title(line), f"{softmax['ms']:,.4g}", *cells, " → ".join(mb)])
-        peers += [[title(line), name, times_softmax(side)] for name, side in rest]
+        ms = [f"{x['result']['sides'][base]['ms']:,.4g}" if x else "–" for x in cells]
+        name = title(row[0])
+        table.append([name, " / ".join(ms), *map(times_softmax, cells), " → ".join(mb)])
+        peers += [[name, side, *(times_softmax(x, side) for x in cells)] for side, _ in rest]
     memory = "–"
-    for line in first:
+    for [line, *_] in rows:
         if line["settings"].get("tokens") == 8192 and line["settings"]["deviation"] < 0.1:
             softmax, entmax, *_ = (x.get("memory_mb", 0) for x in line["result"]["sides"].values())
             memory = f"{entmax:,.0f} MB instead of {softmax:,.0f}"
     # A second; ours by the ratio, so that no two numbers of the page disagree.
-    tokens: list[list[str]] = []
-    for line in first:
-        if line["settings"].get("context") == 4096:
+    tokens: list[str] = []
+    for row in rows:
+        for line in row if row[0]["settings"].get("context") == 4096 else []:
             softmax, entmax, *_ = line["result"]["sides"].values()
             each = 1e3 / softmax["ms"]
-            tokens.append([f"{each:,.0f}", f"{each / entmax['ratio']:,.0f}"])
+            speeds = f"{each / entmax['ratio']:,.0f} and softmax {each:,.0f} tokens a second"
+            tokens.append(f"{speeds} on {line['result']['processor']}")
     machines = []
-    for name, own in by_machine.items():
+    for name in names:
+        own = [line for line in lines if line["result"]["processor"] == name]
         dates = sorted({made["date"] for line in own for made in line["made_from"]})
         busy = [x for x in own if x["result"]["others"] > 0.5 or x["result"]["waited"] > 0.03]
         machines.append(
@@ -220,22 +244,21 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
             + f" (other threads that wanted a processor: {max(values(own, 'others')):.1f} at most; "
             f"waiting: {max(values(own, 'waited')):.0%} of a row's time at most)."
         )
-    machines.append(f"{len(by_machine)} processors." if others else "One processor so far.")
-    measured = {title(line) for line in first}
+    machines.append(f"{len(names)} processors." if several else "One processor so far.")
+    measured = {title(row[0]) for row in rows}
     missing = [name for row in ROWS if (name := title({"settings": row})) not in measured]
+    where = f"on {', '.join(names)}"
     return {
-        "answer": f"1.5-entmax is *slower* than softmax in {len(slower)} of {len(first)} "
-        f"situations, most of all: {most(slower)}. It is *faster* in {len(faster)}, most of all "
-        f"(bfloat16 aside): {most(gains)}. Softmax's time is 1.",
-        "extremes": f"{most(gains)}; at worst {most(slower[:1])}",
-        "situations": markdown(
-            ["situation", "softmax, ms", *columns, "MB"],
-            table,
-        ),
-        "peers": markdown(["situation", "what", "÷ softmax"], peers),
+        "answer": f"1.5-entmax is *slower* than softmax in {len(slower)} of {len(rows)} situations"
+        f"{' on one of the processors at least' if several else ''}, most of all: {most(slower)}. "
+        f"It is *faster* in {len(faster)}, most of all (bfloat16 aside): {most(gains)}. Softmax's "
+        f"time is 1, {where}.",
+        "extremes": f"{most(gains)}; at worst {most(slower[:1])}; {where}",
+        "situations": markdown(["situation", "softmax, ms", *columns, "MB"], table),
+        "peers": markdown(["situation", "what", *beside], peers),
         "machines": " ".join(machines),
         "missing": f"Not measured yet: {'; '.join(missing) or 'nothing'}.",
-        "tokens": " and softmax ".join(tokens[0][::-1]) if tokens else "–",
+        "tokens": "; ".join(tokens) or "–",
         "memory": memory,
         "models": two_ways.report(models),
         "training": two_ways.say_speed(models),
@@ -244,11 +267,24 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
     }
 
 
+def keep(lines: list[Line]) -> list[Line]:
+    """Add lines to those kept in the repository, a file for each processor; returns all of them."""
+    recorded = EXPERIMENT.recorded
+    paths = [recorded, *sorted(recorded.parent.glob(f"{recorded.stem}-*.jsonl"))]
+    files = {path: runner.read_lines(path) for path in paths}
+    of = {line["result"]["processor"]: path for path, own in files.items() for line in own}
+    for line in lines:
+        processor = line["result"]["processor"]
+        name = re.sub(r"\W+", "-", processor).strip("-").lower()
+        path = of.setdefault(processor, recorded.with_name(f"{recorded.stem}-{name}.jsonl"))
+        if line not in files.get(path, []):
+            runner.add_line(path, line)
+    return [line for path in dict.fromkeys(of.values()) for line in runner.read_lines(path)]
+
+
 def kept() -> dict[str, str]:
     """What pages say, from all lines that are kept in the repository."""
-    files = sorted(EXPERIMENT.recorded.parent.glob("what_it_saves*.jsonl"))
-    lines = [line for path in files for line in runner.read_lines(path)]
-    return blocks(lines, runner.read_lines(two_ways.EXPERIMENT.recorded))
+    return blocks(keep([]), runner.read_lines(two_ways.EXPERIMENT.recorded))
 
 
 def filled(text: str, said: dict[str, str]) -> str:
@@ -287,24 +323,29 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
 
     written = []
     if folder.resolve() == runner.HOME.parent / "docs" / "results":
+        lines = keep(lines)
         written, said = pages(), kept()
         for path in written:
             path.write_text(filled(path.read_text("utf-8"), said), "utf-8")
-    rows = sorted(lines, key=ratio)
-    ratios = [ratio(line) for line in rows]
+    rows = by_title(lines)[::-1]
+    ratios = [ratio(line) for row in rows for line in row]
     figure = Figure(figsize=(8.2, 1.2 + 0.22 * len(rows)))
     figure.set_layout_engine("constrained")
     ax = figure.subplots()
-    for y, x in enumerate(ratios):
-        ax.barh(y, x - 1, left=1, color=line_style(int(x > 1))["color"], height=0.7)
+    for y, row in enumerate(rows):
+        each = sorted(map(ratio, row))
+        for x in each:  # of each processor, over each other
+            color = line_style(int(x > 1))["color"]
+            ax.barh(y, x - 1, left=1, color=color, height=0.7, alpha=1 / len(each))
+        x = each[-1] if each[-1] > 1 else each[0]
         side, gap = ("left", 1.03) if x > 1 else ("right", 0.97)
-        ax.text(x * gap, y, f"{x:.2f}", va="center", ha=side, fontsize=8)
+        ax.text(x * gap, y, over_processors(row), va="center", ha=side, fontsize=8)
     ax.set_xscale("log")
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
     ax.set_xticks([], minor=True)
     ax.set_xlim(0.7 * min(ratios), 1.5 * max(1.0, *ratios))
-    ax.set_yticks(range(len(rows)), [title(line) for line in rows], fontsize=8)
+    ax.set_yticks(range(len(rows)), [title(row[0]) for row in rows], fontsize=8)
     ax.axvline(1, color="black", lw=0.8)
     ax.grid(axis="x", color=RULE, lw=0.8)
     ax.set_axisbelow(True)

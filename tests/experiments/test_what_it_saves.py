@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from experiments import runner
 from experiments.own import two_ways, what_it_saves
 from experiments.runner import HOME, read_lines
 from pyentmax.seq2seq.analysis import epsilon_perplexity, sparsemax_score
@@ -47,7 +48,8 @@ def test_losses_come_first_and_bfloat16_is_no_gain():
     assert ratios == [2.0, 0.7, 0.5, 0.1]
     assert "slower* than softmax in 1 of 4" in said["answer"]
     assert said["extremes"] == (
-        "0.50 (loss alone: 2 × 3); 0.70 (one query: 5 keys); at worst 2.00 (mapping alone: 2 × 3)"
+        "0.50 (loss alone: 2 × 3); 0.70 (one query: 5 keys); at worst 2.00 (mapping alone: 2 × 3); "
+        "on a"
     )
 
 
@@ -57,7 +59,30 @@ def test_second_processor_gets_a_column():
     said = what_it_saves.blocks(lines, MODELS)
     assert "| 0.50 (0.50 to 0.50) | 0.90 (0.80 to 1.00) |" in said["situations"]
     assert said["machines"].endswith("2 processors.")
+    assert said["extremes"].startswith("0.50 to 0.90 (one query: 5 keys)")
+    assert said["extremes"].endswith("on a, b")
     assert what_it_saves.blocks(lines[:1], MODELS)["machines"].endswith("One processor so far.")
+
+
+def test_row_of_one_processor_alone_has_a_dash():
+    lines = [line(0.5, "a", row="one query", keys=5), line(1.5, "b", row="one query", keys=6)]
+    said = what_it_saves.blocks(lines, MODELS)
+    assert "| one query: 6 keys | – / 2 | – | 1.50 (1.50 to 1.50) |" in said["situations"]
+    assert "| one query: 5 keys | 2 / – | 0.50 (0.50 to 0.50) | – |" in said["situations"]
+    assert "slower* than softmax in 1 of 2 situations on one of the processors" in said["answer"]
+
+
+def test_lines_are_kept_in_a_file_for_each_processor(tmp_path, monkeypatch):
+    """The file of the first stays the first column, whatever the others are called."""
+    monkeypatch.setattr(runner, "HOME", tmp_path)
+    first, second = (line(0.5, name, row="one query", keys=5) for name in ("an Intel (2)", "a"))
+    runner.add_line(what_it_saves.EXPERIMENT.recorded, first)
+    assert what_it_saves.keep([second]) == [first, second]
+    assert what_it_saves.keep([first, second]) == what_it_saves.keep([]) == [first, second]
+    folder = tmp_path / "own" / "results"
+    names = sorted(path.name for path in folder.glob("*.jsonl"))
+    assert names == ["what_it_saves-a.jsonl", "what_it_saves.jsonl"]
+    assert read_lines(folder / "what_it_saves.jsonl") == [first]
 
 
 def test_sides_take_turns_and_the_first_round_is_left_out():
