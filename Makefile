@@ -42,7 +42,7 @@ help:
 	@echo 'make gpu         on a machine with a GPU and CuPy: tests, compute-sanitizer if installed, the benchmark'
 	@echo 'make check-deep  checks that take longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
-	@echo 'make docs        the documentation, into build/docs/html; `make check-docs`: build and test it'
+	@echo 'make docs        the documentation, into build/docs/html; examples need PyTorch, JAX and more, up to 6.5 GB in build/adapters; `make check-docs`: build and test it'
 	@echo 'make clean       remove .venv and everything built'
 
 demo: $(VENV)/.models
