@@ -62,6 +62,7 @@ def linear_loss(
     mapping: str | Mapping = "entmax15",
     *,
     bias: Any = None,
+    softcap: float | None = None,
     reduction: str = "mean",
     weight: Any = None,
     class_weight: Any = None,
@@ -83,6 +84,8 @@ def linear_loss(
     mapping : name of a row of `pyentmax.MAPPINGS` that has a loss, or a user-defined `Mapping`
     bias : array of shape (classes,), optional
         −∞ excludes a class
+    softcap : float, optional
+        c in z = c · tanh((x @ rows.T + bias) / c)
     reduction, weight, class_weight, ignore_index, label_smoothing : as in `fenchel_young_loss`
         `weight` is of rows, `class_weight` of classes. Ignored rows, and those of weight 0, cost
         nothing
@@ -116,9 +119,8 @@ def linear_loss(
     0.2187
     """
     options = checked_options(reduction, weight, None, ignore_index, label_smoothing, class_weight)
-    return passes(x, rows, y, mapping, parameters, bias, options, chunk, workers, gradients=False)[
-        0
-    ]
+    layer = x, rows, y, mapping, parameters, bias
+    return passes(*layer, options, chunk, workers, softcap=softcap, wanted="")[0]
 
 
 def linear_loss_and_grad(
@@ -128,6 +130,7 @@ def linear_loss_and_grad(
     mapping: str | Mapping = "entmax15",
     *,
     bias: Any = None,
+    softcap: float | None = None,
     reduction: str = "mean",
     weight: Any = None,
     class_weight: Any = None,
@@ -141,7 +144,7 @@ def linear_loss_and_grad(
 
     Parameters
     ----------
-    x, rows, y, mapping, bias, weight, class_weight : as in `linear_loss`
+    x, rows, y, mapping, bias, softcap, weight, class_weight : as in `linear_loss`
     ignore_index, label_smoothing, chunk, workers, **parameters : as in `linear_loss`
     reduction : "mean" or "sum"
 
@@ -178,7 +181,8 @@ def linear_loss_and_grad(
             "reduction must be mean or sum for gradients, which are of one number, got 'none'; "
             "weight= scales each row's"
         )
-    return passes(x, rows, y, mapping, parameters, bias, options, chunk, workers)
+    layer = x, rows, y, mapping, parameters, bias
+    return passes(*layer, options, chunk, workers, softcap=softcap)
 
 
 # --- the passes -----------------------------------------------------------------------------------
@@ -197,6 +201,8 @@ class _Layer(NamedTuple):
     values: tuple[Any, ...]
     """The mapping's parameters, each a number or one for each row of x."""
     smoothing: float
+    softcap: float | None
+    wanted: str
     matmul: Callable[..., Any]
     add_product: Callable[..., Any] | None
     workers: int
@@ -220,22 +226,24 @@ def passes(
     chunk: int | None,
     workers: int | None,
     *,
-    gradients: bool = True,
+    softcap: float | None = None,
+    wanted: str = "xrb",
     upstream: Any = None,
     supports: tuple[Any, ...] | bool = False,
     matmul: Callable[..., Any] = np.matmul,
     add_product: Callable[..., Any] | None = None,
 ) -> tuple[Any, ...]:
-    """The loss, reduced, and the gradients in x, the rows, and the bias if there is one.
+    """The loss, reduced, and the gradients in x, the rows, and the bias if there is one; None in
+    place of those that are not wanted.
 
     Parameters
     ----------
-    x, rows, y, mapping, parameters, bias, chunk, workers
+    x, rows, y, mapping, parameters, bias, chunk, workers, softcap
         as in `linear_loss`
     options : Options
         checked
-    gradients : bool
-        False for the loss alone
+    wanted : str
+        of the gradients those in x, rows and bias, by their first letters; "" for the loss alone
     upstream : array of the labels' shape, optional
         what each row's share in the loss and gradients is multiplied by, of any sign
     supports : bool or tuple of arrays, default False
@@ -263,6 +271,8 @@ def passes(
     bias = rest[0] if rest else None
     if bias is not None and bias.shape != rows.shape[:1]:
         raise ValueError(f"bias must have the shape {rows.shape[:1]}, got {bias.shape}")
+    if softcap is not None and not softcap > 0:
+        raise ValueError(f"softcap must be above 0, got {softcap}")
     chunk = _checked_chunk(chunk, rows)
     workers = threads.get_workers() if workers is None else threads.counted(workers)
 
@@ -277,16 +287,14 @@ def passes(
     # Kernels read row after row.
     flat, rows = np.ascontiguousarray(x.reshape(-1, x.shape[-1])[keep]), np.ascontiguousarray(rows)
     layer = _Layer(
-        flat, rows, bias, y, share.astype(dtype), record, values, options.label_smoothing, matmul,
-        add_product, workers,
+        flat, rows, bias, y, share.astype(dtype), record, values, options.label_smoothing, softcap,
+        wanted, matmul, add_product, workers,
     )  # fmt: skip
     layer.losses(fenchel_young_loss, np.empty_like(x, shape=(0, len(rows))), slice(0), 0.0)
     if isinstance(supports, tuple):
         each, found = np.zeros_like(share), _gradients_from(layer, *supports)
     else:
-        each, *found = _run(
-            layer, chunk, _Supports if supports else _Gradients if gradients else None
-        )
+        each, *found = _run(layer, chunk, _Supports if supports else _Gradients if wanted else None)
     if options.reduction == "none":
         loss = np.zeros_like(each, shape=math.prod(batch))
         loss[keep] = each
@@ -294,14 +302,16 @@ def passes(
     else:
         loss = np.sum(each)
     loss = loss.astype(np.result_type(*dtypes))[()]
-    if not gradients or supports is True:
+    if not wanted or supports is True:
         return loss, *found
-    in_x = found[0]
-    if type(keep) is not slice:
-        in_x = np.zeros_like(x, shape=(math.prod(batch), x.shape[-1]))
-        in_x[keep] = found[0]
-    found[0] = in_x.reshape(x.shape)
-    return loss, *(part.astype(to, copy=False) for part, to in zip(found, dtypes, strict=False))
+    if "x" in wanted:
+        in_x = found[0]
+        if type(keep) is not slice:
+            in_x = np.zeros_like(x, shape=(math.prod(batch), x.shape[-1]))
+            in_x[keep] = found[0]
+        found[0] = in_x.reshape(x.shape)
+    pairs = zip(found, dtypes, strict=False)
+    return loss, *(None if part is None else part.astype(to, copy=False) for part, to in pairs)
 
 
 def _checked_chunk(chunk: Any, rows: Any) -> int:
@@ -352,7 +362,7 @@ def _value_of_rows(name: str, value: Any, batch: tuple[int, ...], keep: Any) -> 
 
 def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> tuple[Any, ...]:
     """Each row's loss, and what is collected of the gradients of scores."""
-    x, rows = layer.x, layer.rows
+    x, rows, cap = layer.x, layer.rows, layer.softcap
     each = np.zeros_like(x, np.float64, shape=len(x))
     uniform = _Uniform.of(layer)
     smoothing = layer.smoothing if uniform is None else 0.0
@@ -367,6 +377,8 @@ def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> 
             z = room[some.start - start : some.stop - start]
             if layer.bias is not None:
                 z += layer.bias
+            if cap is not None:
+                z[...] = np.where(z == -np.inf, z, cap * np.tanh(z / cap))
             if add is None:
                 loss = layer.losses(fenchel_young_loss, z, some, smoothing)
             else:
@@ -377,6 +389,8 @@ def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> 
             if add is not None:
                 if uniform is not None:  # p − (1 − ε) e_y
                     g[np.arange(len(g)), layer.y[some]] += layer.smoothing
+                if cap is not None:
+                    g *= 1 - np.square(np.maximum(z, -cap) / cap)
                 add(g, some, z)
 
         return work
@@ -407,7 +421,7 @@ class _Uniform(NamedTuple):
     @classmethod
     def of(cls, layer: _Layer) -> _Uniform | None:
         """None if labels are not smoothed, or each row's whole distribution has to be looked at."""
-        record, epsilon = layer.record, layer.smoothing
+        record, epsilon = layer.record, 0.0 if layer.softcap else layer.smoothing
         same = record.permutation_equivariant and not any(v.ndim for v in layer.values)
         if not epsilon or not same or record.omega is None or layer.y.ndim > 1 or not len(layer.x):
             return None
@@ -499,7 +513,8 @@ class _Gradients:
         self._layer = layer
         x, rows = layer.x, layer.rows
         self._pack = _packer(x)
-        self._in_x, self._in_rows = np.zeros_like(x), np.zeros_like(rows)
+        self._in_x = np.zeros_like(x) if "x" in layer.wanted else None
+        self._in_rows = np.zeros_like(rows) if "r" in layer.wanted else None
         self._in_bias = np.zeros_like(rows, np.float64, shape=len(rows))
         size = max(1, BLOCK_BYTES // max(1, rows.shape[1] * rows.itemsize))
         self._blocks = [slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
@@ -528,7 +543,8 @@ class _Gradients:
         """Add what some rows have in x, and return their non-zeros times their shares."""
         values, ends = values * self._layer.share[some].repeat(sizes), np.cumsum(sizes)
         operands = values, columns, ends - sizes, ends, self._layer.rows
-        choice.kernels()["rows_product"](*operands, out=self._in_x[some])
+        if self._in_x is not None:
+            choice.kernels()["rows_product"](*operands, out=self._in_x[some])
         return values, columns, sizes
 
     def hold(self, pieces: list[Any]) -> None:
@@ -549,8 +565,11 @@ class _Gradients:
             part[np.arange(len(sizes)).repeat(sizes), columns] = values
         self._add_held(start)
         layer, self._chunk_is_dense, self._added = self._layer, False, stop
-        layer.matmul(scaled, layer.rows, out=self._in_x[start:stop])
-        if layer.add_product is not None:
+        if self._in_x is not None:
+            layer.matmul(scaled, layer.rows, out=self._in_x[start:stop])
+        if self._in_rows is None:
+            pass
+        elif layer.add_product is not None:
             layer.add_product(scaled.T, layer.x[start:stop], self._in_rows)
         else:
             product = np.empty_like(layer.rows[self._blocks[0]])
@@ -581,7 +600,8 @@ class _Gradients:
 
             return work
 
-        threads.run_pieces(self._blocks, begin, self._layer.workers)
+        if self._in_rows is not None:
+            threads.run_pieces(self._blocks, begin, self._layer.workers)
         self._in_bias += np.bincount(columns, values, len(self._in_bias))
 
     def finish(self, uniform: _Uniform | None) -> tuple[Any, ...]:
@@ -590,9 +610,13 @@ class _Gradients:
         self._add_held(len(layer.x))
         if uniform is not None:
             share = layer.smoothing * layer.share
-            self._in_x -= share[:, None] * uniform.mean
-            live = uniform.live[:, None]
-            np.subtract(self._in_rows, share @ layer.x / uniform.count, self._in_rows, where=live)
+            if self._in_x is not None:
+                self._in_x -= share[:, None] * uniform.mean
+            if (out := self._in_rows) is not None:
+                live = uniform.live[:, None]
+                np.subtract(out, share @ layer.x / uniform.count, out, where=live)
             self._in_bias -= np.where(uniform.live, np.sum(share) / uniform.count, 0)
         found = self._in_x, self._in_rows
-        return found if layer.bias is None else (*found, self._in_bias)
+        if layer.bias is None:
+            return found
+        return *found, self._in_bias if "b" in layer.wanted else None

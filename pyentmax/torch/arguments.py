@@ -28,8 +28,8 @@ def check_tensor(value: Any, name: str) -> None:
         )
     if type(value) is not Tensor and type(value).__name__ == "DTensor":  # a class that loads slowly
         raise TypeError(
-            f"{name} must be a dense Tensor, got a DTensor; pass {name}.to_local(), whose rows are "
-            f"whole unless it is sharded along them, or {name}.full_tensor()"
+            f"{name} must be a dense Tensor, got a DTensor; pass {name}.full_tensor(), or "
+            f"{name}.to_local() where each device maps whole rows of its own"
         )
     if value.is_nested:
         rows = f"; its rows are {name}.values(), cut at {name}.offsets()"

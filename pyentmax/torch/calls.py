@@ -250,9 +250,8 @@ def apply_loss(
         return composed.loss_and_gradient(z, y, name, value, *rest)[0].to(z.dtype)
     if not learned and z.dtype not in composed.HALF:
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
-    # The operation reduces by weights that are constant. It keeps p − q in the scores' type, so that
-    # float16, whose range is small, gets a part of it from a scale: as p − q times a mean's shares
-    # and the upstream gradient, what is small would be 0.
+    # The operation reduces by weights that are constant. It keeps p − q in the scores' type, which
+    # shares and the upstream gradient multiply later, so that float16 does not lose what is small.
     scale = 2.0**15 if z.dtype == torch.float16 else 1.0
     positive = None if scale == 1 else z.new_full((), scale, dtype=torch.float32)
     if weight is not None:

@@ -37,11 +37,15 @@ from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import (
     PARAMETER,
     is_plain,
+    is_unwatched,
     not_differentiable,
     one_by_one,
     registered,
 )
+from pyentmax.torch.sparse_attention import check_settings
 
+# Not public: without it, each backward pass makes new tensors.
+_graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 DEVICE_CHUNK_BYTES = 1 << 28  # of scores: a device wants large products, and has no cache to fit
 
 
@@ -52,6 +56,7 @@ def linear_loss(
     mapping: str = "entmax15",
     *,
     linear_bias: Tensor | None = None,
+    softcap: float | None = None,
     reduction: str = "mean",
     weight: Tensor | None = None,
     class_weight: Tensor | None = None,
@@ -74,6 +79,8 @@ def linear_loss(
         the name of a row of `pyentmax.MAPPINGS` that has a loss
     linear_bias : Tensor of shape (classes,), optional
         −∞ excludes a class
+    softcap : float, optional
+        c in scores of c · tanh((input @ linear_weight.T + linear_bias) / c), as Gemma has them
     reduction, weight, class_weight, ignore_index, label_smoothing : as in `softmax_loss`
         only `input`, `linear_weight` and `linear_bias` get gradients
     chunk : int, optional
@@ -107,6 +114,7 @@ def linear_loss(
     """
     options = {"reduction": reduction, "weight": weight, "class_weight": class_weight}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "chunk": chunk}
+    options |= {"softcap": softcap}
     tensors = (input, linear_weight, target)
     if is_overridden(*tensors):
         named = {"linear_bias": linear_bias, **options, **parameters}
@@ -117,6 +125,7 @@ def linear_loss(
     check_scores(linear_weight, "linear_weight")
     check_tensor(target, "target")
     check_options(reduction, weight, ignore_index, label_smoothing)
+    check_settings(softcap, 0.0)
     if linear_weight.ndim != 2 or not input.ndim or input.shape[-1] != linear_weight.shape[1]:
         raise ValueError(
             "input must have the shape (…, d) and linear_weight (classes, d), got "
@@ -136,16 +145,20 @@ def linear_loss(
                 + ("; or multiply the losses of reduction='none'" if name == "weight" else "")
             )
     layer = (scores_of_loss(input), scores_of_loss(linear_weight), linear_bias)
-    learned = any(x is not None and x.requires_grad for x in layer)
-    gradients = torch.is_grad_enabled() and learned
-    if reduction == "none":  # of supports, whose size a graph would have to know
-        gradients = gradients and is_plain((*layer, target))
-    smoothing = float(label_smoothing)
-    rest = (weight, class_weight, reduction, ignore_index, smoothing, chunk, None, gradients)
-    no_supports = None, None, None
-    which = mapping, *split(mapping, value)
-    loss: Tensor = _operation(*layer, target, *which, *rest, *no_supports)[0]
+    wanted = ""
+    if torch.is_grad_enabled():
+        wanted = "".join(n for n, x in zip("xrb", layer, strict=True) if _learns(x))
+    if reduction == "none" and not is_plain((*layer, target)):
+        wanted = ""  # supports, whose size a graph would have to know
+    setting = (weight, class_weight, reduction, ignore_index, float(label_smoothing), chunk)
+    cap = None if softcap is None else float(softcap)
+    rest = (*setting, cap, None, wanted, None, None, None)
+    loss: Tensor = _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]
     return loss
+
+
+def _learns(x: Tensor | None) -> bool:
+    return x is not None and x.requires_grad
 
 
 class LinearLoss(Settings):
@@ -159,7 +172,7 @@ class LinearLoss(Settings):
     device, dtype
         of the parameters ``weight``, (num_classes, in_features), and ``bias``, which are
         initialised as those of ``torch.nn.Linear``
-    chunk, reduction, class_weight, ignore_index, label_smoothing, **parameters
+    softcap, chunk, reduction, class_weight, ignore_index, label_smoothing, **parameters
         as in `linear_loss`
 
     Examples
@@ -178,6 +191,7 @@ class LinearLoss(Settings):
         bias: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
+        softcap: float | None = None,
         chunk: int | None = None,
         reduction: str = "mean",
         class_weight: Tensor | None = None,
@@ -187,6 +201,7 @@ class LinearLoss(Settings):
     ) -> None:
         settings = {"mapping": mapping, "chunk": chunk, "reduction": reduction}
         settings |= {"class_weight": class_weight, "ignore_index": ignore_index}
+        settings |= {"softcap": softcap}
         chosen("LinearLoss()", mapping, dict(parameters))
         super().__init__({**settings, "label_smoothing": label_smoothing, **parameters})
         self.weight = nn.Parameter(
@@ -220,29 +235,30 @@ def _compute(
     value = number if parameter is None else parameter
     if x.is_cpu:
         wide = torch.promote_types(composed.wide(x[..., :0]).dtype, composed.wide(rows[:0]).dtype)
-        loss, *found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
+        found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
     else:
-        rest = *rest[:7], rest[7] and (rest[2] != "none" or rest[6] is not None)
-        loss, *found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest)
-    parts = found
-    if rest[2] != "none" or rest[6] is not None:
-        given = (t for t in (x, rows, bias) if t is not None)
-        parts = [part.to(t.dtype) for part, t in zip(found, given, strict=False)]
+        # The backward pass of losses of rows computes the gradients.
+        wanted = rest[8] if rest[2] != "none" or rest[7] is not None else ""
+        found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest[:8], wanted)
+    loss, *parts = (x.new_empty(0) if part is None else part for part in found)
     parts += [x.new_empty(0) for _ in range(3 - len(parts))]
     return loss.to(torch.promote_types(x.dtype, rows.dtype)), *parts
 
 
 def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest: Any) -> Any:
-    weight, class_weight, reduction, ignore_index, smoothing, chunk, upstream, gradients = rest[:-3]
+    weight, class_weight, reduction, ignore_index, smoothing, chunk, softcap = rest[:7]
+    upstream, wanted = rest[7:9]
     options = Options(reduction, weight, None, ignore_index, smoothing, class_weight)
     own = PARAMETERS[name]
-    wanted = gradients and reduction == "none" and upstream is None
-    supports = wanted if rest[-1] is None else rest[-3:]
-    return passes(
+    supports: Any = bool(wanted) and reduction == "none" and upstream is None
+    if rest[-1] is not None:
+        supports = rest[-3:]
+    found = passes(
         x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk, None,
-        gradients=gradients, upstream=upstream, supports=supports, matmul=_multiply,
+        softcap=softcap, wanted=wanted, upstream=upstream, supports=supports, matmul=_multiply,
         add_product=_add_product,
     )  # fmt: skip
+    return tuple(np.empty(0) if part is None else part for part in found)
 
 
 def _multiply(a: Any, b: Any, out: Any) -> None:
@@ -269,8 +285,8 @@ def _as_tensor(array: Any) -> Tensor:
 def _in_chunks(
     x: Tensor, rows: Tensor, bias: Any, y: Tensor, name: str, parameter: Any, number: Any,
     weight: Any, class_weight: Any, reduction: str, ignore_index: Any, smoothing: float, chunk: Any,
-    upstream: Any, gradients: bool,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    softcap: Any, upstream: Any, wanted: str,
+) -> tuple[Any, ...]:  # fmt: skip
     """The same in PyTorch's operations, for devices other than the host."""
     batch, wide = x.shape[:-1], composed.wide(x[..., :0]).dtype
     is_label = y.shape == batch and not y.is_floating_point()
@@ -293,33 +309,42 @@ def _in_chunks(
         parameter = parameter.expand(batch).reshape(-1)
     softness = torch.full((), smoothing, dtype=wide) if smoothing else None
     each = torch.empty(len(flat), dtype=wide, device=x.device)
-    found = [torch.zeros_like(t, dtype=wide) for t in (flat, rows, bias) if t is not None]
+    layer = zip("xrb", (flat, rows, bias), strict=True)
+    found = [torch.zeros_like(t, dtype=wide) if n in wanted else None for n, t in layer]
+    in_x, in_rows, in_bias = found
     step = chunk or max(1, DEVICE_CHUNK_BYTES // (4 * len(rows)))
     for start in range(0, len(flat), step):
         some = slice(start, start + step)
         z = torch.mm(flat[some].to(rows.dtype), rows.T).to(wide)
         z = z if bias is None else z + bias
+        if softcap is not None:
+            z = torch.where(z == -torch.inf, z, softcap * torch.tanh(z / softcap))
         own = None if parameter is None else parameter[some]
         rest = (None, None, "none", ignore_index, softness)
         each[some], g = torch.ops.pyentmax.loss(z, y[some], name, own, number, *rest)
-        if gradients:
+        if wanted:
             g = torch.where(slope[some, None] == 0, 0, g * slope[some, None])
-            found[0][some] = torch.mm(g.to(rows.dtype), rows)
-            found[1] += torch.mm(g.to(x.dtype).T, flat[some])
-            if bias is not None:
-                found[2] += g.sum(0)
+            if softcap is not None:
+                g *= 1 - (z.clamp(min=-softcap) / softcap).square()
+        if in_x is not None:
+            in_x[some] = torch.mm(g.to(rows.dtype), rows)
+        if in_rows is not None:
+            in_rows += torch.mm(g.to(x.dtype).T, flat[some])
+        if in_bias is not None:
+            in_bias += g.sum(0)
     loss = torch.where(share == 0, 0, each * share)
     loss = loss.reshape(batch) if reduction == "none" else loss.sum()
-    return (loss, found[0].reshape(x.shape), *found[1:]) if gradients else (loss,)
+    return loss, None if in_x is None else in_x.reshape(x.shape), in_rows, in_bias
 
 
 def _fake(x: Tensor, rows: Tensor, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
-    reduction, gradients = rest[-9], rest[-4]
+    reduction, wanted = rest[-10], rest[-4]
     shape = x.shape[:-1] if reduction == "none" else ()
     loss = x.new_empty(shape, dtype=torch.promote_types(x.dtype, rows.dtype))
+    wide = torch.promote_types(composed.wide(x[..., :0]).dtype, composed.wide(rows[:0]).dtype)
     parts = [
-        x.new_empty(0) if t is None or not gradients else t.new_empty(t.shape)
-        for t in (x, rows, bias)
+        t.new_empty(t.shape, dtype=wide) if n in wanted else x.new_empty(0)
+        for n, t in zip("xrb", (x, rows, bias), strict=True)
     ]
     return loss, *parts
 
@@ -332,21 +357,28 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _backward(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
-    nothing = (None,) * 18
+    nothing = (None,) * 19
     if g is None:
         return nothing
     x, rows, bias, y, parameter, weight, class_weight, *parts = ctx.saved_tensors
-    reduction, ignore_index, smoothing, chunk, *_ = ctx.rest
+    reduction, ignore_index, smoothing, chunk, softcap, *_ = ctx.rest
+    layer, needed, factor = (x, rows, bias), ctx.needs_input_grad[:3], g
     if reduction == "none":
         supports = parts if ctx.rest[-4] and parts[-1].numel() else (None,) * 3
-        given = (x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight)
-        parts = _operation(*given, "sum", ignore_index, smoothing, chunk, g, True, *supports)[1:]
-    elif torch.compiler.is_compiling() or not g.is_cpu or g != 1:
-        parts = [part * g.to(part.dtype) for part in parts]
+        given = (*layer, y, ctx.name, parameter, ctx.number, weight, class_weight)
+        wanted = "".join(n for n, need in zip("xrb", needed, strict=True) if need)
+        rest = ("sum", ignore_index, smoothing, chunk, softcap, g, wanted, *supports)
+        parts, factor = _operation(*given, *rest)[1:], None
+    # The caller may change what it gets, and go through a graph that is kept again.
+    elif is_unwatched((g,)) and not _graph_is_kept():
+        parts, factor = [part.mul_(g) if part.numel() else part for part in parts], None
+    found = [
+        (part if factor is None else part * factor).to(t.dtype) if need else None
+        for part, t, need in zip(parts, layer, needed, strict=True)
+    ]
     if torch.is_grad_enabled():
-        parts = [_once(part, g, x, rows) for part in parts]
-    needed = ctx.needs_input_grad[:3]
-    return *(p if need else None for p, need in zip(parts, needed, strict=True)), *nothing[3:]
+        found = [part if part is None else _once(part, g, x, rows) for part in found]
+    return *found, *nothing[3:]
 
 
 # A gradient that may be differentiated again, which PyTorch would take for a constant.
@@ -367,7 +399,7 @@ _operation: Callable[..., Any] = registered(
     "linear_loss",
     f"(Tensor x, Tensor rows, Tensor? bias, Tensor y, str name, {PARAMETER}, Tensor? weight, "
     "Tensor? class_weight, str reduction, int? ignore_index, float smoothing, int? chunk, "
-    "Tensor? upstream, bool gradients, Tensor? values, Tensor? columns, Tensor? ends) "
+    "float? softcap, Tensor? upstream, str wanted, Tensor? values, Tensor? columns, Tensor? ends) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     compute=_compute,
     fake=_fake,

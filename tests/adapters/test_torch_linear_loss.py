@@ -21,6 +21,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"reduction": "sum", "ignore_index": 2},
     {"label_smoothing": 0.1, "weight": torch.tensor([1, 0.5, 0, 3])},
     {"class_weight": torch.linspace(0, 2, CLASSES).double(), "reduction": "none"},
+    {"softcap": 1.5, "label_smoothing": 0.1},
+    {"softcap": 4.0, "reduction": "none"},
 ]
 
 
@@ -51,7 +53,11 @@ def test_losses_and_gradients_equal_those_of_all_scores(
     own = {"entmax": {"alpha": 1.3}, "topk_sparsemax": {"k": 3}}.get(name, {})
     if name == "topk_sparsemax" and "label_smoothing" in options:
         return  # infinite
-    expected = pt.fenchel_young_loss(x @ rows.T + bias, y, name, **options, **own)
+    others = {name: value for name, value in options.items() if name != "softcap"}
+    z = x @ rows.T + bias
+    if cap := options.get("softcap"):
+        z = torch.where(bias.isneginf(), -torch.inf, cap * torch.tanh(z / cap))
+    expected = pt.fenchel_young_loss(z, y, name, **others, **own)
     found = pt.linear_loss(x, rows, y, name, linear_bias=bias, chunk=7, **options, **own)
     torch.testing.assert_close(found, expected)
     for one, other in zip(
@@ -79,7 +85,8 @@ def test_gradcheck(name: str, reduction: str) -> None:
 def test_chunks_of_other_devices_equal_the_hosts(name: str, options: dict[str, Any]) -> None:
     x, rows, bias, y = (t.detach() for t in layer(3))
     values = {"weight": None, "class_weight": None, "reduction": "mean", "ignore_index": None}
-    values |= {"label_smoothing": 0.0, "chunk": 7, "upstream": None, "gradients": True, **options}
+    values |= {"label_smoothing": 0.0, "chunk": 7, "softcap": None}
+    values |= {"upstream": None, "wanted": "xrb", **options}
     supports = None, None, None
     alpha = torch.linspace(1.1, 2, 4).double() if name == "entmax" else None
     if values["reduction"] == "none":
@@ -121,11 +128,76 @@ def test_no_gradient_is_computed_where_none_is_needed() -> None:
     with torch.no_grad():
         loss = torch.ops.pyentmax.linear_loss
         assert not pt.linear_loss(x, rows, y).requires_grad
-        rest = (*(None,) * 4, "mean", None, 0.0, None, None, False, *(None,) * 3)
+        rest = (*(None,) * 4, "mean", None, 0.0, None, None, None, "", *(None,) * 3)
         parts = loss(x, rows, None, y, "entmax15", *rest)
     assert [part.numel() for part in parts] == [1, 0, 0, 0]
-    frozen = pt.linear_loss(x, rows.detach(), y)
-    assert gradients(frozen, x)[0].shape == x.shape
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("scale", [0.01, 3])
+def test_what_is_frozen_costs_nothing(
+    scale: float, reduction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, rows, bias, y = layer(scale)
+    options = {"label_smoothing": 0.1, "reduction": reduction, "ignore_index": 2}
+    expected = gradients(pt.linear_loss(x, rows, y, linear_bias=bias, **options), x, rows, bias)
+    saved, run = [], linear_loss_module.passes
+    monkeypatch.setattr(
+        linear_loss_module, "passes", lambda *a, **b: saved.append(run(*a, **b)) or saved[-1]
+    )
+    for learned, one in enumerate(expected):
+        tensors = [t.detach().requires_grad_(n == learned) for n, t in enumerate((x, rows, bias))]
+        loss = pt.linear_loss(*tensors[:2], y, linear_bias=tensors[2], **options)
+        torch.testing.assert_close(gradients(loss, tensors[learned])[0], one, rtol=0, atol=0)
+        assert [n for n, part in enumerate(saved.pop()[1:]) if part is not None] == [learned]
+        saved.clear()
+
+
+def test_gradients_may_be_changed_in_place() -> None:
+    """They were the tensors that the operation had kept."""
+    x, rows, bias, y = layer()
+    loss = pt.linear_loss(x, rows, y, linear_bias=bias)
+    found = torch.autograd.grad(loss, (x, rows, bias), retain_graph=True)
+    expected = [one.clone() for one in found]
+    for one in found:
+        one.mul_(0.5)
+    for one, other in zip(torch.autograd.grad(loss, (x, rows, bias)), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_gradients_of_examples_and_traces() -> None:
+    """The backward pass asked for the value of the upstream gradient."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, rows, _, y = (None if t is None else t.detach() for t in layer())
+    x, y = x[0], y[0]
+    one = torch.func.grad(lambda rows, x, y: pt.linear_loss(x[None], rows, y[None]))
+    found = torch.func.vmap(one, (None, 0, 0))(rows, x, y)
+    rows.requires_grad_()
+    losses = pt.linear_loss(x, rows, y, reduction="none")
+    expected = [torch.autograd.grad(one, rows, retain_graph=True)[0] for one in losses]
+    torch.testing.assert_close(found, torch.stack(expected))
+
+    def gradient(x: Any, rows: Any, y: Any) -> Any:
+        return torch.autograd.grad(pt.linear_loss(x, rows, y), rows)[0]
+
+    for mode in ("real", "fake", "symbolic"):
+        traced = make_fx(gradient, tracing_mode=mode)(x, rows, y)
+        torch.testing.assert_close(traced(x, rows, y), gradient(x, rows, y))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_half_gradients_survive_a_mean_and_a_loss_scale(reduction: str) -> None:
+    x = torch.randn(4096, 4, generator=torch.Generator().manual_seed(0)).half().requires_grad_()
+    rows = torch.eye(4).repeat(50, 1).div(8).half().requires_grad_()
+    wide = [t.detach().double().requires_grad_() for t in (x, rows)]
+    y, scale = torch.zeros(4096, dtype=torch.long), 2.0 ** (10 if reduction == "mean" else -2)
+    found, expected = [
+        torch.autograd.grad(scale * pt.linear_loss(*pair, y, reduction=reduction).sum(), pair)
+        for pair in ((x, rows), wide)
+    ]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
