@@ -35,6 +35,8 @@ class Text(NamedTuple):
 def read_text(*paths: str | Path, held_out: Sequence[str | Path] = ()) -> Text:
     """Text files, in UTF-8, joined: what to learn from, and the last tenth or ``held_out``.
 
+    Between two files there is a line feed at least.
+
     Raises
     ------
     DataError
@@ -51,11 +53,19 @@ def read_text(*paths: str | Path, held_out: Sequence[str | Path] = ()) -> Text:
     ...     [len(part) for part in read_text(path)]
     [108, 12]
     """
-    text, other = ("".join(map(text_files.read_text, files)) for files in (paths, held_out))
+    text, other = map(_joined, (paths, held_out))
     if len(text) < HELD_OUT:
         raise DataError(f"{paths[0]}: expected a text, got {len(text)} characters")
     learned = len(text) - len(text) // HELD_OUT
     return Text(text, other) if held_out else Text(text[:learned], text[learned:])
+
+
+def _joined(paths: Sequence[str | Path]) -> str:
+    text = ""
+    for path in paths:
+        text += "" if text[-1:] in ("", "\n") else "\n"
+        text += text_files.read_text(path)
+    return text
 
 
 class Predictions(NamedTuple):
@@ -186,9 +196,10 @@ class Writer(SavedModel):
         """A beginning, and its continuation by ``length`` characters, drawn one by one.
 
         Where the output mapping gives zeros, nothing outside the support is ever drawn; special
-        tokens are not characters, and are not drawn from a dense output either. When the text
-        gets longer than ``context``, the second half of what was read is read again, and the first
-        half is forgotten. ``keep`` names a set to draw from, such as ``"min_p=0.05"``.
+        tokens are not characters, and are not drawn from a dense output either. The last
+        ``context`` characters of the beginning are read. When the text gets longer than that, the
+        second half of what was read is read again, and the first half is forgotten. ``keep`` names
+        a set to draw from, such as ``"min_p=0.05"``.
 
         Raises
         ------
@@ -204,10 +215,11 @@ class Writer(SavedModel):
         check_choice(temperature, top_k, nucleus)
         keep_set, number = (None, 0.0) if keep is None else choose_keep_set(keep)
         model, tokens = self.model, self.encode(beginning).tolist()
-        state, last = None, np.array([model.bos])
+        state, last, n_read = None, np.array([model.bos]), self.context
         for _ in range(length):
             if state is None or state.past.lengths[0] >= self.context:
-                read = np.array([tokens[-max(1, self.context // 2) :]])
+                read = np.array([tokens[-n_read:]])
+                n_read = max(1, self.context // 2)
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
             log_prob = step.log_prob.copy()

@@ -65,6 +65,16 @@ def test_text_shorter_than_a_piece_is_refused():
             train_writer(text, config, RunOptions(progress=False), context=16, **SHAPE)
 
 
+def test_files_do_not_run_into_each_other(tmp_path):
+    """The last word of a file without a final line feed was joined to the first of the next."""
+    paths = [tmp_path / name for name in "abc"]
+    for path, text in zip(paths, ["the first file ends", "the second\n", "the third"], strict=True):
+        path.write_text(text)
+    expected = "the first file ends\nthe second\nthe third"
+    assert "".join(read_text(*paths)) == expected
+    assert read_text(paths[0], held_out=paths).held_out == expected
+
+
 # --- writing --------------------------------------------------------------------------------------
 def test_written_text_is_in_the_support():
     """A sparse output of large scores rules most characters out: none of those is written."""
@@ -86,6 +96,21 @@ def test_texts_longer_than_the_context_are_written():
     text = writer.write("the", 60, np.random.default_rng(1), temperature=3)
     assert len(text) == 63
     assert set(text) <= set(LINES)  # no special token, however probable
+
+
+@pytest.mark.parametrize(("n", "read"), [(5, 5), (11, 11), (16, 16), (40, 16)])
+def test_beginning_is_read_up_to_the_context(monkeypatch, n, read):
+    """Of one longer than half of the context, the last half was read."""
+    writer, lengths = untrained(), []
+    encode = writer.model.encode
+    monkeypatch.setattr(
+        writer.model,
+        "encode",
+        lambda tokens, mask: lengths.append(tokens.shape[1]) or encode(tokens, mask),
+    )
+    writer.write(LINES[:n], 20, np.random.default_rng(0))
+    assert lengths[0] == read
+    assert set(lengths[1:]) == {8}  # half of the context, each time that it is full
 
 
 def test_writing_keeps_to_a_set_by_its_name():
