@@ -215,6 +215,7 @@ class _Layer(NamedTuple):
         return function(scores, self.y[some], self.record, **options, **named)
 
 
+@np.errstate(under="ignore")
 def passes(
     x: Any,
     rows: Any,

@@ -242,3 +242,11 @@ def test_wrong_arguments_are_refused(
     given = {"x": np.zeros((2, 3)), "rows": np.zeros((5, 3)), "y": np.array([0, 1]), **changes}
     with pytest.raises(error, match=message):
         pyentmax.linear_loss_and_grad(**given)
+
+
+def test_underflow_is_not_an_error() -> None:
+    """As in mappings and losses: products of subnormal states are subnormal, or 0."""
+    x, rows = np.full((2, 3), 1e-310), np.full((4, 3), 0.1)
+    with np.errstate(all="raise"):
+        for mapping in ("softmax", "entmax15", "sparsemax"):
+            pyentmax.linear_loss_and_grad(x, rows, [0, 1], mapping, label_smoothing=0.1)
