@@ -32,6 +32,6 @@ install mapie || skip MAPIE mapie
 install jax || skip JAX jax
 install_torch || skip PyTorch torch
 install onnx onnxscript onnxruntime || skip ONNX onnxruntime
-install transformers || skip transformers transformers
+install transformers accelerate || skip transformers transformers
 install mypy 'pyright[nodejs]' || skip pyright pyright
 mv "$skipped.new" "$skipped"

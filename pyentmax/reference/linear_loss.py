@@ -514,8 +514,8 @@ class _Gradients:
         self._layer = layer
         x, rows = layer.x, layer.rows
         self._pack = _packer(x)
-        self._in_x = np.zeros_like(x) if "x" in layer.wanted else None
-        self._in_rows = np.zeros_like(rows) if "r" in layer.wanted else None
+        self._in_x: Any = np.zeros_like(x) if "x" in layer.wanted else None
+        self._in_rows: Any = np.zeros_like(rows) if "r" in layer.wanted else None
         self._in_bias = np.zeros_like(rows, np.float64, shape=len(rows))
         size = max(1, BLOCK_BYTES // max(1, rows.shape[1] * rows.itemsize))
         self._blocks = [slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]

@@ -28,8 +28,9 @@ def check_tensor(value: Any, name: str) -> None:
         )
     if type(value) is not Tensor and type(value).__name__ == "DTensor":  # a class that loads slowly
         raise TypeError(
-            f"{name} must be a dense Tensor, got a DTensor; pass {name}.full_tensor(), or "
-            f"{name}.to_local() where each device maps whole rows of its own"
+            f"{name} must be a dense Tensor, got a DTensor; pass {name}.full_tensor(), of a "
+            "parameter with grad_placements=[Partial('avg')], or, where each device maps whole "
+            f"rows of its own, {name}.to_local()"
         )
     if value.is_nested:
         rows = f"; its rows are {name}.values(), cut at {name}.offsets()"

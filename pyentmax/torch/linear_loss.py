@@ -199,7 +199,7 @@ class LinearLoss(Settings):
         label_smoothing: float = 0.0,
         **parameters: Any,
     ) -> None:
-        settings = {"mapping": mapping, "chunk": chunk, "reduction": reduction}
+        settings: dict[str, Any] = {"mapping": mapping, "chunk": chunk, "reduction": reduction}
         settings |= {"class_weight": class_weight, "ignore_index": ignore_index}
         settings |= {"softcap": softcap}
         chosen("LinearLoss()", mapping, dict(parameters))
@@ -238,8 +238,8 @@ def _compute(
         found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
     else:
         # The backward pass of losses of rows computes the gradients.
-        wanted = rest[8] if rest[2] != "none" or rest[7] is not None else ""
-        found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest[:8], wanted)
+        rest = *rest[:8], rest[8] if rest[2] != "none" or rest[7] is not None else ""
+        found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest)
     loss, *parts = (x.new_empty(0) if part is None else part for part in found)
     parts += [x.new_empty(0) for _ in range(3 - len(parts))]
     return loss.to(torch.promote_types(x.dtype, rows.dtype)), *parts

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.route import MANY_KEYS
 from pyentmax.torch.arguments import as_number
 from pyentmax.torch.calls import parameter_of
+from pyentmax.torch.linear_loss import linear_loss
 from pyentmax.torch.modules import AlphaEntmax
 from pyentmax.torch.sparse_attention import attention, attention_parameter
 
@@ -165,6 +169,79 @@ def ScreenedCache(config: Any = None) -> Any:  # noqa: N802 - a cache, named as 
         return Cache(layer_class_to_replicate=ScreenedLayer)
     layers = DynamicCache(config=config).layers
     return Cache([ScreenedLayer() if type(x) is DynamicLayer else x for x in layers])
+
+
+class LinearLossMixin:
+    """Train a causal model through `linear_loss`: a mixin for ``transformers.Trainer``.
+
+    It stands before ``Trainer`` among the bases of a class, whose ``mapping`` and ``parameters``
+    name the mapping. The labels of all accumulated batches and devices divide the loss, and labels
+    are smoothed, as the Trainer does it. There is no tensor of all logits, except in evaluations. A
+    bias, a constant factor and a softcap after the last product are applied.
+
+    Raises
+    ------
+    NotImplementedError
+        in a step, of a model that does not predict the next token, or whose logits are not those of
+        a ``torch.nn.Linear`` with such changes: one with an adapter in it, or sharded
+
+    Examples
+    --------
+    >>> from transformers import Trainer  # doctest: +SKIP
+    >>> class SparseTrainer(LinearLossMixin, Trainer):  # doctest: +SKIP
+    ...     mapping, parameters = "entmax", {"alpha": 1.3}
+    """
+
+    mapping: str = "entmax15"
+    parameters: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self: Any, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "compute_loss_func": self._loss})
+
+    def compute_loss(
+        self: Any, model: Any, inputs: Any, return_outputs: bool = False, *n: Any, **num: Any
+    ) -> Any:
+        """As the Trainer's. Where no outputs are returned, the logits of one position are made."""
+        self._model, count = self.accelerator.unwrap_model(model), None if return_outputs else 1
+
+        def keep(module: nn.Module, args: Any) -> Any:
+            self._hidden = args[0]
+            return (args[0][:, :count],)
+
+        with self._model.get_output_embeddings().register_forward_pre_hook(keep):
+            return super().compute_loss(model, inputs, return_outputs, *n, **num)  # type: ignore[misc]
+
+    def _loss(self: Any, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        head, x = self._model.get_output_embeddings(), self.__dict__.pop("_hidden")
+        scale, cap = _scale_and_softcap(self._model, head, x[:, :1], outputs["logits"][:, :1])
+        mean = num_items_in_batch is None
+        loss = linear_loss(
+            scale * x[:, :-1], head.weight, labels[:, 1:], self.mapping, softcap=cap,
+            linear_bias=None if head.bias is None else scale * head.bias, ignore_index=-100,
+            reduction="mean" if mean else "sum", label_smoothing=self.args.label_smoothing_factor,
+            **self.parameters,
+        )  # fmt: skip
+        return loss if mean else loss / num_items_in_batch
+
+
+def _scale_and_softcap(model: Any, head: Any, x: Tensor, logits: Tensor) -> tuple[Any, Any]:
+    """What a model does to the scores of its head, seen at some states and their logits."""
+    cap, error = getattr(model.config.get_text_config(), "final_logit_softcapping", None), math.inf
+    if type(head) is nn.Linear and type(head.weight) is nn.Parameter:
+        with torch.no_grad():
+            z = nn.functional.linear(x.to(head.weight.dtype), head.weight, head.bias).double()
+            scale = 1.0 if cap else float(((z * logits).sum() / z.square().sum()).nan_to_num(1.0))
+            error = (logits - (cap * torch.tanh(z / cap) if cap else scale * z)).norm()
+    predicts = "" if model.config.is_encoder_decoder else model.loss_function.__name__
+    if (
+        predicts == "ForCausalLMLoss" and error <= 0.01 * logits.double().norm()
+    ):  # bfloat16 rounds, too
+        return scale, cap
+    raise NotImplementedError(
+        f"{type(model).__name__} does not predict the next token by a torch.nn.Linear, a factor "
+        f"and a softcap alone; its head is {type(head).__name__}: take a loss of its logits, such "
+        "as pyentmax.torch.entmax15_loss, or merge an adapter before"
+    )
 
 
 def _heads(layer: Any) -> int:

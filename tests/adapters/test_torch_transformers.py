@@ -22,6 +22,7 @@ hub = pytest.importorskip(
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import transformers as adapter  # noqa: E402
 from pyentmax.torch.transformers import (  # noqa: E402
+    LinearLossMixin,
     ScreenedCache,
     attention_layers,
     learn_alpha,
@@ -545,3 +546,96 @@ def test_names_and_alphas_are_checked_at_once() -> None:
         register("other", alpha="1.5")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"alpha must be above 0, got -1"):
         register("other", alpha=-1)
+
+
+# --- training through linear_loss -----------------------------------------------------------------
+
+HEADS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Llama": ("ForCausalLM", {**GROUPED, **SPECIAL}),
+    "Gemma2": ("ForCausalLM", {**GROUPED, **SPECIAL, "final_logit_softcapping": 2.0}),
+    "Cohere": ("ForCausalLM", {**GROUPED, **SPECIAL, "logit_scale": 0.3}),
+    "Granite": ("ForCausalLM", {**GROUPED, **SPECIAL, "logits_scaling": 3.0}),
+    "Phi": ("ForCausalLM", {**SIZES, **SPECIAL}),  # a bias
+}
+
+
+def trainer(model: Any, folder: Any, accumulated: int = 1, base: Any = None, **options: Any) -> Any:
+    pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
+    words = torch.randint(3, WORDS, (8, 12), generator=torch.Generator().manual_seed(0))
+    data = [{"input_ids": w, "labels": w.masked_fill(w < 3 * n, -100)} for n, w in enumerate(words)]
+    arguments = hub.TrainingArguments(
+        str(folder), per_device_train_batch_size=8 // accumulated, max_steps=1, logging_steps=1,
+        gradient_accumulation_steps=accumulated, report_to=[], use_cpu=True, disable_tqdm=True,
+        max_grad_norm=1e9, **options,
+    )  # fmt: skip
+    base = base or type("Sparse", (LinearLossMixin, hub.Trainer), {"mapping": "softmax"})
+    return base(model=model, args=arguments, train_dataset=data, eval_dataset=data)
+
+
+def model_with_head(name: str) -> Any:
+    kind, settings = HEADS[name]
+    torch.manual_seed(0)
+    model = getattr(hub, name + kind)(getattr(hub, f"{name}Config")(**settings)).double()
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight.mul_(20)
+        if head.bias is not None:
+            head.bias.normal_()
+    return model
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_mixin_trains_as_the_models_own_loss(name: str, tmp_path: Any) -> None:
+    """Gradients were as many times too large as batches are accumulated; scales were left out."""
+    logs, gradients = [], []
+    for base, accumulated in ((hub.Trainer, 1), (None, 1), (None, 8)):
+        model = model_with_head(name).train()
+        run = trainer(model, tmp_path, accumulated, base, label_smoothing_factor=0.0)
+        steps: list[Any] = []
+        run.create_optimizer()
+        run.optimizer.register_step_pre_hook(
+            lambda *unused, model=model, steps=steps: steps.extend(
+                p.grad.clone() for p in model.parameters() if p.grad is not None
+            )
+        )
+        run.train()
+        logs.append(run.state.log_history[0]["loss"])
+        gradients.append(steps)
+        if base is None:
+            evaluated = run.evaluate()["eval_loss"]
+            expected = trainer(model, tmp_path, 1, hub.Trainer).evaluate()["eval_loss"]
+            assert evaluated == pytest.approx(expected, rel=1e-6, abs=0)
+    assert logs[1:] == pytest.approx([logs[0]] * 2, rel=1e-6, abs=0)
+    for found in gradients[1:]:
+        for one, other in zip(found, gradients[0], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_mixin_predicts_all_logits_and_takes_parameters(tmp_path: Any) -> None:
+    model = model_with_head("Llama").eval()
+    own = {"mapping": "entmax", "parameters": {"alpha": 1.3}}
+    run = trainer(model, tmp_path, 1, type("Sparse", (LinearLossMixin, hub.Trainer), own))
+    found = run.predict(run.eval_dataset)
+    words, labels = (torch.stack([x[n] for x in run.eval_dataset]) for n in ("input_ids", "labels"))
+    logits = model(words).logits
+    torch.testing.assert_close(torch.as_tensor(found.predictions), logits.detach())
+    expected = pt.entmax_loss(logits[:, :-1], labels[:, 1:], 1.3, ignore_index=-100)
+    assert found.metrics["test_loss"] == pytest.approx(expected.item(), rel=1e-6, abs=0)
+
+
+def test_mixin_refuses_other_heads_and_models(tmp_path: Any) -> None:
+    class Adapted(torch.nn.Linear):
+        pass
+
+    model = model_with_head("Llama")
+    head = model.lm_head
+    model.lm_head = Adapted(32, WORDS, bias=False).double()
+    with pytest.raises(NotImplementedError, match="its head is Adapted"):
+        trainer(model, tmp_path).train()
+    model.lm_head = head
+    head.register_forward_hook(lambda module, args, output: output.exp())
+    with pytest.raises(NotImplementedError, match="a factor and a softcap alone"):
+        trainer(model, tmp_path).train()
+    bert = hub.BertForMaskedLM(hub.BertConfig(**SIZES))
+    with pytest.raises(NotImplementedError, match="does not predict the next token"):
+        trainer(bert, tmp_path).train()
