@@ -21,7 +21,7 @@ from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
 from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.sparse_attention.arguments import Arguments, Sequence
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
-from pyentmax.sparse_attention.screened_rows import rows_at, screen_rows
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at, screen_rows
 from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
 
 FEW = 8  # queries of a head, which the kernel reads keys for at once
@@ -83,6 +83,60 @@ def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> N
     count = len(support[0])
     values[:count], columns[:count] = weights[support], support[1]
     ends[...] = np.cumsum(np.count_nonzero(weights[:, :-1], axis=-1))
+
+
+TRUE = np.ones(1, bool)
+ZERO = {dtype: np.zeros(1, dtype) for dtype in KERNEL_DTYPES}
+NO_SINK = {dtype: np.full(1, -np.inf, dtype) for dtype in KERNEL_DTYPES}
+
+
+@np.errstate(under="ignore")
+def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
+    """The output of a call without options, straight from the kernels; None for any other call.
+
+    Checks and arrangements of the long way take longer than the kernels with 1,000 keys. These are
+    calls that need none: plain arrays of one dtype and batch shape, few queries, a number as α. The
+    kernels get the same operands there.
+    """
+    screened = key if type(key) is ScreenedRows else None
+    key = key if screened is None else screened.rows
+    array = np.ndarray
+    if not (type(query) is array and type(key) is array and type(value) is array) or not (
+        type(alpha) in (float, int) and 1 < alpha <= 2 and choice.kernels()
+    ):
+        return None
+    dtype, batch = query.dtype, query.shape[:-2]
+    if not (key.dtype == dtype == value.dtype and dtype in KERNEL_DTYPES):
+        return None
+    if not key.ndim == query.ndim == value.ndim > 1 or not query.size * key.size * value.size:
+        return None
+    (m, d), n = query.shape[-2:], key.shape[-2]
+    if (
+        m > FEW
+        or not (key.shape == (*batch, n, d) and value.shape[:-1] == key.shape[:-1])
+        or not key.strides[-1] == dtype.itemsize == value.strides[-1]
+        or (key.size >= 2 * WORK and threads.get_workers() > 1)
+    ):
+        return None
+    query = np.ascontiguousarray(query * dtype.type(1 / math.sqrt(d)))
+    values = np.empty((*batch, m * n + OVERHANG), dtype)
+    columns = np.empty(values.shape, np.int32)
+    edges, sinks = np.zeros((*batch, m + 1), np.int64), np.empty((*batch, m), dtype)
+    starts, ends = edges[..., :-1], edges[..., 1:]
+    output = np.empty((*batch, m, value.shape[-1]), dtype)
+    mask = array((m, n), bool, TRUE, strides=(0, 0))
+    bias = array((m, n), dtype, ZERO[dtype], strides=(0, 0))
+    rows = np.full(m, alpha, np.float64), array((m,), dtype, NO_SINK[dtype], strides=(0,)), bias
+    out = values, columns, ends, sinks
+    if screened is None:
+        few_queries(query, key, mask, *rows, out=out)
+    else:
+        places, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
+        operands = screened.copies, screened.bounds, mask
+        screen_rows(query, *operands, *rows, out=(places, stops))
+        candidates(query, key, places, places, stops, mask, *rows, out=out)
+    rows_product(values, columns, starts, ends, value, out=output)
+    return output
 
 
 def serves(problem: Arguments, keep: bool) -> bool:

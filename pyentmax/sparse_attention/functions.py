@@ -11,6 +11,7 @@ from pyentmax.engine.calls.devices import is_dask
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
+from pyentmax.sparse_attention.few_queries import short_call
 from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -107,6 +108,14 @@ def attention(
     >>> print(output.round(4), weights.to_dense().round(4), weights.sink.round(4))
     [[0.6642]] [[0.6642 0.     0.    ]] [0.3358]
     """
+    if (
+        mapping is mask is scale is sink is bias is cu_seqlens is workers is None
+        and causal is return_weights is False
+        and type(offset) is int and not (offset or parameters)
+    ):  # fmt: skip
+        output = short_call(query, key, value, alpha)
+        if output is not None:
+            return output
     if any(map(is_dask, (query, key, value))):
         if return_weights:
             raise TypeError(

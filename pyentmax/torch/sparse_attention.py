@@ -19,7 +19,7 @@ from torch.overrides import handle_torch_function
 
 from pyentmax.sparse_attention.arguments import check_edges, check_shapes, pair_of
 from pyentmax.sparse_attention.bias import DistanceBias, check_distances
-from pyentmax.sparse_attention.few_queries import FEW
+from pyentmax.sparse_attention.few_queries import FEW, short_call
 from pyentmax.sparse_attention.route import MANY_KEYS, is_short
 from pyentmax.torch import composed, dense_attention
 from pyentmax.torch.arguments import (
@@ -32,7 +32,7 @@ from pyentmax.torch.arguments import (
     check_scores,
     is_overridden,
 )
-from pyentmax.torch.arrays import has_kernels
+from pyentmax.torch.arrays import has_kernels, lent
 from pyentmax.torch.attention_operations import sparse_operation
 from pyentmax.torch.attention_problem import TensorProblem
 from pyentmax.torch.attention_weights import AttentionWeights, rows_of
@@ -42,10 +42,11 @@ from pyentmax.torch.calls import (
     parameter_of,
     split,
 )
-from pyentmax.torch.registry import is_plain
+from pyentmax.torch.registry import is_plain, is_unwatched
 from pyentmax.torch.screened import ScreenedRows, screened_attention
 
 HAS_TRITON = torch.__version__ >= "2.9" and importlib.util.find_spec("triton") is not None
+KERNEL_DTYPES = (torch.float32, torch.float64)
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
 # How PyTorch, and Hugging Face's models, spell arguments.
@@ -148,6 +149,14 @@ def attention(
     >>> print(output, weights.to_dense())
     tensor([[2.9393]]) tensor([[0.3536, 0.0000, 0.6464]])
     """
+    if (
+        mask is bias is scale is sink is cu_seqlens is softcap is None
+        and mapping == "entmax" and causal is return_weights is False
+        and type(offset) is int and not (offset or dropout or parameters)
+    ):  # fmt: skip
+        output = _short_call(query, key, value, alpha)
+        if output is not None:
+            return output
     if isinstance(key, ScreenedRows):
         given = {"mapping": mapping, "mask": mask, "bias": bias, "causal": causal}
         given |= {"offset": offset, "scale": scale, "sink": sink}
@@ -193,6 +202,24 @@ def attention(
     )  # fmt: skip
     output, weights = _run(route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
+
+
+def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
+    """The output of few queries without options or gradient; None for any other call."""
+    screened = key.screened if isinstance(key, ScreenedRows) else None
+    tensors = (query, value) if screened is not None else (query, key, value)
+    if not is_unwatched(tensors) or torch.is_autocast_enabled("cpu"):
+        return None
+    for x in tensors:
+        if not isinstance(x, Tensor) or x.dtype not in KERNEL_DTYPES or x.ndim < 2:
+            return None
+        if x.requires_grad and torch.is_grad_enabled():
+            return None
+    if query.size(-2) > FEW or isinstance(alpha, Tensor):
+        return None
+    array = lent(key) if screened is None else screened
+    output = short_call(lent(query), array, lent(value), 1.5 if alpha is None else alpha)
+    return None if output is None else torch.from_numpy(output)
 
 
 def route(problem: TensorProblem, shape: tuple[int, ...]) -> str:

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[t
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import pyentmax.torch as pt  # noqa: E402
+from pyentmax.engine.backends import choice  # noqa: E402
 from pyentmax.sparse_attention import route as route_numbers  # noqa: E402
 from pyentmax.torch import sparse_attention  # noqa: E402
 
@@ -85,6 +86,7 @@ def test_hidden_keys_may_hold_anything() -> None:
 
 
 def test_shapes_that_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_attention, "_short_call", lambda *arguments: None)
     monkeypatch.setattr(sparse_attention, "sparse_operation", lambda problem: (problem.query, None))
     for t, s, causal, learns, is_short in (
         (255, 257, False, False, True),
@@ -581,3 +583,33 @@ def test_checkpoints_whose_second_pass_differs_in_digits() -> None:
         gradients.append(x.grad)
     assert len(passes) == 3
     torch.testing.assert_close(*gradients, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
+def test_plain_steps_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, key, value = tensor(2, 4, 1, 3), tensor(2, 4, 300, 3), tensor(2, 4, 300, 2, seed=2)
+    screened = pt.ScreenedRows(key)
+    expected = pe.attention(query.numpy(), key.numpy(), value.numpy(), workers=1)
+    monkeypatch.setattr(sparse_attention, "_run", None)
+    monkeypatch.setattr(sparse_attention, "screened_attention", None)
+    for keys in (key, screened):
+        output = pt.attention(query, keys, value)
+        np.testing.assert_allclose(output, expected, **EXACT)
+    assert torch.equal(pt.attention(query, key, value), torch.from_numpy(expected))
+    learned = query.clone().requires_grad_()
+    with torch.no_grad():
+        assert torch.equal(pt.attention(learned, key, value, 1.5), torch.from_numpy(expected))
+    many, options = tensor(2, 4, 9, 3), {"scale": 1.0}
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        ((learned, key, value), {}),
+        ((many, key, value), {}),
+        ((query, key, value), options),
+        ((query, screened, value), options),
+        ((query, key, value, torch.tensor(1.5)), {}),
+        ((query.bfloat16(), key.bfloat16(), value.bfloat16()), {}),
+    ]
+    for arguments, more in calls:
+        with pytest.raises(TypeError, match="NoneType"):  # the long way
+            pt.attention(*arguments, **more)
+    with torch.autocast("cpu"), pytest.raises(TypeError, match="NoneType"):
+        pt.attention(query.float(), key.float(), value.float())

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from cases import Case, normal, one_by_one, random_case, visible
 
-from pyentmax import DistanceBias, attention, attention_vjp
+from pyentmax import DistanceBias, ScreenedRows, attention, attention_vjp, set_workers
 from pyentmax.engine.backends import choice
-from pyentmax.sparse_attention import few_queries
+from pyentmax.sparse_attention import few_queries, functions
 from pyentmax.sparse_attention.problem import AttentionProblem
 
 ROOM = {np.float64: 1e-12, np.float32: 2e-5}
@@ -138,3 +138,55 @@ def test_gradients_follow_the_weights_of_few_queries() -> None:
     expected = attention_vjp(all_weights, more, key, value, longer)
     for one, other in zip(attention_vjp(weights, query, key, value, g), expected, strict=True):
         np.testing.assert_allclose(one, other[:, : one.shape[1]], rtol=0, atol=1e-12)
+
+
+@has_kernels
+@pytest.mark.parametrize("screened", [False, True])
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 1)])
+def test_short_call_has_the_bits_of_the_long_one(
+    batch: tuple[int, ...], dtype: Any, alpha: Any, screened: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    query = normal(rng, (*batch, 2, 8), dtype)
+    key, value = normal(rng, (*batch, 90, 8), dtype), normal(rng, (*batch, 90, 5), dtype)
+    key[..., 4, :] = np.nan if len(batch) == 1 else 3
+    keys = ScreenedRows(key) if screened else key
+    output = few_queries.short_call(query, keys, value, alpha)
+    np.testing.assert_array_equal(output, attention(query, keys, value, alpha, workers=1))
+    np.testing.assert_array_equal(output, attention(query, keys, value, alpha))
+
+
+@has_kernels
+def test_plain_calls_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(np.random.default_rng(5), (2, 4, 8))
+    monkeypatch.setattr(functions, "AttentionProblem", None)
+    assert attention(x, x, x).shape == attention(x, ScreenedRows(x), x, 2).shape == x.shape
+    with pytest.raises(TypeError, match="NoneType"):  # the long way
+        attention(x, x, x, scale=1.0)
+
+
+@has_kernels
+def test_short_call_declines_what_needs_more() -> None:
+    x, y = np.ones((2, 4, 8)), np.ones((2, 9, 8))
+    far = np.broadcast_to(np.ones(1), (8, 2 * few_queries.WORK, 8))[..., :1]
+    declined = {
+        "softmax": (x, x, x, 1.0),
+        "α above 2": (x, x, x, 3.0),
+        "α per head": (x, x, x, np.array([1.5, 2])),
+        "many queries": (y, y, y, 1.5),
+        "two dtypes": (x, x.astype(np.float32), x, 1.5),
+        "half type": (*[x.astype(np.float16)] * 3, 1.5),
+        "lists": (x.tolist(), x, x, 1.5),
+        "shared keys": (x, x[:1], x[:1], 1.5),
+        "keys without values": (x, y, x, 1.5),
+        "other features": (x, x[..., :3].copy(), x, 1.5),
+        "features apart": (x, np.asfortranarray(x), x, 1.5),
+        "no keys": (x, x[:, :0], x[:, :0], 1.5),
+        "one axis": (x[0, 0], x[0, 0], x[0, 0], 1.5),
+    }
+    for name, call in declined.items():
+        assert few_queries.short_call(*call) is None, name
+    with set_workers(2):
+        assert few_queries.short_call(far[:, :1], far, far, 1.5) is None
