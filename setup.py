@@ -1,9 +1,11 @@
 """The compiled part of pyentmax; all else about the package is in setup.cfg.
 
-Three environment variables steer the build:
+Four environment variables steer the build:
 
 - ``PYENTMAX_REQUIRE_EXT=1``: a kernel that does not compile is an error (the Makefile sets it);
 - ``PYENTMAX_NO_EXT=1``: compile nothing, on purpose;
+- ``PYENTMAX_BUILDS=native``: of the builds for several instruction sets, compile the one that this
+  machine runs. For builds in place, as the Makefile makes them; a wheel always has all;
 - ``PYENTMAX_SANITIZE=1``: add AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 With none of them a failed build leaves a package that works in pure NumPy, and a warning.
@@ -62,6 +64,13 @@ GCC_FLAGS = [
 RARE_FLAGS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 # No debugging symbols, which some Pythons request: they would name the folder of the build.
 LINK_FLAGS = ["-Wl,-S"]
+# On x86-64: the builds in cython_ext/builds, the fastest first, and the macros of the compiler that
+# say that a machine runs them.
+BUILDS = {
+    "x86_64_v4": {"__AVX512F__", "__AVX512BW__", "__AVX512CD__", "__AVX512DQ__", "__AVX512VL__"},
+    "x86_64_v3": {"__AVX2__", "__FMA__", "__BMI2__"},
+    "baseline": set(),
+}
 SANITIZE = [
     "-g1",  # lines for the reports; all that a debugger would want takes a fifth longer
     "-O1",
@@ -86,7 +95,7 @@ def side_by_side(compile_all, rare_flags):
     """Compile one file per processor at once, where setuptools compiles them one by one."""
 
     def compile_one(source, extra_postargs=None, **how):
-        flags = rare_flags if source.endswith("baseline.c") else []
+        flags = rare_flags if "baseline" in source else []
         return compile_all([source], extra_postargs=[*(extra_postargs or []), *flags], **how)
 
     def compile_each(sources, **how):
@@ -97,8 +106,22 @@ def side_by_side(compile_all, rare_flags):
     return compile_each
 
 
+def predefined(compiler, *flags):
+    """The names of the macros that a compiler predefines; none if it cannot say."""
+    try:
+        command = [*compiler.compiler, *flags, "-dM", "-E", "-x", "c", os.devnull]
+        macros = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (AttributeError, OSError, subprocess.CalledProcessError):
+        return set()
+    return {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
+
+
 class OptionalBuildExt(build_ext):
     """Compile the kernels, or explain why the package goes without them."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.native = self.inplace and os.environ.get("PYENTMAX_BUILDS", "") == "native"
 
     def run(self):
         try:
@@ -106,10 +129,21 @@ class OptionalBuildExt(build_ext):
         except Exception as error:  # no usable compiler: the exceptions differ by platform
             self.go_without(error)
 
+    def copy_extensions_to_source(self):
+        self.force = True  # over a newer one, which has other builds
+        super().copy_extensions_to_source()
+
     def build_extension(self, ext):
         ext.extra_compile_args, ext.extra_link_args = self.flags()
         told = '"{}"'.format(" ".join(ext.extra_compile_args))
         ext.define_macros = [*ext.define_macros, ("BUILD_FLAGS", told)]
+        if self.native:
+            native = self.native_build()
+            left_out = BUILDS.keys() - {native}
+            ext.sources = [s for s in ext.sources if not any(name in s for name in left_out)]
+            ext.define_macros += [(f"WITHOUT_{name.upper()}", None) for name in sorted(left_out)]
+            # Folders of its own, where no wheel looks.
+            self.build_lib, self.build_temp = f"build/{native}/lib", f"build/{native}/temp"
         if self.compiler.compiler_type == "unix":
             rare = self.plat_name.endswith("x86_64") and ext.extra_compile_args[-1] == GCC_FLAGS[-1]
             self.compiler.compile = side_by_side(self.compiler.compile, RARE_FLAGS if rare else [])
@@ -145,13 +179,14 @@ class OptionalBuildExt(build_ext):
 
     def is_gcc(self):
         """Is the compiler GCC, perhaps behind ccache? Clang takes other flags, under any name."""
-        try:
-            command = [*self.compiler.compiler, "-dM", "-E", "-x", "c", os.devnull]
-            macros = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        except (AttributeError, OSError, subprocess.CalledProcessError):
-            return False
-        others = ("__clang__", "__INTEL_COMPILER", "__NVCOMPILER")  # which define __GNUC__, too
-        return "define __GNUC__ " in macros and not any(name in macros for name in others)
+        others = {"__clang__", "__INTEL_COMPILER", "__NVCOMPILER"}  # which define __GNUC__, too
+        macros = predefined(self.compiler)
+        return "__GNUC__" in macros and not others & macros
+
+    def native_build(self):
+        """The fastest of the builds that this machine runs."""
+        macros = predefined(self.compiler, "-march=native")
+        return next(name for name, needed in BUILDS.items() if needed <= macros)
 
     def go_without(self, error):
         if REQUIRED:
@@ -191,7 +226,7 @@ def kernels():
             ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
         ],
     )
-    [extension] = cythonize([extension], build_dir="build/cython")
+    [extension] = cythonize([extension], build_dir="build/cython", quiet=True)
     name_files_without_folders(extension.sources[0])
     # An in-place build then does not look for the missing file. Set here, since cythonize drops it.
     extension.optional = not REQUIRED

@@ -7,9 +7,10 @@ their own, which `help` shows. Like any ufunc, all of them broadcast and know `a
 and a mask broadcast with stride 0 costs nothing. They check no values: that, tuples of axes and
 half precision are the callers' part.
 
-The kernels were compiled for more than one instruction set; `BUILDS` has all that run here, by
-instruction set and name, the fastest first. The functions of that one are also the module's own,
-unless the environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
+The kernels were compiled for more than one instruction set, but in place by make; `BUILDS` has all
+that run here, by instruction set and name, the fastest first. The functions of that one are also
+the module's own, unless the environment variable ``PYENTMAX_INSTRUCTION_SET`` named another at
+import: ``baseline``, or ``x86-64-v3``.
 
 Nothing in this module changes after the import, and each call works in memory of its own. So
 threads need no lock, and the module runs without the global interpreter lock.
@@ -87,10 +88,14 @@ cdef dict gufuncs_by_instruction_set(const Build *build):
 
 
 def choose(wanted):
-    """The instruction set to run: the fastest of `BUILDS`, or the last, which is the baseline."""
-    if wanted not in ("", "baseline"):
-        raise ValueError(f"PYENTMAX_INSTRUCTION_SET must be baseline or empty, got {wanted!r}")
-    return list(BUILDS)[-1 if wanted else 0]
+    """The instruction set to run: the fastest of `BUILDS`, or the one with that word in its name."""
+    for name in BUILDS:
+        if not wanted or wanted in name.split():
+            return name
+    if not BUILDS:
+        raise ImportError("pyentmax._cpu was compiled for another machine (PYENTMAX_BUILDS=native)")
+    raise ValueError(f"PYENTMAX_INSTRUCTION_SET must be empty or a word of {list(BUILDS)}, "
+                     f"got {wanted!r}")
 
 
 ctypedef fused real:

@@ -150,6 +150,16 @@ def test_source_distribution_makes_its_folder(project: Path):
     assert [*(project / "made" / "here").glob("*.tar.gz")]
 
 
+@pytest.fixture
+def setup_file(monkeypatch) -> SimpleNamespace:
+    """What setup.py defines, without a build."""
+    pytest.importorskip("setuptools")
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    monkeypatch.setenv("PYENTMAX_NO_EXT", "1")
+    monkeypatch.chdir(SOURCE)
+    return SimpleNamespace(**runpy.run_path("setup.py"))
+
+
 @pytest.mark.skipif(os.name != "posix" or not shutil.which("gcc"), reason="needs GCC")
 @pytest.mark.parametrize(
     ("command", "expected"),
@@ -160,12 +170,9 @@ def test_source_distribution_makes_its_folder(project: Path):
         (["echo", "Free Software Foundation"], False),
     ],
 )
-def test_gcc_is_known_behind_other_commands(monkeypatch, command, expected):
-    monkeypatch.setattr("setuptools.setup", lambda **_: None)
-    monkeypatch.setenv("PYENTMAX_NO_EXT", "1")
-    monkeypatch.chdir(SOURCE)
-    build = runpy.run_path("setup.py")["OptionalBuildExt"]
+def test_gcc_is_known_behind_other_commands(setup_file, command, expected):
     compiler = SimpleNamespace(compiler=command)
+    build = setup_file.OptionalBuildExt
     assert build.is_gcc(SimpleNamespace(compiler=compiler)) is expected
 
 
@@ -181,11 +188,7 @@ def test_gcc_is_known_behind_other_commands(monkeypatch, command, expected):
         "-fno-signed-zeros",
     ],
 )
-def test_fast_math_of_the_user_is_undone(monkeypatch, flag):
-    monkeypatch.setattr("setuptools.setup", lambda **_: None)
-    monkeypatch.setenv("PYENTMAX_NO_EXT", "1")
-    monkeypatch.chdir(SOURCE)
-    setup = runpy.run_path("setup.py")
+def test_fast_math_of_the_user_is_undone(setup_file, flag):
     build = SimpleNamespace(compiler=SimpleNamespace(compiler_type="unix"), is_gcc=lambda: True)
 
     def macros(*flags):
@@ -195,7 +198,7 @@ def test_fast_math_of_the_user_is_undone(monkeypatch, flag):
         return re.findall(fast, run.stdout, re.MULTILINE)
 
     assert macros()
-    assert not macros(*setup["OptionalBuildExt"].flags(build)[0])
+    assert not macros(*setup_file.OptionalBuildExt.flags(build)[0])
 
 
 @pytest.mark.slow
@@ -212,6 +215,24 @@ def test_module_that_does_not_import_is_no_success(project: Path, required: str)
     assert not built
     assert "missing" in printed
     assert required or printed.count("WITHOUT its compiled kernels") == 1, printed
+
+
+@needs_kernels
+@pytest.mark.skipif(os.name != "posix" or not shutil.which("gcc"), reason="needs GCC")
+def test_the_native_build_is_the_fastest_that_runs(setup_file):
+    command = SimpleNamespace(compiler=SimpleNamespace(compiler=["gcc"]))
+    name = setup_file.OptionalBuildExt.native_build(command)
+    fastest = next(iter(importlib.import_module("pyentmax._cpu").BUILDS))
+    assert name.replace("_", "-") in fastest
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_a_wheel_has_all_builds(setup_file, monkeypatch, inplace):
+    monkeypatch.setenv("PYENTMAX_BUILDS", "native")
+    command = setup_file.OptionalBuildExt(importlib.import_module("setuptools").Distribution())
+    command.inplace = inplace
+    command.finalize_options()
+    assert command.native == inplace
 
 
 @pytest.mark.deep  # every other test runs what such a build has made

@@ -9,7 +9,8 @@ typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *ste
 
 enum { MAX_OPERANDS = 13 };
 
-/* One generalised ufunc with a float and a double loop, in this order. */
+/* One generalised ufunc with a float and a double loop, in this order; in a table of one type
+ * (builds/table.h) that type's loop alone, in the first place. */
 typedef struct {
     const char *name, *signature, *doc;
     int inputs, outputs;
@@ -19,14 +20,15 @@ typedef struct {
 } Kernel;
 
 /* A row of the table, in kernels.h. `operands` is a macro that lists type numbers given that of the
- * floating type, `loop` and `record`, what it gets as data, are names without a type's suffix. */
+ * floating type, `loop` and `record`, what it gets as data, are names without a type's suffix, which
+ * LOOP gives them. */
 // clang-format off
 #define KERNEL(name, signature, doc, inputs, outputs, operands, loop, record) \
-    {name, signature, doc, inputs, outputs, {operands(NPY_FLOAT), operands(NPY_DOUBLE)}, \
-     {loop##_f32, loop##_f64}, {(void *)&record##_f32, (void *)&record##_f64}},
+    {name, signature, doc, inputs, outputs, {operands(NPY_REAL)}, \
+     {LOOP(loop)}, {(void *)&LOOP(record)}},
 #define KERNEL_WITHOUT_RECORD(name, signature, doc, inputs, outputs, operands, loop) \
-    {name, signature, doc, inputs, outputs, {operands(NPY_FLOAT), operands(NPY_DOUBLE)}, \
-     {loop##_f32, loop##_f64}, {NULL, NULL}},
+    {name, signature, doc, inputs, outputs, {operands(NPY_REAL)}, \
+     {LOOP(loop)}, {NULL}},
 // clang-format on
 
 /* The same kernels compiled for one instruction set; a Kernel without a name ends the list. */

@@ -134,6 +134,7 @@ def test_the_build_is_described():
             assert kernel.__name__ == name
 
 
+@pytest.mark.slow  # as `make test-slow` builds the kernels, and a wheel
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="one build elsewhere")
 def test_the_baseline_of_x86_64_asks_nothing_of_the_machine():
     assert BASELINE == "x86-64 baseline (SSE2)"
@@ -155,4 +156,4 @@ def test_the_variable_chooses_what_runs(wanted, place):
 @pytest.mark.slow
 def test_an_unknown_instruction_set_is_an_error():
     done = run(IMPORT, PYENTMAX_INSTRUCTION_SET="avx9")
-    assert "must be baseline or empty, got 'avx9'" in done.stderr
+    assert "must be empty or a word of" in done.stderr

@@ -29,7 +29,7 @@ static void must(int condition, const char *message) {
 }
 
 static const Kernel *named(const char *name) {
-    const Kernel *kernel = baseline_kernels;
+    const Kernel *kernel = builds()->kernels;
     while (kernel->name != NULL && strcmp(kernel->name, name)) kernel++;
     must(kernel->name != NULL, "no such kernel");
     return kernel;
@@ -37,10 +37,10 @@ static const Kernel *named(const char *name) {
 
 static void write_names(void) {
     int64_t size = 0;
-    for (const Kernel *k = baseline_kernels; k->name != NULL; k++)
+    for (const Kernel *k = builds()->kernels; k->name != NULL; k++)
         size += (int64_t)strlen(k->name) + 1;
     fwrite(&size, sizeof size, 1, stdout);
-    for (const Kernel *k = baseline_kernels; k->name != NULL; k++) printf("%s ", k->name);
+    for (const Kernel *k = builds()->kernels; k->name != NULL; k++) printf("%s ", k->name);
     fflush(stdout);
 }
 

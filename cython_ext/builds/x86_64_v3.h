@@ -4,8 +4,5 @@
 #if HAS_X86_64_BUILDS
 #define TARGET "avx2,fma,bmi2"
 #define HAS_AVX2 1
-#define KERNELS x86_64_v3_kernels
 #include "builds/target.h"
-#else
-typedef int a_file_must_declare_something;
 #endif

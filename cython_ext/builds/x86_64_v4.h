@@ -8,8 +8,5 @@
 #else
 #define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512"
 #endif
-#define KERNELS x86_64_v4_kernels
 #include "builds/target.h"
-#else
-typedef int a_file_must_declare_something;
 #endif
