@@ -30,7 +30,7 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py tools/distribution.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow check-processors test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -41,6 +41,7 @@ help:
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
 	@echo 'make lint        ruff, mypy, pyright, clang-format and zizmor'
+	@echo 'make check-processors  the first stage as other processors compute: each core of OpenBLAS, each build of the kernels'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; likewise cuda-overruns'
@@ -59,12 +60,17 @@ demo-translation: $(VENV)/.models
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(SPREAD)
 
-# What takes long for what it finds, and the kernels of all builds. Together with `make test` it is the
-# whole suite.
-BUILD_TESTS := tests/cpu tests/sparse_attention/test_products.py
+# What takes long for what it finds, together with `make test` the whole suite; then the kernels of all
+# builds, and what multiplies matrices, as the oldest processor would.
+OLDEST := OPENBLAS_CORETYPE=Prescott PYENTMAX_INSTRUCTION_SET=baseline
 test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest $(SPREAD) -m 'slow and not deep'
-	$(BIN)/python -m pytest $(SPREAD) $(BUILD_TESTS)
+	$(OLDEST) $(BIN)/python -m pytest $(SPREAD) tests/cpu tests/sparse_attention tests/seq2seq/autograd tests/seq2seq/nn
+
+# PROCESSOR_TESTS=tests/seq2seq runs a part.
+PROCESSOR_TESTS ?=
+check-processors: $(VENV)/.slow
+	$(BIN)/python tools/check_processors.py $(SPREAD) -q $(PROCESSOR_TESTS)
 
 # With any Python that has PyTorch, pytest and what the kernels were built for. It installs nothing, for
 # the usual wheel of PyTorch brings gigabytes of CUDA; one for the CPU is at download.pytorch.org/whl/cpu.
