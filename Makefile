@@ -140,6 +140,7 @@ lint: $(VENV)/.lint
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 	$(BIN)/zizmor --offline --quiet .github
 
+# Of the kernels for this machine; PYENTMAX_BUILDS= takes all, as the workflow and `make check-deep` do.
 # A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'
 # run-time has to be in the process before Python is. Rows and working memory are of malloc, which the
 # sanitizers guard; Python's objects, which kernels do not touch, are so while these are registered alone.
@@ -195,7 +196,7 @@ check-deep: $(VENV)/.slow
 	$(BIN)/python -m pytest -n $(JOBS) -m deep
 	@# Other inputs than the ones that every run of the tests draws.
 	$(BIN)/python -m pytest -n $(JOBS) -m 'slow or not slow' --hypothesis-profile=explore $$(grep -rl '^from hypothesis' tests --include='test_*.py')
-	$(MAKE) sanitize SANITIZE_TESTS='deep or not deep'
+	$(MAKE) sanitize PYENTMAX_BUILDS= SANITIZE_TESTS='deep or not deep'
 
 # NOTEBOOKS=03 executes that one alone.
 NOTEBOOKS ?=

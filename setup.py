@@ -5,7 +5,8 @@ Four environment variables steer the build:
 - ``PYENTMAX_REQUIRE_EXT=1``: a kernel that does not compile is an error (the Makefile sets it);
 - ``PYENTMAX_NO_EXT=1``: compile nothing, on purpose;
 - ``PYENTMAX_BUILDS=native``: of the builds for several instruction sets, compile the one that this
-  machine runs. For builds in place, as the Makefile makes them; a wheel always has all;
+  machine runs. For builds in place, as the Makefile makes them, and with sanitizers; a wheel always
+  has all;
 - ``PYENTMAX_SANITIZE=1``: add AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 With none of them a failed build leaves a package that works in pure NumPy, and a warning.
@@ -121,7 +122,8 @@ class OptionalBuildExt(build_ext):
 
     def finalize_options(self):
         super().finalize_options()
-        self.native = self.inplace and os.environ.get("PYENTMAX_BUILDS", "") == "native"
+        apart = self.inplace or enabled("PYENTMAX_SANITIZE")  # from what a wheel takes
+        self.native = apart and os.environ.get("PYENTMAX_BUILDS", "") == "native"
 
     def run(self):
         try:
@@ -142,8 +144,8 @@ class OptionalBuildExt(build_ext):
             left_out = BUILDS.keys() - {native}
             ext.sources = [s for s in ext.sources if not any(name in s for name in left_out)]
             ext.define_macros += [(f"WITHOUT_{name.upper()}", None) for name in sorted(left_out)]
-            # Folders of its own, where no wheel looks.
-            self.build_lib, self.build_temp = f"build/{native}/lib", f"build/{native}/temp"
+            if not enabled("PYENTMAX_SANITIZE"):  # whose folders make names
+                self.build_lib, self.build_temp = f"build/{native}/lib", f"build/{native}/temp"
         if self.compiler.compiler_type == "unix":
             rare = self.plat_name.endswith("x86_64") and ext.extra_compile_args[-1] == GCC_FLAGS[-1]
             self.compiler.compile = side_by_side(self.compiler.compile, RARE_FLAGS if rare else [])
