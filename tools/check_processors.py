@@ -1,4 +1,4 @@
-"""Run tests as other processors would: every core of OpenBLAS and build of the kernels that runs here.
+"""Run tests as other processors would: each core of OpenBLAS and each build that runs here.
 
     python tools/check_processors.py [arguments of pytest]
 
@@ -66,8 +66,9 @@ def main(arguments: list[str]) -> int:
         if done.returncode:
             failed += 1
             print(done.stdout)
-        name, result = " ".join(map("=".join, variables.items())), done.stdout.splitlines()[-1:]
-        print(f"{name}: {''.join(result).strip('= ')} ({time.monotonic() - start:.0f} s)", flush=True)
+        name, seconds = " ".join(map("=".join, variables.items())), time.monotonic() - start
+        result = "".join(done.stdout.splitlines()[-1:]).strip("= ")
+        print(f"{name}: {result} ({seconds:.0f} s)", flush=True)
     return failed
 
 

@@ -1,6 +1,6 @@
 /* Which builds of the kernels exist: baseline always, the others where a compiler can switch
- * targets. Each has two tables of the same kernels, one with the loops for float and one for double.
- * WITHOUT_BASELINE, WITHOUT_X86_64_V3 and WITHOUT_X86_64_V4 leave one out (setup.py). */
+ * targets. Each has two tables of the same kernels, one with the loops for float and one for
+ * double. WITHOUT_BASELINE, WITHOUT_X86_64_V3 and WITHOUT_X86_64_V4 leave one out (setup.py). */
 #ifndef PYENTMAX_BUILDS_BUILDS_H
 #define PYENTMAX_BUILDS_BUILDS_H
 

@@ -20,8 +20,8 @@ typedef struct {
 } Kernel;
 
 /* A row of the table, in kernels.h. `operands` is a macro that lists type numbers given that of the
- * floating type, `loop` and `record`, what it gets as data, are names without a type's suffix, which
- * LOOP gives them. */
+ * floating type, `loop` and `record`, what it gets as data, are names without a type's suffix,
+ * which LOOP gives them. */
 // clang-format off
 #define KERNEL(name, signature, doc, inputs, outputs, operands, loop, record) \
     {name, signature, doc, inputs, outputs, {operands(NPY_REAL)}, \
