@@ -30,11 +30,10 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py tools/distribution.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow check-processors test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo test test-slow check-processors test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
-	@echo 'make demo-translation  the same for translation: a Transformer, every translation of a sentence'
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
 	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
@@ -53,9 +52,6 @@ help:
 
 demo: $(VENV)/.models
 	$(BIN)/python -m pyentmax demo
-
-demo-translation: $(VENV)/.models
-	$(BIN)/python -m pyentmax demo-translation
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(SPREAD)

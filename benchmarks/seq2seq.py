@@ -181,7 +181,7 @@ class Data:
         import numpy as np
 
         from pyentmax.seq2seq.data import bucketed_batches, make_batch
-        from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs
+        from pyentmax.seq2seq.inflection import Inflector, english_verbs
 
         examples = english_verbs()
         self.inflector = Inflector.untrained(

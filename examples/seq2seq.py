@@ -33,7 +33,7 @@ import numpy as np  # noqa: E402
 
 import pyentmax  # noqa: E402
 from pyentmax.seq2seq import autograd as ag  # noqa: E402
-from pyentmax.seq2seq.tasks.inflection import english_verbs  # noqa: E402
+from pyentmax.seq2seq.inflection import english_verbs  # noqa: E402
 
 BOS, EOS = 0, 1  # the tokens that begin and end a form
 WIDTH = 96  # of embeddings and states

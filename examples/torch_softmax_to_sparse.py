@@ -23,7 +23,6 @@ except ImportError as error:
     raise SystemExit(f"{error}: pip install 'pyentmax[torch]' matplotlib") from None
 
 import pyentmax.torch as pt
-from pyentmax.seq2seq.tasks.translation import toy_german
 
 WIDTH, HEADS, LAYERS = 64, 4, 2
 PADDING, MARK, END = 0, 1, 2
@@ -120,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def sentences() -> tuple[Tensor, Tensor]:
     """German, a mark and English as one row of words; the targets are the English words."""
-    pairs = [(pair.source.split(), pair.target.split()) for pair in toy_german()]
+    lines = Path(__file__).with_name("toy_german.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = [tuple(side.split() for side in line.split("\t")) for line in lines]
     vocabulary = sorted({word for pair in pairs for side in pair for word in side})
     index = {word: n for n, word in enumerate(vocabulary, END + 1)}
     length = max(len(german) + len(english) for german, english in pairs) + 1

@@ -30,15 +30,15 @@ from experiments.runner import (
     speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
+from experiments.tasks.translation import Translator, train_translator
+from experiments.tasks.translation.bleu import bleu
+from experiments.tasks.translation.parallel import Multi30k, read_multi30k
+from experiments.tasks.translation.segmentation import learn_subwords
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.files import replacing
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.decoding import forced_decoding
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer
-from pyentmax.seq2seq.tasks.translation import Translator, train_translator
-from pyentmax.seq2seq.tasks.translation.bleu import bleu
-from pyentmax.seq2seq.tasks.translation.parallel import Multi30k, read_multi30k
-from pyentmax.seq2seq.tasks.translation.segmentation import learn_subwords
 from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
@@ -77,6 +77,7 @@ class Row(NamedTuple):
     model: dict[str, Any]
     training: dict[str, Any] = {}
     pieces: dict[str, Any] = {}  # how sub-words are learned, if otherwise
+    data: dict[str, int] = {}  # number of sub-words and size of batches, if otherwise
     beside: str = ""  # the row that it is compared with; softmax of its architecture if not named
 
 
@@ -99,6 +100,10 @@ def recurrent(
 # Peters et al.: Adam as it is, halved when the validation loss has risen; no mean of models.
 PAPER_RATE = {"rate": 1e-3, "schedule": "halve", "warmup": None, "betas": [0.9, 0.999]}
 PAPER_RATE |= {"clip": 5.0, "average": 1, "average_every": None}
+# Transformer-Base, whose rate is width^−½ · warmup^−½ where the paper gives none.
+BASE = {"width": 512, "layers": 6, "heads": 8, "inner": 2048, "norm": "post", "dropout": 0.1}
+BASE |= {"tied": "none"}
+BASE_RATE = {"clip": 5.0, "average": 1, "average_every": None, "validate_every": 5000}
 SWITCH = {"first_attention": "1", "first_updates": 400}
 LATE = {"first_attention": "1", "first_updates": 1200}
 ANNEAL = {"first_attention": "1", "first_updates": 200, "anneal_updates": 600}
@@ -166,6 +171,33 @@ ROWS: dict[str, Row] = {
             ("halve", "the paper's optimiser", {"training": PAPER_RATE}),
         )
     },
+    # The papers' own settings, for corpora of their size and many days: there 32,000 sub-words of
+    # the first two. With --updates 2 they run.
+    "rnn-published": Row(
+        "rnn",
+        "settings of Peters et al., 100,000 updates",
+        {"hidden": 500, "layers": 2, "attention": "1.5", "output": "1.5"},
+        PAPER_RATE | {"validate_every": 5000},
+        {"algorithm": "bpe"},
+        {"subwords": 10_000, "batch_size": 64},
+    ),
+    "transformer-learned-published": Row(
+        "transformer",
+        "settings of Correia et al., until the validation's accuracy has converged",
+        BASE | {"attention": "learned"},
+        BASE_RATE | {"rate": 3.1e-4, "warmup": 20_000, "patience": 5},
+        {"algorithm": "bpe"},
+        {"subwords": 10_000, "tokens": 8192},
+    ),
+    "transformer-top8-published": Row(
+        "transformer",
+        "settings of Zhao et al., 22,500 updates, the mean of the last ten epochs",
+        BASE | {"attention": "topk_softmax:8"},
+        {"rate": 7e-4, "warmup": 4000, "clip": 5.0, "accumulate": 4, "validate_every": 250}
+        | {"average": 10, "average_every": 250},
+        {"algorithm": "bpe"},
+        {"subwords": 10_000, "tokens": 4096},
+    ),
 }
 """Name → row. Of a recurrent network the first number is the attention's α, then the loss's."""
 
@@ -184,6 +216,7 @@ def settings_of(
         "subwords": SUBWORDS,
         **pieces,
         "tokens": 1200,
+        **row.data,
         "architecture": row.architecture,
         "model": {**MODELS[row.architecture], **row.model},
         "training": {**TRAININGS[row.architecture], **row.training},
@@ -291,6 +324,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         run_options(folder, options),
         **learn_subwords(data.train, settings["subwords"], **learned),
         tokens=settings["tokens"],
+        batch_size=settings.get("batch_size"),
         on_validation=partial(_note, notes, data),
         device=options.device,
         **settings["model"],

@@ -42,7 +42,6 @@ LONG = {
     "tests/cuda/test_compile.py",
     "tests/cuda/test_emulated_fused.py",
     "tests/seq2seq/decoding/test_ensemble_certificates.py",
-    "tests/seq2seq/tasks/translation/test_translation_commands.py",
     "tests/test_docs_pages.py",
     "tests/test_install.py",
 }
@@ -110,7 +109,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, the others in their order."""
+    """Long files first, the others in their order; tests of experiments in the second stage."""
+    for item in items:
+        if item.nodeid.startswith("tests/experiments/"):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in LONG)
 
 

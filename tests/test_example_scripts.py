@@ -22,7 +22,7 @@ SHORT = {  # those that save a picture: arguments, and what is printed on the wa
     "truncated_policy_gradient": (["--updates", "3"], "log p on the set "),
     "transformers_sparse": (["--updates", "4"], "trained with softmax "),
 }
-MOST_LINES = {"pico": 80, "seq2seq": 250, "sparse_gpt": 200}
+MOST_LINES = {"pico": 80, "seq2seq": 250, "sparse_gpt": 200, "translate": 150, "write": 150}
 NEEDED = {
     "sklearn": ["sklearn", "matplotlib"],
     "sparse": ["torch", "matplotlib"],
@@ -32,8 +32,8 @@ NEEDED = {
 }
 
 
-def run(folder: Path, name: str, *arguments: str) -> str:
-    """What an example prints, in the folder; warnings of its users are errors."""
+def run(folder: Path, name: str, *arguments: str, lines: str = "") -> str:
+    """What an example prints in the folder, given lines; warnings of its users are errors."""
     environment = os.environ | {
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": str(folder),
@@ -44,7 +44,7 @@ def run(folder: Path, name: str, *arguments: str) -> str:
     path = ROOT / "examples" / f"{name}.py"
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(path), *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        cwd=folder, env=environment, capture_output=True, encoding="utf-8", input=lines,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -80,6 +80,30 @@ def test_seq2seq_learns_the_rule(tmp_path: Path) -> None:
     printed = run(tmp_path, "seq2seq", "--updates", "300")
     [first] = re.findall(r"PST\):\n +([0-9.]+)%  drawed\n", printed)
     assert float(first) > 50
+
+
+@pytest.mark.slow
+def test_translate_is_saved_and_answers_lines(tmp_path: Path) -> None:
+    run(tmp_path, "translate", "--train", str(ROOT / "examples" / "toy_german.tsv"))
+    sentence = "die frau hat die alte bank gemalt"
+    answers = run(tmp_path, "translate", lines=f"{sentence}\n\n{sentence}\n").split("\n")
+    assert answers[:3] == ["the woman has painted the old bank", "", answers[0]]
+    listed = run(tmp_path, "translate", "--list", lines=sentence)
+    assert "the woman has painted the old bench" in listed
+    assert "complete: no possible continuation" in listed
+    forced = run(tmp_path, "translate", lines=f"{sentence}\tthe woman has seen the old bank")
+    assert re.search(r"4 +seen +impossible here +painted", forced)
+
+
+@pytest.mark.slow
+def test_write_is_saved_and_continues_lines(tmp_path: Path) -> None:
+    song = "".join(f"one dog sees {whom}.\n" for whom in ("two cats", "six owls", "one owl") * 40)
+    (tmp_path / "song.txt").write_text(song, "utf-8")
+    small = "--width=32 --layers=1 --heads=2 --inner=32 --context=32 --updates=300".split()
+    run(tmp_path, "write", "--train", "song.txt", *small)
+    written = run(tmp_path, "write", lines="one dog\n€\none\n").splitlines()
+    assert [line[:3] for line in written] == ["one", "one"]
+    assert set(written) <= {*song.splitlines()}
 
 
 @pytest.mark.slow

@@ -64,9 +64,7 @@ def test_data_files_are_installed():
     package = importlib.resources.files("pyentmax")
     for path in (
         "py.typed",
-        "seq2seq/tasks/inflection/english_verbs.tsv",
-        "seq2seq/tasks/translation/toy_german.tsv",
-        "seq2seq/tasks/translation/configs/toy-rnn.toml",
+        "seq2seq/inflection/english_verbs.tsv",
         "engine/backends/cuda/softmax.cu",
         "engine/backends/cuda/rows.cuh",
     ):

@@ -12,7 +12,7 @@ from pathlib import Path
 from english_spelling import present_participle, regular_past, third_person
 
 from pyentmax.seq2seq.data import DataError
-from pyentmax.seq2seq.tasks.inflection import Example, examples
+from pyentmax.seq2seq.inflection import Example, examples
 
 TABLE = Path(examples.__file__).with_name("english_verbs.tsv")
 TAGS = ("V;NFIN", "V;3;SG;PRS", "V;PST", "V;V.PTCP;PST", "V;V.PTCP;PRS")

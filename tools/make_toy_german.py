@@ -1,4 +1,4 @@
-"""Make the bundled toy corpus of translation: ``python tools/make_toy_german.py``.
+"""Make the toy corpus of translation: ``python tools/make_toy_german.py``.
 
 A small grammar writes German sentences and their English translations, all in lower case and split
 into words. It was written for this library. What it has for an aligner to find:
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-TABLE = Path(__file__).parents[1] / "pyentmax" / "tasks" / "translation" / "toy_german.tsv"
+TABLE = Path(__file__).parents[1] / "examples" / "toy_german.tsv"
 PAIRS, SEED = 3200, 0
 BANK_SHARE = 0.6
 

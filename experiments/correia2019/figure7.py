@@ -28,11 +28,11 @@ from experiments.correia2019.heads import best_head
 from experiments.own.language_model import ROWS, UPDATES, read_shakespeare, read_with, settings_of
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
+from experiments.tasks.writer import Writer
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import PerSentence, head_densities, positional_confidence
 from pyentmax.seq2seq.data import cut
 from pyentmax.seq2seq.plotting import save_figure
-from pyentmax.seq2seq.tasks.language_model import Writer
 from pyentmax.seq2seq.training import BEST
 
 OFFSETS = range(-3, 1)  # no head can look ahead

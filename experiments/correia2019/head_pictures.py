@@ -17,8 +17,8 @@
 
     python -m experiments.correia2019.head_pictures RUN [RUN …] --examples DATA --out DIR
 
-The first model is the one that the others are compared with: softmax, if there is one. DATA is what
-`pyentmax analyse` takes, whose table has the densities, diversity and positions of this one.
+The first model is the one that the others are compared with: softmax, if there is one. DATA is
+a file of source TAB target, two files of parallel text, ``toy-german``, or a folder with Multi30k.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ from experiments.correia2019.measured_heads import (
     measure,
     write,
 )
+from experiments.tasks.translation.parallel import SentencePair, read_pairs
 from pyentmax.seq2seq.analysis import PerSentence, corpus_attention
+from pyentmax.seq2seq.inflection.reports import save
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels, plot_head_densities
-from pyentmax.seq2seq.tasks.reports import save
-from pyentmax.seq2seq.tasks.translation.commands import read_pairs
-from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
 
 SHORTEST, LONGEST = 8, 13
 """Tokens of the sentences that are shown."""

@@ -35,6 +35,7 @@ from experiments.correia2019.head_plots import (
 )
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
+from experiments.tasks.translation.parallel import SentencePair
 from experiments.translation import ROWS, read_data, settings_of
 from pyentmax.seq2seq.analysis import (
     PerSentence,
@@ -44,7 +45,6 @@ from pyentmax.seq2seq.analysis import (
 )
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.plotting import plot_head_densities, save_figure
-from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
 from pyentmax.seq2seq.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")

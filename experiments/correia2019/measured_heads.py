@@ -13,26 +13,19 @@ import numpy as np
 from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.trajectories import trajectory_statistics
+from experiments.tasks.translation.bleu import bleu
+from experiments.tasks.translation.parallel import SentencePair
+from experiments.tasks.translation.segmentation import Words
+from experiments.tasks.translation.translator import Translator
 from pyentmax.seq2seq.analysis import (
     HeadMeasures,
+    PerSentence,
     corpus_attention,
     measure_heads,
 )
-from pyentmax.seq2seq.data import Pair
-from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.tasks.model_files import best_of
-from pyentmax.seq2seq.tasks.translation.bleu import bleu
-from pyentmax.seq2seq.tasks.translation.heads import (
-    attention_label,
-    distinct,
-    rounded,
-    span,
-    table,
-    transformer_of,
-)
-from pyentmax.seq2seq.tasks.translation.parallel import SentencePair
-from pyentmax.seq2seq.tasks.translation.segmentation import Words
-from pyentmax.seq2seq.tasks.translation.translator import Translator
+from pyentmax.seq2seq.data import DataError, Pair
+from pyentmax.seq2seq.inflection.saved_model import best_of
+from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.seq2seq.training import LAST, read_history
 
 MARKS = ("?",)
@@ -268,3 +261,63 @@ def write(measured: Sequence[Measured], out: Path) -> Path:
     path = out / "heads.json"
     path.write_text(json.dumps(numbers(measured), ensure_ascii=False, indent=1) + "\n", "utf-8")
     return path
+
+
+# --- labels and cells -----------------------------------------------------------------------------
+def transformer_of(translator: Translator, path: Path) -> Transformer:
+    """The model, if it is a Transformer; a DataError names the file otherwise."""
+    if not isinstance(translator.model, Transformer):
+        raise DataError(
+            f"{path}: expected a Transformer, whose heads can be measured; got a recurrent "
+            "network, which has one attention"
+        )
+    return translator.model
+
+
+def distinct(labels: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """The labels; those of several models get the names of the folders."""
+    return [
+        label if labels.count(label) == 1 else f"{label} ({best_of(path).parent.name})"
+        for label, path in zip(labels, paths, strict=True)
+    ]
+
+
+def attention_label(config: TransformerConfig) -> str:
+    """The attention of a model in words.
+
+    Examples
+    --------
+    >>> shape = {"source_size": 9, "target_size": 9}
+    >>> [attention_label(TransformerConfig(**shape, attention=a)) for a in ("1", "1.5", "learned")]
+    ['softmax', '1.5-entmax', 'α learned']
+    """
+    known = {"1": "softmax", "2": "sparsemax", "learned": "α learned"}
+    name, _, k = config.attention.partition(":")
+    if name == "topk_softmax":
+        return f"top {k}"
+    return known.get(config.attention, f"{config.attention}-entmax")
+
+
+def rounded(values: Any) -> Any:
+    """Arrays, the means of measures, or those in a dict, rounded; None if nothing was counted."""
+    if isinstance(values, dict):
+        return {name: rounded(value) for name, value in values.items()}
+    if isinstance(values, PerSentence):
+        return rounded(values.mean) if values.counts.any() else None
+    return np.round(np.asarray(values, dtype=float), 4).tolist()
+
+
+def table(corner: str, names: Sequence[str], cells: dict[str, list[str]]) -> str:
+    """A table in Markdown; `cells` has a title and the cells of each row."""
+    lines = [
+        [corner, *names],
+        ["---"] * (len(names) + 1),
+        *([name, *x] for name, x in cells.items()),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def span(values: Any, digits: int = 2) -> str:
+    """Mean, least and largest value."""
+    x = np.asarray(values, dtype=float)
+    return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"

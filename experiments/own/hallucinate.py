@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from pyentmax.seq2seq.tasks.inflection import read_examples
+from pyentmax.seq2seq.inflection import read_examples
 
 
 def with_another_stem(lemma: str, form: str, letters: str, rng: np.random.Generator) -> list[str]:

@@ -41,6 +41,7 @@ from experiments.runner import (
     speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
+from experiments.tasks.writer import Text, Writer, read_text, train_writer
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import (
     PerSentence,
@@ -50,7 +51,6 @@ from pyentmax.seq2seq.analysis import (
 )
 from pyentmax.seq2seq.data import DataError, cut
 from pyentmax.seq2seq.models.language_model import LanguageModel
-from pyentmax.seq2seq.tasks.language_model import Text, Writer, read_text, train_writer
 from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")

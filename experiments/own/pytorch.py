@@ -23,10 +23,9 @@ import numpy as np
 from experiments.own.language_model import UPDATES, read_shakespeare, settings_of
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
+from experiments.tasks.writer import VALIDATED, Writer
 from pyentmax.seq2seq.data import Segments, cut
 from pyentmax.seq2seq.nn.schedules import inverse_square_root
-from pyentmax.seq2seq.tasks.language_model import Writer
-from pyentmax.seq2seq.tasks.language_model.writer import VALIDATED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

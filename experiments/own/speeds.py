@@ -32,6 +32,7 @@ import numpy as np
 from experiments.own import language_model
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
+from experiments.tasks.writer import Writer
 from experiments.timing import seconds, updater
 from experiments.translation import MODELS
 from pyentmax.engine.system.memory import keep_freed_memory
@@ -48,7 +49,6 @@ from pyentmax.seq2seq.nn.attention import (
     multi_head_attention,
 )
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.tasks.language_model import Writer
 
 MAPPINGS = {
     "transformer": ("1", "1.5", "2", "topk_softmax:8", "learned"),

@@ -60,8 +60,8 @@ def corpus(options: Options, out: Path) -> tuple[Any, Any]:
     """The sub-words of the text to learn from, and of that to measure on, kept in a folder."""
     kept = out / f"tokens-{VOCABULARY}.npz"
     if not kept.exists():
-        from pyentmax.seq2seq.tasks.translation.parallel import read_multi30k
-        from pyentmax.seq2seq.tasks.translation.segmentation import Subwords
+        from experiments.tasks.translation.parallel import read_multi30k
+        from experiments.tasks.translation.segmentation import Subwords
 
         data = read_multi30k(options.data_folder("multi30k/tok"))
         texts = [[side for pair in part for side in pair] for part in data[:2]]

@@ -29,8 +29,8 @@ from experiments.tables import markdown
 from experiments.timing import seconds, updater
 from pyentmax.engine.system.memory import keep_freed_memory, peak_memory
 from pyentmax.seq2seq.data import bucketed_batches, make_batch
+from pyentmax.seq2seq.inflection import Inflector, english_verbs
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq
-from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

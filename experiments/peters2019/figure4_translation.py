@@ -38,10 +38,10 @@ from experiments.runner import (
     run_options,
 )
 from experiments.tables import between, grouped, markdown, mean, spread, values
+from experiments.tasks.translation import Translator
 from experiments.translation import ALPHAS, experiment, models, read_data, settings_of, supports
 from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.data import Pair, TokenBatches
-from pyentmax.seq2seq.tasks.translation import Translator
 from pyentmax.seq2seq.training import BEST, TrainingConfig, fingerprint
 
 BOTH = [f"rnn-1.5-{alpha}" for alpha in ALPHAS], [f"rnn-{alpha}-1.5" for alpha in ALPHAS]

@@ -222,7 +222,7 @@ def inflector_of(args: argparse.Namespace) -> Any:
     """A model with first parameters, the words to learn from and those to measure on."""
     from experiments.peters2019.inflection import read_words
     from experiments.runner import Options
-    from pyentmax.seq2seq.tasks.inflection import Inflector
+    from pyentmax.seq2seq.inflection import Inflector
 
     train, dev = read_words({"languages": "all", "size": args.size}, Options(args.data))
     shape = {"hidden": args.hidden, "layers": LAYERS, "dropout": DROPOUT, "score": "bilinear"}
@@ -457,7 +457,7 @@ def measure(args: argparse.Namespace) -> None:
     from experiments.peters2019.inflection import fingerprints, measured
     from experiments.runner import RESULTS, add_line, session
     from pyentmax.engine.system.blas import limit_blas
-    from pyentmax.seq2seq.tasks.inflection import Inflector
+    from pyentmax.seq2seq.inflection import Inflector
 
     inflector, train, dev = inflector_of(args)
     for path in sorted(args.out.glob(f"{args.size}-*.json")):

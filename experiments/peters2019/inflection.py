@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.peters2019.conll2018 import conll2018_files, conll2018_languages
 from experiments.runner import Notes, Options, Settings, finished, run_options
 from pyentmax.seq2seq.analysis import exactness_statistics, word_accuracy
-from pyentmax.seq2seq.tasks.inflection import Inflector, train_inflector
-from pyentmax.seq2seq.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
-from pyentmax.seq2seq.tasks.inflection.examples import (
+from pyentmax.seq2seq.inflection import Inflector, train_inflector
+from pyentmax.seq2seq.inflection.examples import (
     Example,
     compounds_of,
     hold_out,
@@ -45,6 +45,26 @@ def read_words(settings: Settings, options: Options, *, marked: bool = True) -> 
         for part in (split, "dev")
     )
     return train, dev
+
+
+def first_words(examples: Iterable[Example], count: int | None) -> list[Example]:
+    """The first ``count`` examples of each language, or all; files have them in random order.
+
+    Examples
+    --------
+    >>> examples = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
+    >>> [example.language + example.lemma for example in first_words(examples, 2)]
+    ['xa', 'xb', 'ya', 'yb']
+    """
+    if count is None:
+        return list(examples)
+    per_language: Counter[str | None] = Counter()
+    chosen = []
+    for example in examples:
+        per_language[example.language] += 1
+        if per_language[example.language] <= count:
+            chosen.append(example)
+    return chosen
 
 
 def fit(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.peters2019.inflection import first_words
 from experiments.peters2019.sparsity_plots import (
     plot_exactness_by_beam,
     plot_reliability,
@@ -35,10 +36,9 @@ from pyentmax.seq2seq.analysis import (
     support_sizes,
     word_accuracy,
 )
-from pyentmax.seq2seq.tasks.inflection import Example, Inflector
-from pyentmax.seq2seq.tasks.inflection.commands import read_marked
-from pyentmax.seq2seq.tasks.inflection.examples import first_words
-from pyentmax.seq2seq.tasks.reports import save
+from pyentmax.seq2seq.inflection import Example, Inflector
+from pyentmax.seq2seq.inflection.commands import read_marked
+from pyentmax.seq2seq.inflection.reports import save
 
 PAPER_BEAM = 5
 

@@ -25,6 +25,7 @@ import numpy as np
 from experiments.peters2019.inflection import (
     add_shared_options,
     fingerprints,
+    first_words,
     fit,
     measured,
     read_words,
@@ -44,8 +45,7 @@ from experiments.runner import (
 )
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.engine.system.memory import peak_memory
-from pyentmax.seq2seq.tasks.inflection.examples import first_words
-from pyentmax.seq2seq.tasks.inflection.inflector import Inflector
+from pyentmax.seq2seq.inflection.inflector import Inflector
 from pyentmax.seq2seq.training import BEST
 
 PAPER = {

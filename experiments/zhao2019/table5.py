@@ -33,6 +33,7 @@ from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.head_plots import plot_choice_of_k
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
+from experiments.tasks.translation import SentencePair, Translator
 from experiments.translation import paired_bootstrap, read_data
 from pyentmax import log_softmax
 from pyentmax.seq2seq.analysis import PerSentence
@@ -41,7 +42,6 @@ from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.models.transformer_layers import LayerPass
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.plotting import save_figure
-from pyentmax.seq2seq.tasks.translation import SentencePair, Translator
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,9 @@
-"""``pyentmax``, or ``python -m pyentmax``: the commands of all tasks.
+"""``pyentmax``, or ``python -m pyentmax``: all commands.
 
 Every command says first, on standard error, what computes the mappings; one that trains or decodes
 says next how many threads BLAS runs. Results go to standard output. The exit code is 0 if the
 command did what it was asked for, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 1 where
-``check`` finds a fault or no line of a file could be used, and otherwise 2, with one line that says
-what was wrong.
+``check`` finds a fault, and otherwise 2, with one line that says what was wrong.
 """
 
 from __future__ import annotations
@@ -21,17 +20,12 @@ from typing import Any
 
 from pyentmax import __version__
 from pyentmax.cli.check import add_check
+from pyentmax.cli.parser import Commands, Parser
 from pyentmax.engine.backends.choice import describe_backend
-from pyentmax.engine.calls.devices import device_module
 from pyentmax.engine.system.blas import describe_blas, limit_blas
 from pyentmax.engine.system.memory import keep_freed_memory
-from pyentmax.seq2seq.tasks.analyse import add_analyse
-from pyentmax.seq2seq.tasks.command_line import Commands, Parser, printable
-from pyentmax.seq2seq.tasks.inflection.commands import InflectionAnalysis
-from pyentmax.seq2seq.tasks.inflection.commands import add_commands as add_inflection
-from pyentmax.seq2seq.tasks.language_model.commands import add_commands as add_language_model
-from pyentmax.seq2seq.tasks.translation.commands import HeadAnalysis
-from pyentmax.seq2seq.tasks.translation.commands import add_commands as add_translation
+from pyentmax.seq2seq.data.text_files import printable
+from pyentmax.seq2seq.inflection.commands import add_commands as add_inflection
 from pyentmax.seq2seq.training import LAST
 from pyentmax.seq2seq.training.interrupt import TERMINATING, handling
 
@@ -92,7 +86,6 @@ def _run(args: argparse.Namespace) -> None:
     _note(f"pyentmax runs {describe_backend()}")
     os.environ["MPLBACKEND"] = "agg"  # pictures are files; a notebook's backend may not import
     keep_freed_memory()  # training and decoding allocate the same arrays at every step
-    device_module(getattr(args, "device", "cpu"))  # raises before anything is written
     if "blas_threads" not in args:
         args.run(args)
         return
@@ -118,9 +111,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"pyentmax {__version__}")
     commands = Commands(parser)
-    for add_commands in (add_inflection, add_translation, add_language_model):
-        add_commands(commands)
-    add_analyse(commands, [InflectionAnalysis(), HeadAnalysis()])
+    add_inflection(commands.add)
     add_check(commands)
     commands.add(
         "reproduce", run=_reproduce, help="where the papers' experiments are", computes=False

@@ -14,7 +14,7 @@ from typing import Any
 from pyentmax import MAPPINGS, check_attention, check_loss, check_mapping
 from pyentmax.checking._subjects import SPACINGS
 from pyentmax.checking._truths import TRUTHS
-from pyentmax.seq2seq.tasks.command_line import Commands
+from pyentmax.cli.parser import Commands
 
 PARAMETERS = sorted({name for record in MAPPINGS.values() for name in record.parameters})
 

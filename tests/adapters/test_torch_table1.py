@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[t
 from experiments.peters2019 import gpu  # noqa: E402
 from pyentmax.seq2seq.autograd import Tensor  # noqa: E402
 from pyentmax.seq2seq.data import BOS, EOS, PAD, make_batch  # noqa: E402
-from pyentmax.seq2seq.tasks.inflection import Inflector, english_verbs  # noqa: E402
+from pyentmax.seq2seq.inflection import Inflector, english_verbs  # noqa: E402
 
 
 @pytest.mark.parametrize("alpha", ["1", "1.5", "2"])

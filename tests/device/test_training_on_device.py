@@ -21,9 +21,9 @@ from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.counter_rng import random_bits
 from pyentmax.seq2seq.data import Batch, BucketedPairs, TokenBatches, make_batch
 from pyentmax.seq2seq.decoding import beam_search, exact_search, greedy_search
+from pyentmax.seq2seq.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
-from pyentmax.seq2seq.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import (
     RunOptions,
     TrainingConfig,

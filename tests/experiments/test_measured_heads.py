@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.correia2019 import head_pictures, measured_heads, planted
+from experiments.tasks.translation import Translator, Words
 from pyentmax.seq2seq.analysis import PerSentence
-from pyentmax.seq2seq.tasks.translation import Translator, Words
+from pyentmax.seq2seq.training import save_checkpoint
 
 SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
 
@@ -43,6 +44,24 @@ def test_script_writes_numbers_and_pictures(tmp_path, capsys):
     assert drawn >= {"alpha_histograms", "density_histograms", "densities", "diversity", "question"}
     assert drawn >= {"positional", "previous_token", "patterns", "context", "choice_of_k"}
     assert not drawn & {"alpha_trajectories", "merging"}  # nothing followed, no sub-words
+
+
+def test_recurrent_models_and_other_files_are_refused(tmp_path):
+    pairs, rng = planted.planted_questions(20), np.random.default_rng(0)
+    Translator.untrained("rnn", pairs, Words(), rng, hidden=8).save(tmp_path / "rnn.npz")
+    save_checkpoint(tmp_path / "other.npz", {}, {"kind": "parrot"})
+    for name, message in (("rnn", "got a recurrent network"), ("other", "'parrot'")):
+        with pytest.raises(ValueError, match=message):
+            measured_heads.measure([tmp_path / f"{name}.npz"], pairs)
+
+
+def test_equal_attentions_are_labelled_by_folder(tmp_path):
+    folders = [tmp_path / "dense", tmp_path / "dense-late"]
+    for folder in folders:
+        folder.mkdir()
+        untrained_translator("1").save(folder / "best.npz")
+    measured = measured_heads.measure(folders, planted.planted_questions(4))
+    assert [one.label for one in measured] == ["softmax (dense)", "softmax (dense-late)"]
 
 
 def test_wrong_k_is_refused(tmp_path, capsys):

@@ -15,7 +15,7 @@ from experiments.own.captioning.scenes import GRID
 from experiments.own.captions import measured
 from experiments.own.language_model import STRETCH, bits_of, memory_rows, read_with
 from experiments.peters2019.inflection import levenshtein
-from pyentmax.seq2seq.tasks.language_model import Writer
+from experiments.tasks.writer import Writer
 
 SHAPE = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
 LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40

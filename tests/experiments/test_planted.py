@@ -1,11 +1,9 @@
 """The planted corpus: its mark decides, and a head of a small model looks for it."""
 
-import pytest
-
 from experiments.correia2019 import measured_heads as heads
-from experiments.correia2019.planted import INTERROGATIVES, MARK, planted_questions, write
-from pyentmax.cli import main
-from pyentmax.seq2seq.tasks.translation.commands import read_pairs
+from experiments.correia2019.planted import INTERROGATIVES, MARK, planted_questions, train, write
+from experiments.tasks.translation.parallel import read_pairs
+from pyentmax.seq2seq.training import RunOptions
 
 
 def test_mark_decides_what_planted_words_mean():
@@ -28,13 +26,11 @@ def test_mark_decides_what_planted_words_mean():
     assert both > 20
 
 
-@pytest.mark.slow
 def test_a_head_looks_for_the_planted_mark(tmp_path):
     """The best head puts nine tenths of the planted words' weight on the mark."""
     write(tmp_path)
-    config, out = tmp_path / "planted-transformer.toml", tmp_path / "run"
-    command = ["train", "transformer", "--config", str(config), "--out", str(out), "--quiet"]
-    assert main(command) == 0
+    out = tmp_path / "run"
+    train(RunOptions(out, progress=False))
     found = heads.measure([out], read_pairs([tmp_path / "planted-dev.tsv"]))[0]
     assert found.heads.marked.counts.sum() > 50
     assert found.heads.marked.mean.max() >= 0.9

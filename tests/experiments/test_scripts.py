@@ -16,9 +16,9 @@ import pytest
 from experiments import translation
 from experiments.own import captions, language_model, speeds, two_ways
 from experiments.runner import HOME, read_lines
+from experiments.tasks.translation import toy_german
 from experiments.vasylenko2025 import length
-from pyentmax.seq2seq.tasks.inflection import english_verbs
-from pyentmax.seq2seq.tasks.translation import toy_german
+from pyentmax.seq2seq.inflection import english_verbs
 
 TABLE1 = "--attention 1 --epochs 1 --languages welsh english --hidden 8"
 SCRIPTS = {
@@ -88,7 +88,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def small(monkeypatch):
     """Models of a few hundred parameters, where a script has no options for them."""
-    monkeypatch.setattr("pyentmax.seq2seq.tasks.translation.parallel.MULTI30K_DEV", 10)
+    monkeypatch.setattr("experiments.tasks.translation.parallel.MULTI30K_DEV", 10)
     monkeypatch.setattr(translation, "SUBWORDS", 60)
     transformer = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "tied": "output"}
     models = {"transformer": transformer, "rnn": {"hidden": 8}}

@@ -14,7 +14,7 @@ from experiments.peters2019.sparsity_plots import (
     plot_support_sizes,
 )
 from pyentmax.seq2seq.analysis import SupportSizes, calibration, exactness_statistics
-from pyentmax.seq2seq.tasks.inflection import Example, Inflector, train_inflector
+from pyentmax.seq2seq.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]

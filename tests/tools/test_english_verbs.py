@@ -16,7 +16,7 @@ from make_english_verbs import (
 )
 
 from pyentmax.seq2seq.data import DataError
-from pyentmax.seq2seq.tasks.inflection import english_verbs
+from pyentmax.seq2seq.inflection import english_verbs
 
 
 @pytest.fixture(scope="module")

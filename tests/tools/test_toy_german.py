@@ -1,27 +1,25 @@
 """The toy corpus: the table is what the grammar makes, and it has what it was made for."""
 
 from collections import Counter
-from importlib import resources
 
 import pytest
 from make_toy_german import (
     PAIRS,
     PEOPLE,
+    TABLE,
     THINGS,
     corpus,
     noun_phrase,
     toy_german_table,
 )
 
-from pyentmax.seq2seq.tasks.translation import toy_german
+from experiments.tasks.translation import toy_german
 
 PAIRS_READ = toy_german()
 
 
 def test_table_is_what_the_grammar_makes():
-    # Of the package that is imported, which need not lie beside these tests.
-    table = resources.files("pyentmax.seq2seq.tasks.translation") / "toy_german.tsv"
-    assert table.read_text(encoding="utf-8") == toy_german_table()
+    assert TABLE.read_text(encoding="utf-8") == toy_german_table()
     assert len(PAIRS_READ) == PAIRS
     assert len({pair.source for pair in PAIRS_READ}) == PAIRS
     assert list(corpus(50)) == [tuple(pair) for pair in PAIRS_READ[:50]]

@@ -24,8 +24,8 @@ from experiments.own.captioning.scenes import (
 )
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
+from pyentmax.seq2seq.inflection.saved_model import SavedModel
 from pyentmax.seq2seq.models.transformer import Transformer
-from pyentmax.seq2seq.tasks.model_files import SavedModel
 from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
 LONGEST = 8

@@ -1,0 +1,1 @@
+"""Tasks of the experiments: translation, and a language model over characters."""

@@ -1,1 +1,0 @@
-"""A home for each task: its readers, models, reports and commands."""
