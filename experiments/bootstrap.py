@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.seq2seq.analysis import PerSentence
+from experiments.analysis import PerSentence
 
 
 class MeanDifference(NamedTuple):

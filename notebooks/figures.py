@@ -27,11 +27,7 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from pyentmax.engine.system.blas import describe_blas, limit_blas
-from pyentmax.seq2seq.plotting import (
-    AttentionPanel,
-    plot_attention,
-    plot_attention_panels,
-)
+from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention, plot_attention_panels
 from pyentmax.seq2seq.plotting.palette import (
     BLUE,
     EDGE,

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis import PerSentence, head_densities, positional_confidence
 from experiments.correia2019.head_plots import plot_positional_confidence
 from experiments.correia2019.heads import best_head
 from experiments.own.language_model import ROWS, UPDATES, read_shakespeare, read_with, settings_of
@@ -30,7 +31,6 @@ from experiments.runner import Experiment, Line, Options, Settings, Unready, fol
 from experiments.tables import between, markdown
 from experiments.tasks.writer import Writer
 from pyentmax.engine.calls.devices import to_host
-from pyentmax.seq2seq.analysis import PerSentence, head_densities, positional_confidence
 from pyentmax.seq2seq.data import cut
 from pyentmax.seq2seq.plotting import save_figure
 from pyentmax.seq2seq.training import BEST

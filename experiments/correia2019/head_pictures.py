@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.analysis import PerSentence, corpus_attention
 from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.head_plots import (
     plot_alpha_histograms,
@@ -48,11 +49,11 @@ from experiments.correia2019.measured_heads import (
     measure,
     write,
 )
+from experiments.plots import plot_head_densities
 from experiments.tasks.translation.parallel import SentencePair, read_pairs
-from pyentmax.seq2seq.analysis import PerSentence, corpus_attention
 from pyentmax.seq2seq.inflection.reports import save
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels, plot_head_densities
+from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels
 
 SHORTEST, LONGEST = 8, 13
 """Tokens of the sentences that are shown."""

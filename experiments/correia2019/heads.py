@@ -25,6 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis import (
+    PerSentence,
+    corpus_attention,
+    merging_scores,
+    positional_confidence,
+)
 from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.clusters import word_clusters
@@ -33,18 +39,13 @@ from experiments.correia2019.head_plots import (
     plot_head_diversity,
     plot_positional_confidence,
 )
+from experiments.plots import plot_head_densities
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.translation import ROWS, read_data, settings_of
-from pyentmax.seq2seq.analysis import (
-    PerSentence,
-    corpus_attention,
-    merging_scores,
-    positional_confidence,
-)
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.plotting import plot_head_densities, save_figure
+from pyentmax.seq2seq.plotting import save_figure
 from pyentmax.seq2seq.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.analysis import HeadMeasures, PerSentence, corpus_attention, measure_heads
 from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.trajectories import trajectory_statistics
@@ -17,12 +18,6 @@ from experiments.tasks.translation.bleu import bleu
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.tasks.translation.segmentation import Words
 from experiments.tasks.translation.translator import Translator
-from pyentmax.seq2seq.analysis import (
-    HeadMeasures,
-    PerSentence,
-    corpus_attention,
-    measure_heads,
-)
 from pyentmax.seq2seq.data import DataError, Pair
 from pyentmax.seq2seq.inflection.saved_model import best_of
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig

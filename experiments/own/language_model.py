@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.analysis import PerSentence
 from experiments.bootstrap import bootstrap_difference
 from experiments.pictures import curves, panels, points, save
 from experiments.runner import (
@@ -43,12 +44,7 @@ from experiments.runner import (
 from experiments.tables import grouped, markdown, mean, spread, values
 from experiments.tasks.writer import Text, Writer, read_text, train_writer
 from pyentmax.engine.calls.devices import to_host
-from pyentmax.seq2seq.analysis import (
-    PerSentence,
-    epsilon_perplexity,
-    jensen_shannon,
-    sparsemax_score,
-)
+from pyentmax.seq2seq.analysis import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.seq2seq.data import DataError, cut
 from pyentmax.seq2seq.models.language_model import LanguageModel
 from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint

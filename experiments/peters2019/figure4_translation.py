@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from experiments import translation
+from experiments.analysis import PerSentence
 from experiments.bootstrap import bootstrap_difference
 from experiments.pictures import panels, points, save
 from experiments.runner import (
@@ -40,7 +41,6 @@ from experiments.runner import (
 from experiments.tables import between, grouped, markdown, mean, spread, values
 from experiments.tasks.translation import Translator
 from experiments.translation import ALPHAS, experiment, models, read_data, settings_of, supports
-from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.data import Pair, TokenBatches
 from pyentmax.seq2seq.training import BEST, TrainingConfig, fingerprint
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyentmax.seq2seq.analysis import Calibration, SupportSizes
+from experiments.analysis import Calibration
+from pyentmax.seq2seq.analysis import SupportSizes
 from pyentmax.seq2seq.plotting._figures import axes_or_new, legend, percent_axis
 from pyentmax.seq2seq.plotting.palette import BLUE, GREY, INK, VERMILION
 
@@ -90,7 +91,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     Parameters
     ----------
     calibrations : mapping
-        Label → result of `pyentmax.seq2seq.analysis.calibration`; at most two.
+        Label → result of `experiments.analysis.calibration`; at most two.
     ax : as in `plot_attention`
 
     Raises

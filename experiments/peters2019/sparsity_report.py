@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.analysis import Calibration, calibration, listed_predictions
 from experiments.peters2019.inflection import first_words
 from experiments.peters2019.sparsity_plots import (
     plot_exactness_by_beam,
@@ -25,13 +26,10 @@ from experiments.peters2019.sparsity_plots import (
     plot_support_sizes,
 )
 from pyentmax.seq2seq.analysis import (
-    Calibration,
     ExactnessStatistics,
     SupportSizes,
-    calibration,
     exactness_by_beam,
     exactness_statistics,
-    listed_predictions,
     smallest_exact_beam,
     support_sizes,
     word_accuracy,

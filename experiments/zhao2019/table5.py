@@ -27,6 +27,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from experiments.analysis import PerSentence
 from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019 import heads as measured
 from experiments.correia2019 import measured_heads as heads
@@ -36,7 +37,6 @@ from experiments.tables import markdown
 from experiments.tasks.translation import SentencePair, Translator
 from experiments.translation import paired_bootstrap, read_data
 from pyentmax import log_softmax
-from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.models.transformer_layers import LayerPass

@@ -13,11 +13,8 @@ from experiments.correia2019.head_plots import (
     plot_head_diversity,
     plot_positional_confidence,
 )
-from pyentmax.seq2seq.plotting import (
-    AttentionPanel,
-    plot_attention_panels,
-    plot_head_densities,
-)
+from experiments.plots import plot_head_densities
+from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels
 
 KINDS = {
     "encoder": "encoder self-attention",

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from experiments.analysis import PerSentence
 from experiments.correia2019 import head_pictures, measured_heads, planted
 from experiments.tasks.translation import Translator, Words
-from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.training import save_checkpoint
 
 SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from experiments.analysis import calibration
 from experiments.peters2019 import sparsity_report
 from experiments.peters2019.sparsity_plots import (
     plot_exactness_by_beam,
     plot_reliability,
     plot_support_sizes,
 )
-from pyentmax.seq2seq.analysis import SupportSizes, calibration, exactness_statistics
+from pyentmax.seq2seq.analysis import SupportSizes, exactness_statistics
 from pyentmax.seq2seq.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from experiments.analysis import PerSentence
 from experiments.bootstrap import bootstrap_difference
 from experiments.correia2019.clusters import word_clusters
 from experiments.correia2019.trajectories import trajectory_statistics
-from pyentmax.seq2seq.analysis import PerSentence
 
 RNG = np.random.default_rng(0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.analysis import PerSentence
 from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.heads import best_head, by_layer, specialised
 from experiments.peters2019.figure4_translation import right_tokens
@@ -13,7 +14,6 @@ from experiments.tasks.translation.bleu import bleu
 from experiments.tasks.translation.translator import ARCHITECTURES
 from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, supports
 from experiments.zhao2019.table5 import dense_by_layer, dense_in, highest, weight_outside
-from pyentmax.seq2seq.analysis import PerSentence
 from pyentmax.seq2seq.data import make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.training import TrainingConfig

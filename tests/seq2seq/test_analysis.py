@@ -1,4 +1,4 @@
-"""Accuracy, exactness, sparsity and calibration."""
+"""Accuracy, exactness and sparsity."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax.seq2seq.analysis import (
-    calibration,
     density,
     empty_string_probability,
     exactness_by_beam,
     exactness_statistics,
-    listed_predictions,
     smallest_exact_beam,
     support_size,
     support_sizes,
@@ -80,11 +78,6 @@ def test_density_counts_allowed_entries_only():
         (lambda: exactness_by_beam([]), "at least one result"),
         (lambda: support_sizes([]), "at least one decoded target"),
         (lambda: density([0.5, 0.5], mask=[False, False]), r"leaves none in shape \(2,\)"),
-        (lambda: calibration([], []), "at least one prediction"),
-        (lambda: calibration([0.5], [True, False]), r"have the shapes \(1,\) and \(2,\)"),
-        (lambda: calibration([0.5, 1.5], [True, False]), "between 0 and 1, got 1.5"),
-        (lambda: calibration([float("nan")], [True]), "between 0 and 1, got nan"),
-        (lambda: calibration([0.5], [True], 0), "bins must be at least 1, not 0"),
     ],
 )
 def test_unsuitable_arguments_are_named(measure, message):
@@ -153,26 +146,3 @@ def test_support_sizes_under_forced_decoding():
         "5 target positions: 2.40 of 2.40 source positions attended, 1.80 of 4 tokens possible on "
         "average"
     )
-
-
-def test_calibration_by_hand():
-    # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
-    measured = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
-    assert [(b.low, b.high, b.count) for b in measured.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
-    np.testing.assert_allclose([b.confidence for b in measured.bins], [0.35, 0.9], rtol=1e-15)
-    np.testing.assert_array_equal([b.accuracy for b in measured.bins], [0.5, 1.0])
-    assert measured.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1, rel=1e-14, abs=0)
-    assert measured.count == 5
-
-
-def test_calibration_bins_hold_their_upper_end_and_rounding():
-    measured = calibration([k / 10 for k in range(11)] + [1 + 1e-7], np.ones(12, bool))
-    assert [b.count for b in measured.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
-
-
-def test_listed_predictions_are_finished_strings():
-    results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
-    claims = listed_predictions(results, [(1,), (0,), (9,)], tuple)
-    assert claims == (pytest.approx([0.75, 0.25, 0.5], rel=1e-15, abs=0), [False, True, True])
-    best = listed_predictions(results, [(1,), (0,), (9,)], tuple, best_only=True)
-    assert best == (pytest.approx([0.75, 0.5], rel=1e-15, abs=0), [False, True])

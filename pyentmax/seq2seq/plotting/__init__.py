@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention, forced decoding, heads, training, mappings.
+"""Pictures: hypothesis trees, attention, forced decoding, training, mappings.
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -9,13 +9,12 @@ Matplotlib they raise an ImportError that says what to install.
 from __future__ import annotations
 
 from pyentmax.seq2seq.plotting._figures import save_figure
-from pyentmax.seq2seq.plotting.attention import plot_attention
-from pyentmax.seq2seq.plotting.forced import plot_forced_decoding
-from pyentmax.seq2seq.plotting.heads import (
+from pyentmax.seq2seq.plotting.attention import (
     AttentionPanel,
+    plot_attention,
     plot_attention_panels,
-    plot_head_densities,
 )
+from pyentmax.seq2seq.plotting.forced import plot_forced_decoding
 from pyentmax.seq2seq.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.seq2seq.plotting.training import plot_training_curve
 from pyentmax.seq2seq.plotting.tree import plot_hypothesis_tree
@@ -25,7 +24,6 @@ __all__ = [
     "plot_attention",
     "plot_attention_panels",
     "plot_forced_decoding",
-    "plot_head_densities",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
     "plot_training_curve",

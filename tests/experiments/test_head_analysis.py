@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.seq2seq.analysis import (
+from experiments.analysis import (
     attention_to,
     head_densities,
     head_diversity,

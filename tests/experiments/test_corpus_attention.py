@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
+from experiments.analysis import SentenceAttention, corpus_attention, head_densities, measure_heads
 from pyentmax import entmax15
-from pyentmax.seq2seq.analysis import (
-    SentenceAttention,
-    corpus_attention,
-    head_densities,
-    measure_heads,
-)
 from pyentmax.seq2seq.data import make_batch
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
 
