@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from experiments.language_model import MemorySegments, RelativeConfig, RelativeLanguageModel
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import (
     BOS,
@@ -121,11 +122,12 @@ class Writer(SavedModel):
     def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Self:
         """A model with random parameters, and a vocabulary of what occurs in the text.
 
-        ``config`` has the fields of `LanguageModelConfig` but for the size.
+        ``config`` has the fields of `LanguageModelConfig` but for the size, or, with ``positions``
+        "relative", those of `RelativeConfig`.
         """
         vocabulary = Vocabulary.build([text])
-        shape = LanguageModelConfig(len(vocabulary), **config)
-        model = LanguageModel.initialize(shape, rng, bos=BOS, eos=_end(vocabulary))
+        network, shape = _network({"size": len(vocabulary), **config})
+        model = network.initialize(shape, rng, bos=BOS, eos=_end(vocabulary))
         return cls(model, vocabulary, context)
 
     def encode(self, text: str) -> np.ndarray:
@@ -257,13 +259,21 @@ class Writer(SavedModel):
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these parameters and this description."""
         vocabulary = Vocabulary.from_json(description["vocabulary"])
-        config = LanguageModelConfig(**description["config"])
-        model = LanguageModel(config, arrays, BOS, _end(vocabulary))
+        network, shape = _network(description["config"])
+        model = network(shape, arrays, BOS, _end(vocabulary))
         return cls(model, vocabulary, int(description["context"]))
 
 
 def _end(vocabulary: Vocabulary) -> int:
     return int(vocabulary.encode([END])[0]) if END in vocabulary.tokens else EOS
+
+
+def _network(config: dict[str, Any]) -> tuple[Any, LanguageModelConfig]:
+    """The class of a model, and its configuration."""
+    if config.get("positions") == "relative":
+        return RelativeLanguageModel, RelativeConfig(**config)
+    plain = {name: x for name, x in config.items() if name not in ("positions", "memory")}
+    return LanguageModel, LanguageModelConfig(**plain)
 
 
 def check_length(tokens: np.ndarray, context: int, what: str) -> None:
@@ -302,7 +312,7 @@ def train_writer(
     on_validation : callable, optional
         Called at each validation with the model as it is then, and the result.
     **model
-        Fields of `LanguageModelConfig` but for the size.
+        As for `Writer.untrained`.
 
     Raises
     ------
@@ -313,8 +323,11 @@ def train_writer(
     writer = Writer.untrained(text.train + text.held_out, rng, context, **model)
     held_out = writer.encode(text.held_out)[: VALIDATED + 1]
     check_length(held_out, context, "held-out text")
+    tokens, memory = writer.encode(text.train), getattr(writer.model.config, "memory", 0)
     history = writer.fit(
-        Segments(writer.encode(text.train), context, batch_size, writer.model.config.memory),
+        MemorySegments(tokens, context, batch_size, memory)
+        if memory
+        else Segments(tokens, context, batch_size),
         config,
         lambda: writer.validate(held_out),
         options,

@@ -18,13 +18,10 @@ class Segment:
 
     Attributes
     ----------
-    before : array of shape (B, M)
-        The tokens just before each piece: what a model remembers of them, it attends to.
     tokens_in, tokens_out : arrays of shape (B, T)
         What the model reads, and what it is to predict: each token's successor.
     """
 
-    before: NDArray[np.int64]
     tokens_in: NDArray[np.int64]
     tokens_out: NDArray[np.int64]
 
@@ -46,8 +43,6 @@ class Segments:
         Tokens that a piece reads.
     batch_size : int
         Pieces per batch; what is left over at the end of an epoch is left out.
-    before : int, default 0
-        Tokens before each piece that a model with a memory reads first.
 
     Raises
     ------
@@ -65,18 +60,12 @@ class Segments:
 
     unit = "tokens"
 
-    def __init__(
-        self, tokens: NDArray[np.int64], context: int, batch_size: int, before: int = 0
-    ) -> None:
-        for name, value, least in (
-            ("context", context, 1),
-            ("batch_size", batch_size, 1),
-            ("before", before, 0),
-        ):
-            if value < least:
-                raise DataError(f"{name}: expected at least {least}, got {value}")
+    def __init__(self, tokens: NDArray[np.int64], context: int, batch_size: int) -> None:
+        for name, value in (("context", context), ("batch_size", batch_size)):
+            if value < 1:
+                raise DataError(f"{name}: expected at least 1, got {value}")
         # Wherever the first piece begins, a whole batch must be left.
-        needed = before + context * (batch_size + 1)
+        needed = context * (batch_size + 1)
         if len(tokens) < needed:
             raise DataError(
                 f"tokens: expected at least {needed:,} for a batch of {batch_size} pieces of "
@@ -84,31 +73,32 @@ class Segments:
             )
         self.tokens, self.context = np.asarray(tokens, dtype=np.int64), context
         self.batch_size = batch_size
-        self.before = before
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Segment]:
         """The batches of one epoch, from a place and in an order that *rng* draws."""
-        first = self.before + int(rng.integers(self.context))
+        first = int(rng.integers(self.context))
         starts = np.arange(first, len(self.tokens) - self.context, self.context)
         starts = rng.permutation(starts)
         for i in range(0, len(starts) - self.batch_size + 1, self.batch_size):
-            yield cut(self.tokens, starts[i : i + self.batch_size], self.context, self.before)
+            yield self.cut(starts[i : i + self.batch_size])
+
+    def cut(self, starts: NDArray[np.int64]) -> Segment:
+        """The pieces that begin at some places."""
+        return cut(self.tokens, starts, self.context)
 
     def count(self, batch: Segment) -> int:
         """The number of tokens to predict."""
         return int(batch.tokens_out.size)
 
 
-def cut(
-    tokens: NDArray[np.int64], starts: NDArray[np.int64], context: int, before: int = 0
-) -> Segment:
+def cut(tokens: NDArray[np.int64], starts: NDArray[np.int64], context: int) -> Segment:
     """The pieces of a text that begin at some places.
 
     Examples
     --------
-    >>> cut(np.arange(9), np.array([2, 5]), context=3, before=2).before
-    array([[0, 1],
-           [3, 4]])
+    >>> cut(np.arange(9), np.array([2, 5]), context=3).tokens_out
+    array([[3, 4, 5],
+           [6, 7, 8]])
     """
-    rows = tokens[starts[:, None] + np.arange(-before, context + 1)]
-    return Segment(rows[:, :before], rows[:, before:-1], rows[:, before + 1 :])
+    rows = tokens[starts[:, None] + np.arange(context + 1)]
+    return Segment(rows[:, :-1], rows[:, 1:])

@@ -3,13 +3,10 @@
     x ← embeddings + positions;  L times  x ← x + self(x),  x ← x + network(x)
     p(x_{t+1} | x_1 … x_t) = π'(V x_t + b)
 
-with causal self-attention, π(q·k/√d) in each head, as in `transformer`, whose layers these are. A
-text that is longer than what is read at once can be read in segments: the hidden states of the
-segment before are kept, without a gradient, and attended to (Dai et al. 2019, Transformer-XL).
-That needs positions that are relative. The scores of a query that sees n keys can be multiplied by
-1 + β (log n)^γ with β, γ of each head's own (Vasylenko et al. 2025, Long-Context Generalization
-with Sparse Attention: there β and γ depend on the token too), which makes up for the longer texts
-in which more keys share the weight.
+with causal self-attention, π(q·k/√d) in each head, as in `transformer`, whose layers these are. The
+scores of a query that sees n keys can be multiplied by 1 + β (log n)^γ with β, γ of each head's own
+(Vasylenko et al. 2025, Long-Context Generalization with Sparse Attention: there β and γ depend on
+the token too), which makes up for the longer texts in which more keys share the weight.
 
 Texts are (batch, time) arrays of token ids. To the decoders of `pyentmax.seq2seq.decoding`, a
 source is the beginning of a text, and a hypothesis how it goes on up to the next ``eos``, such as
@@ -26,8 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.engine.calls.devices import to_host
-from pyentmax.engine.system.config import require
-from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, exp
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, exp
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
 from pyentmax.seq2seq.models.past import Past
@@ -45,14 +41,9 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
 from pyentmax.seq2seq.nn.output_layer import NextScores
-from pyentmax.seq2seq.nn.relative_positions import init_relative_positions, relative_scores, shift
 
-POSITIONS = ("sinusoidal", "relative")
 KIND = "self"
 """The one kind of attention."""
-
-Memory = tuple[Any, ...]
-"""What each layer read of the segment before, (B, M, n) arrays off the tape."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +60,6 @@ norm, scale_embeddings
         As for `TransformerConfig`.
     tied : bool
         Whether the embeddings are the rows of the output's matrix.
-    positions : {"sinusoidal", "relative"}
-        Added to the embeddings, or in the scores of attention.
-    memory : int
-        How many positions before a segment are attended to: 0, unless positions are relative.
     length_scale : bool
         Whether scores are multiplied by 1 + β (log n)^γ where n keys are seen.
 
@@ -87,24 +74,10 @@ norm, scale_embeddings
     output: str = "softmax"
     norm: str = "pre"
     tied: bool = False
-    positions: str = "sinusoidal"
-    memory: int = 0
     length_scale: bool = False
 
     def __post_init__(self) -> None:
         self.check_layers("size")
-        require(self, "positions", POSITIONS.__contains__, f"one of {', '.join(POSITIONS)}")
-        require(self, "memory", lambda n: type(n) is int and n >= 0, "a whole number from 0 up")
-        if self.memory and self.positions != "relative":
-            raise ValueError(
-                "memory: expected 0, or positions 'relative': what a segment before says of its "
-                f"own positions would be taken for this one's; got {self.memory}"
-            )
-        if self.positions == "relative" and self.score not in ("scaled", "bilinear"):
-            raise ValueError(
-                "positions: expected the score 'scaled' or 'bilinear' with 'relative', got "
-                f"{self.score!r}"
-            )
 
 
 class LanguageModelState(NamedTuple):
@@ -155,22 +128,27 @@ class LanguageModel(LayeredModel):
         dtype: Any = np.float32,
     ) -> LanguageModel:
         """A model with random parameters drawn from ``rng``."""
-        n = config.width
-        params = init_embedding(rng, "embedding", config.size, n, dtype)
+        params = init_embedding(rng, "embedding", config.size, config.width, dtype)
         for kind, k, name in cls.attentions(config):
-            params |= init_attention(rng, config, name, dtype)
-            params |= init_alpha(rng, config, kind, k, params, dtype)
-            if config.positions == "relative":
-                params |= init_relative_positions(rng, name, n, dtype)
-            if config.length_scale:
-                # β = e^−2 at first: the scores of 256 keys by 1.75.
-                params[f"{name}.length_logit"] = np.full(config.heads, -2.0, dtype)
-                params[f"{name}.length_power"] = np.ones(config.heads, dtype)
+            params |= cls._init_attention(rng, config, kind, k, name, params, dtype)
             params |= init_network(rng, config, f"layer.{k}.network", dtype)
         if config.norm == "pre":
-            params |= init_norm("last.norm", n, dtype)
+            params |= init_norm("last.norm", config.width, dtype)
         params |= init_output(rng, config, config.size, config.tied, dtype)
         return cls(config, params, bos, eos)
+
+    @classmethod
+    def _init_attention(
+        cls, rng: Generator, config: LanguageModelConfig, kind: str, k: int, name: str,
+        known: Parameters, dtype: Any,
+    ) -> Parameters:  # fmt: skip
+        params = init_attention(rng, config, name, dtype)
+        params |= init_alpha(rng, config, kind, k, known, dtype)
+        if config.length_scale:
+            # β = e^−2 at first: the scores of 256 keys by 1.75.
+            params[f"{name}.length_logit"] = np.full(config.heads, -2.0, dtype)
+            params[f"{name}.length_power"] = np.ones(config.heads, dtype)
+        return params
 
     @staticmethod
     def attentions(config: LanguageModelConfig) -> Iterator[tuple[str, int, str]]:
@@ -186,50 +164,21 @@ class LanguageModel(LayeredModel):
         params : dict of Tensors (or of arrays, for no gradient)
         batch : pyentmax.seq2seq.data.Segment
             Or what has its arrays and its method. It is moved to the parameters' device.
-            What the model remembers of ``batch.before`` gets no gradient.
         rng : numpy.random.Generator, optional
             Switches dropout on, and the attention of training.
         """
         batch = batch.on(self.xp)
-        memory = None
-        if batch.before.shape[1]:
-            values = {name: as_tensor(x).data for name, x in params.items()}
-            memory = self.memory_of(batch.before, params=values)
-        hidden = self._hidden(params, batch.tokens_in, rng, memory).reshape(-1, self.config.width)
+        hidden = self._hidden(params, batch.tokens_in, rng).reshape(-1, self.config.width)
         return self._output_loss(params, hidden, batch.tokens_out.reshape(-1))
 
-    def scores(
-        self,
-        params: Parameters,
-        tokens: Array,
-        rng: Generator | None = None,
-        memory: Memory | None = None,
-    ) -> Tensor:
+    def scores(self, params: Parameters, tokens: Array, rng: Generator | None = None) -> Tensor:
         """Scores z of shape (B, T, V) for every next token, given those up to it."""
-        return self._output(params, self._hidden(params, tokens, rng, memory))
+        return self._output(params, self._hidden(params, tokens, rng))
 
-    def memory_of(
-        self, tokens: Array, memory: Memory | None = None, params: Parameters | None = None
-    ) -> Memory:
-        """What is kept of a segment, (B, T, n), for the next one to attend to: no gradient.
-
-        A memory from before it is put in front, and the last ``config.memory`` positions are kept.
-        """
-        if not self.config.memory:
-            raise ValueError("memory: expected a configuration with memory above 0, got 0")
-        read: list[Array] = []
-        self._hidden(params or self.params, tokens, None, memory, read=read)
-        before = (None,) * len(read) if memory is None else memory
-        longer = [
-            new if old is None else self.xp.concatenate([old, new], axis=1)
-            for old, new in zip(before, read, strict=True)
-        ]
-        return tuple(x[:, -self.config.memory :] for x in longer)
-
-    def attention_weights(self, tokens: Array, memory: Memory | None = None) -> list[Array]:
-        """The weights of every head as the model reads texts: (B, H, T, M + T) per layer."""
+    def attention_weights(self, tokens: Array) -> list[Array]:
+        """The weights of every head as the model reads texts: (B, H, T, T) per layer."""
         weights: dict[str, list[Array]] = {KIND: []}
-        self._hidden(self.params, self.xp.asarray(tokens), None, memory, weights)
+        self._hidden(self.params, self.xp.asarray(tokens), None, weights)
         return weights[KIND]
 
     def _hidden(
@@ -237,60 +186,38 @@ class LanguageModel(LayeredModel):
         params: Parameters,
         tokens: Array,
         rng: Generator | None = None,
-        memory: Memory | None = None,
         weights: dict[str, list[Array]] | None = None,
-        read: list[Array] | None = None,
         cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
-        """The last layer, (B, T, n); what each layer read and its keys and values on request."""
-        config, count = self.config, tokens.shape[1]
-        run = LayerPass(config, params, rng, weights)
-        before = 0 if memory is None else memory[0].shape[1]
+        """The last layer, (B, T, n), and, if there is a ``cache``, the keys and values of each."""
+        run, places = LayerPass(self.config, params, rng, weights), np.arange(tokens.shape[1])
 
         def own(k: int, name: str, inside: Tensor) -> Any:
-            if memory is not None:
-                remembered = run.inside(name, as_tensor(memory[k]))
-                inside = concatenate([remembered, inside], axis=1)
             pair = run.keys_and_values(name, inside)
             if cache is not None:
                 cache.append(pair)
             return pair
 
-        def relative(name: str, q: Tensor) -> Tensor:
-            distances = np.arange(before + count)[::-1]
-            return shift(relative_scores(params, name, q, distances, config.heads, self._scale))
-
-        x = self._embed(run, self.table, tokens, self._added(np.arange(count)))
-        n_keys = np.arange(before + 1, before + count + 1)
-        return self._layers(run, x, own, relative, n_keys, None, causal=True, read=read)
+        x = self._embed(run, self.table, tokens, places)
+        return self._layers(run, x, own, places + 1, None, causal=True)
 
     def _layers(
         self,
         run: LayerPass,
         x: Tensor,
         own: Callable[[int, str, Tensor], Any],
-        relative: Callable[[str, Tensor], Tensor],
         n_keys: IntArray,
         allowed: Array | None,
         *,
         causal: bool = False,
-        read: list[Array] | None = None,
     ) -> Tensor:
-        """All layers, from their keys and values, relative scores, and numbers of keys seen."""
+        """All layers, from their keys and values and the numbers of keys that queries see."""
         for kind, k, name in self.attentions(self.config):
-            if read is not None:
-                read.append(x.data)
-
-            scale = self._length_scale(run.params, name, n_keys)
-            added = partial(relative, name) if self.config.positions == "relative" else None
-            options: Any = {"causal": causal, "scale": scale, "added": added}
+            options: Any = {"causal": causal}
+            options["scale"] = self._length_scale(run.params, name, n_keys)
             x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
             x = run.network(f"layer.{k}.network", x)
         return run.inside("last", x)
-
-    def _added(self, positions: IntArray) -> IntArray | None:
-        """The positions, if their encodings are added to the embeddings."""
-        return positions if self.config.positions == "sinusoidal" else None
 
     def _length_scale(self, params: Parameters, name: str, n_keys: IntArray) -> Tensor | None:
         """1 + β (log n)^γ of each head, (…, heads, T), for n keys, (T,) or (B, T)."""
@@ -300,12 +227,6 @@ class LanguageModel(LayeredModel):
         # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
         log_log = np.log(np.log(np.maximum(n_keys, 2)))[..., None, :].astype(logit.dtype)
         return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * self.xp.asarray(log_log))
-
-    @property
-    def _scale(self) -> float:
-        """What `attend_heads` multiplies q·k with."""
-        d = self.config.width // self.config.heads
-        return float(d**-0.5) if self.config.score == "scaled" else 1.0
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
@@ -332,23 +253,18 @@ class LanguageModel(LayeredModel):
         The weights that come with it are those of the source: what a row has written itself gets
         the rest.
         """
-        xp, config, past = self.xp, self.config, state.past.longer()
+        past = state.past.longer()
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
         weights: dict[str, list[Array]] = {KIND: []}
-        run = LayerPass(config, self.params, None, weights, last_only=True)
+        run = LayerPass(self.config, self.params, None, weights, last_only=True)
 
         def own(k: int, name: str, inside: Tensor) -> Any:
-            screens = config.positions != "relative"  # which are added to the scores
-            heads = run.screened_heads(KIND, k, inside, past) if screens else None
+            heads = run.screened_heads(KIND, k, inside, past)
             return past.with_last(k, run.keys_and_values(name, inside), heads)
 
-        def relative(name: str, q: Tensor) -> Tensor:
-            distances = np.maximum(past.lengths[:, None] - 1 - np.arange(past.longest), 0)
-            return relative_scores(run.params, name, q, distances, config.heads, self._scale)
-
-        positions = self._added(past.lengths[:, None] - 1)
-        x = self._embed(run, self.table, xp.asarray(tokens)[:, None], positions)
-        hidden = self._layers(run, x, own, relative, past.lengths[:, None], past.own)
+        lengths = past.lengths[:, None]
+        x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], lengths - 1)
+        hidden = self._layers(run, x, own, lengths, past.own)
         scores = state.output(hidden[:, 0])
         mask = state.source_mask
         attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]

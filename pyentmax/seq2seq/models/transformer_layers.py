@@ -7,7 +7,7 @@ norm, x ← norm(x + f(x)) or x ← x + f(norm(x)). `LayerPass` applies them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -246,12 +246,11 @@ class LayerPass:
         *,
         causal: bool = False,
         scale: Tensor | None = None,
-        added: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """x + attention(x), normalised.
 
         ``memory`` is a pair of keys and values, or gives it from x as it enters the projections;
-        ``scale`` and ``added`` are as for `attend_heads`.
+        ``scale`` is as for `attend_heads`.
         """
         config, mapping = self.config, self._mapping(kind, layer)
         query = self.inside(name, x)
@@ -271,7 +270,6 @@ class LayerPass:
             rng=self.rng,
             need_weights=self._needs_weights(kind, layer),
             scale=scale,
-            added=added,
         )
         if weights is not None:
             self.weights[kind].append(weights.data)

@@ -1,21 +1,17 @@
-"""The decoder-only Transformer: gradients, causality, memory, and that decoding agrees."""
+"""The decoder-only Transformer: gradients, causality, and that decoding agrees."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from finite_differences import assert_parameter_gradients
 
-from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.data import Segment
 from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelConfig
-from pyentmax.seq2seq.nn.relative_positions import init_relative_positions, relative_scores, shift
 
 TEXT = np.array([[3, 4, 5, 3, 2, 4], [5, 5, 4, 3, 3, 2]])
-BATCH = Segment(TEXT[:, :2], TEXT[:, 2:5], TEXT[:, 3:])
+BATCH = Segment(TEXT[:, 2:5], TEXT[:, 3:])
 DROPOUTS = {"dropout": 0.2, "attention_dropout": 0.1, "inner_dropout": 0.15}
-RELATIVE = {"positions": "relative"}
 
 
 def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
@@ -26,15 +22,11 @@ def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
     model = LanguageModel.initialize(config, rng, bos=1, eos=2, dtype=dtype)
     for name, x in model.params.items():
         # Zeros and ones would hide a wrong factor.
-        if any(part in name for part in ("bias", "gain", "distance_query", "length")):
+        if any(part in name for part in ("bias", "gain", "length")):
             x += rng.normal(0, 0.3, x.shape).astype(dtype)
         if "query.weight" in name or name.startswith("output"):
             x *= sharpness
     return model
-
-
-def without_memory(batch):
-    return replace(batch, before=batch.before[:, :0])
 
 
 @pytest.mark.parametrize(
@@ -44,9 +36,7 @@ def without_memory(batch):
         {"attention": "learned", "norm": "post", "tied": True},
         {"attention": "topk_softmax:2", "output": "1.5", "label_smoothing": 0.1},
         {"attention": "1.5", "length_scale": True, "alpha_per": "model"},
-        {"attention": "learned", "length_scale": True, **RELATIVE},
-        {"attention": "softmax", "memory": 2, **RELATIVE},
-        {"attention": "1.5", "score": "bilinear", "norm": "post", "memory": 2, **RELATIVE},
+        {"attention": "1.5", "score": "bilinear", "norm": "post"},
         {"attention": "2", "output": "2"} | DROPOUTS,
     ],
     ids=lambda changes: "-".join(map(str, changes.values())) or "defaults",
@@ -54,22 +44,14 @@ def without_memory(batch):
 def test_gradient_of_every_parameter(changes):
     model = small(sharpness=3.0, **changes)
     seed = 5 if "dropout" in changes else None
-    remembers = model.config.memory > 0
-    memory = model.memory_of(BATCH.before) if remembers else None
 
     def loss(params):
-        rng = None if seed is None else np.random.default_rng(seed)
-        if isinstance(params["embedding.weight"], Tensor):
-            return model.loss(params, BATCH if remembers else without_memory(BATCH), rng)
-        # What is remembered is a constant: its own dependence on the parameters has no gradient.
-        scores = model.scores(params, BATCH.tokens_in, rng, memory)
-        smoothing = model.config.label_smoothing
-        return model.output.loss(scores, BATCH.tokens_out, label_smoothing=smoothing)
+        return model.loss(params, BATCH, None if seed is None else np.random.default_rng(seed))
 
     assert_parameter_gradients(model.params, loss)
 
 
-@pytest.mark.parametrize("changes", [{}, RELATIVE, {"length_scale": True}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"length_scale": True}], ids=str)
 def test_tokens_do_not_see_later_ones(changes):
     model = small(sharpness=3.0, **changes)
     scores = model.scores(model.params, TEXT).data
@@ -92,43 +74,10 @@ def test_scores_are_scaled_by_length():
         np.testing.assert_allclose(one, factor[:, None] * other, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("changes", [{}, RELATIVE], ids=str)
-def test_positions_matter(changes):
-    model = small(**changes)
+def test_positions_matter():
+    model = small()
     one, other = (model.scores(model.params, np.array([t])).data for t in ([3, 4, 5], [4, 3, 5]))
     assert np.abs(one[0, -1] - other[0, -1]).max() > 1e-4
-
-
-def test_relative_scores_depend_on_distance_only():
-    """A text that stands later, after nothing that is attended to, is read alike."""
-    rng = np.random.default_rng(0)
-    params = init_relative_positions(rng, "a", 4, np.float64)
-    query = Tensor(np.repeat(rng.standard_normal((1, 1, 4)), 5, axis=1))
-    scores = shift(relative_scores(params, "a", query, np.arange(7)[::-1], heads=2, scale=1.0)).data
-    for i, j in itertools.product(range(1, 5), range(1, 7)):
-        if j <= i + 2:
-            np.testing.assert_allclose(scores[..., i, j], scores[..., i - 1, j - 1], rtol=1e-12)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_segments_with_memory_equal_the_whole_text(norm):
-    """With one layer, what is remembered is exactly what would have been read."""
-    model = small(layers=1, memory=4, norm=norm, sharpness=3.0, **RELATIVE)
-    whole = model.scores(model.params, TEXT).data
-    memory = model.memory_of(TEXT[:, :2])
-    memory = model.memory_of(TEXT[:, 2:4], memory)
-    assert [x.shape for x in memory] == [(2, 4, 4)]
-    last = model.scores(model.params, TEXT[:, 4:], memory=memory).data
-    np.testing.assert_allclose(last, whole[:, 4:], rtol=1e-10, atol=1e-12)
-
-
-def test_memory_keeps_its_maximum_length():
-    model = small(memory=3, **RELATIVE)
-    memory = model.memory_of(TEXT)
-    assert [x.shape for x in memory] == [(2, 3, 4)] * 2
-    assert [x.shape for x in model.memory_of(TEXT[:, :2], memory)] == [(2, 3, 4)] * 2
-    with pytest.raises(ValueError, match="memory above 0"):
-        small(**RELATIVE).memory_of(TEXT)
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -136,8 +85,7 @@ CASES = [
     {},
     {"attention": "learned", "norm": "post"},
     {"attention": "topk_softmax:2", "output": "1.5"},
-    {"length_scale": True, **RELATIVE},
-    {"attention": "softmax", **RELATIVE},
+    {"length_scale": True},
 ]
 
 
@@ -185,10 +133,6 @@ def test_texts_of_several_lengths_continue_as_alone(changes):
     [
         ({"size": 0}, "size: expected a whole number from 1 up"),
         ({"width": 6, "heads": 4}, "heads: expected a divisor"),
-        ({"positions": "learned"}, "positions: expected one of sinusoidal, relative"),
-        ({"memory": -1}, "memory: expected a whole number from 0 up"),
-        ({"memory": 4}, "memory: expected 0, or positions 'relative'"),
-        ({"positions": "relative", "score": "dot"}, "positions: expected the score"),
         ({"output": "learned"}, "output: expected a fixed"),
     ],
 )

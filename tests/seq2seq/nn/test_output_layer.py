@@ -39,7 +39,7 @@ def models(dtype, output, smoothing):
         config = TransformerConfig(**sizes, tied=tied, **shape)
         yield Transformer.initialize(config, rng, bos=1, eos=2, dtype=dtype), batch
     tokens = rng.integers(3, SIZE, (2, 9))
-    segment = Segment(tokens[:, :0], tokens[:, :-1], tokens[:, 1:])
+    segment = Segment(tokens[:, :-1], tokens[:, 1:])
     config = LanguageModelConfig(size=SIZE, **shape)
     yield LanguageModel.initialize(config, rng, bos=1, eos=2, dtype=dtype), segment
 

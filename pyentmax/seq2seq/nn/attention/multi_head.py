@@ -18,7 +18,6 @@ Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §2.1 and �
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -246,13 +245,11 @@ def attend_heads(
     need_weights: bool = True,
     scale: Any = None,
     sink: Any = None,
-    added: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
 
     In decoding, keys may be `ScreenedRows` (…, heads, S, d), without weights that are needed.
-    ``mask`` is broadcastable to the scores, (…, heads, T, S). ``added`` maps the projected queries
-    times ``scale``, (…, T, n), to what is added to the scores, (…, heads, T, S): positions, say.
+    ``mask`` is broadcastable to the scores, (…, heads, T, S).
     """
     q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
     if isinstance(keys, ScreenedRows):
@@ -261,7 +258,7 @@ def attend_heads(
     keys = as_tensor(keys)
     factor = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
     dropping = rate > 0 and rng is not None
-    is_plain = not (need_weights or dropping or score == "additive" or added is not None)
+    is_plain = not (need_weights or dropping or score == "additive")
     sparse = sparse_arguments(mapping, heads, q.data, keys.data) if is_plain else None
     if sparse is not None:
         if causal:
@@ -275,8 +272,6 @@ def attend_heads(
         scores = additive_head_scores(q, keys, params[f"{name}.v"])
     else:
         scores = head_scores(q, keys, heads, factor)
-    if added is not None:
-        scores = scores + added(q)
     if causal:
         before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
         mask = before if mask is None else mask & before
