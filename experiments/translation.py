@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.attention_start import StartConfig
 from experiments.runner import (
     Experiment,
     Line,
@@ -39,7 +40,7 @@ from pyentmax.engine.system.files import replacing
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.decoding import forced_decoding
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer
-from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
+from pyentmax.seq2seq.training import Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
 TRACED = 200  # dev pairs on which supports are measured at each validation
@@ -320,7 +321,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         settings["architecture"],
         data.train,
         data.dev,
-        TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
+        StartConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
         run_options(folder, options),
         **learn_subwords(data.train, settings["subwords"], **learned),
         tokens=settings["tokens"],

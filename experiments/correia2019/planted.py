@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.attention_start import StartConfig
 from experiments.tasks.translation import SentencePair, Translator, train_translator
-from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig
+from pyentmax.seq2seq.training import History, RunOptions
 
 MODEL: dict[str, Any] = {
     "width": 32,
@@ -37,7 +38,7 @@ MODEL: dict[str, Any] = {
     "output": "1",
     "tied": "output",
 }
-TRAINING = TrainingConfig(
+TRAINING = StartConfig(
     updates=400,
     rate=3e-3,
     schedule="inverse_sqrt",
@@ -125,7 +126,7 @@ def train(
 ) -> tuple[Translator, History]:
     """Train the small Transformer: some head of its encoder looks for the question mark.
 
-    ``changes`` are fields of `TrainingConfig`.
+    ``changes`` are fields of `StartConfig`.
     """
     pairs = planted_questions()
     data = pairs[:-HELD_OUT], pairs[-HELD_OUT:]

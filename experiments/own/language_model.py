@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.analysis import PerSentence
+from experiments.attention_start import StartConfig
 from experiments.bootstrap import bootstrap_difference
 from experiments.pictures import curves, panels, points, save
 from experiments.runner import (
@@ -47,7 +48,7 @@ from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.seq2seq.data import DataError, cut
 from pyentmax.seq2seq.models.language_model import LanguageModel
-from pyentmax.seq2seq.training import TrainingConfig, Validation, fingerprint
+from pyentmax.seq2seq.training import Validation, fingerprint
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 MODEL: Settings = {
@@ -176,7 +177,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     notes = Notes(folder)
     writer, history = train_writer(
         text,
-        TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
+        StartConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
         run_options(folder, options),
         context=settings["context"],
         batch_size=settings["batch_size"],

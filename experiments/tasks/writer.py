@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from experiments.attention_start import before_update
 from experiments.language_model import MemorySegments, RelativeConfig, RelativeLanguageModel
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import (
@@ -339,5 +340,6 @@ def train_writer(
         },
         device=device,
         on_validation=on_validation,
+        before_update=before_update(config, writer.model),
     )
     return writer, history

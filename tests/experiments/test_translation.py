@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.analysis import PerSentence
+from experiments.attention_start import StartConfig
 from experiments.correia2019 import measured_heads as heads
 from experiments.correia2019.heads import best_head, by_layer, specialised
 from experiments.peters2019.figure4_translation import right_tokens
@@ -16,7 +17,6 @@ from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, s
 from experiments.zhao2019.table5 import dense_by_layer, dense_in, highest, weight_outside
 from pyentmax.seq2seq.data import make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.training import TrainingConfig
 
 SHAPES = {
     "transformer": {"width": 8, "layers": 2, "heads": 2, "inner": 8, "attention": "1.5"},
@@ -28,7 +28,7 @@ def test_every_row_has_settings_that_can_be():
     for row in ROWS.values():
         _, shape = ARCHITECTURES[row.architecture]
         shape(source_size=9, target_size=9, **{**MODELS[row.architecture], **row.model})
-        TrainingConfig(**{**TRAININGS[row.architecture], **row.training})
+        StartConfig(**{**TRAININGS[row.architecture], **row.training})
 
 
 def test_highest_of_seeds_that_differ_in_nothing_else():

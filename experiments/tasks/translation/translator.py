@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from experiments.attention_start import before_update
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.tasks.translation.segmentation import Segmenter, Words, segmenter_of
 from pyentmax.engine.calls.devices import array_module, to_host
@@ -367,6 +368,7 @@ def train_translator(
         },
         device=device,
         on_validation=on_validation,
+        before_update=before_update(config, translator.model),
     )
     return translator, history
 

@@ -25,6 +25,7 @@ from pyentmax.seq2seq.decoding import (
     forced_decoding,
 )
 from pyentmax.seq2seq.models.ensemble import Ensemble
+from pyentmax.seq2seq.nn.optim import Adam
 from pyentmax.seq2seq.training import (
     BEST,
     LAST,
@@ -89,12 +90,13 @@ class SavedModel:
         data: dict[str, Any],
         device: str = "cpu",
         on_validation: Callable[[Self, Validation], None] | None = None,
+        before_update: Callable[[int, Adam], Any] | None = None,
     ) -> History:
         """Train the model in place, as each task's function of training does; returns the history.
 
         Parameters
         ----------
-        batches, config, options
+        batches, config, options, before_update
             As for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
         validate : callable
             Returns the result of a validation.
@@ -115,7 +117,14 @@ class SavedModel:
         self.model.move_to(device_module(device))
         settings = {"model": asdict(self.model.config), "data": data}
         return train(
-            self.model, batches, config, validated, options, settings=settings, save_best=self.save
+            self.model,
+            batches,
+            config,
+            validated,
+            options,
+            settings=settings,
+            save_best=self.save,
+            before_update=before_update,
         )
 
     def arrays(self) -> dict[str, Any]:

@@ -75,8 +75,7 @@ class TransformerConfig(LayersConfig):
         dropout): another k, or "softmax". Explicit Sparse Transformer, Table 5.
     alpha_per : {"head", "layer", "kind", "model"}
         What has an α of its own, if it is learned: each head of each layer of each kind, each layer
-        of each kind, each kind, or only the whole. (``rate_factors={"alpha_logit": 0.0}`` of a
-        `TrainingConfig` leaves each as it was drawn.)
+        of each kind, each kind, or only the whole.
     alpha_std : float
         Standard deviation of the logits a of α = 1 + σ(a) as they are drawn, around 0. With 0 each
         α starts at 1.5.

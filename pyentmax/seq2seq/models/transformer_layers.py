@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -98,25 +98,6 @@ class LayeredModel(EncoderDecoder):
     @abstractmethod
     def attentions(config: Any) -> Iterator[tuple[str, int, str]]:
         """Kind, layer and name of every attention."""
-
-    @property
-    def attention(self) -> str:
-        """The mapping of its heads."""
-        return self.config.attention
-
-    def with_attention(self, attention: str) -> Self:
-        """The model with another mapping in every head, and the same parameters."""
-        if attention == self.config.attention:
-            return self
-        config = replace(self.config, attention=attention, inference_attention=None)
-        return type(self)(config, self.params, self.bos, self.eos)
-
-    def scale_queries_and_keys(self, factor: float) -> None:
-        """Multiply the projections of queries and keys, where the scores have such."""
-        if self.config.score != "dot":
-            for _, _, name in self.attentions(self.config):
-                for part in ("query", "key"):
-                    self.params[f"{name}.{part}.weight"] *= factor
 
     def alphas(self) -> dict[str, np.ndarray]:
         """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""

@@ -109,16 +109,12 @@ class Adam:
         self.betas = betas
         self.eps = eps
         self.updates: int = 0
+        self.factors: dict[str, float] = {}  # of the rate, by the name of a parameter
         self.first: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
         self.second: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
 
-    def step(
-        self, gradients: Parameters, rate: float, factors: dict[str, float] | None = None
-    ) -> None:
-        """Move every parameter that has a gradient; gradients are overwritten, as scratch space.
-
-        ``factors``, part of a parameter's name → factor, changes the rate of some.
-        """
+    def step(self, gradients: Parameters, rate: float) -> None:
+        """Move every parameter that has a gradient; gradients are overwritten, as scratch space."""
         self.updates += 1
         beta1, beta2 = self.betas
         # The bias corrections are numbers, so they go into the step size and into ε:
@@ -127,7 +123,7 @@ class Adam:
         step_size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
         for name, g in gradients.items():
             x, m, v = self.params[name], self.first[name], self.second[name]
-            size = step_size * math.prod(f for part, f in (factors or {}).items() if part in name)
+            size = step_size * self.factors.get(name, 1.0)
             adam_step(x, m, v, g, size, eps, beta1, beta2, out=(x, m, v))
 
     def state(self) -> dict[str, Any]:

@@ -10,14 +10,11 @@ from pyentmax.seq2seq.training.config import BEST, LAST, RunOptions, TrainingCon
 from pyentmax.seq2seq.training.history import History, Validation
 from pyentmax.seq2seq.training.loop import read_history, train
 from pyentmax.seq2seq.training.progress import counting
-from pyentmax.seq2seq.training.protocol import Attentive, BatchSource, Diagnosed, Trainable
-from pyentmax.seq2seq.training.recipes import AttentionStart
+from pyentmax.seq2seq.training.protocol import BatchSource, Diagnosed, Trainable
 
 __all__ = [
     "BEST",
     "LAST",
-    "AttentionStart",
-    "Attentive",
     "BatchSource",
     "CheckpointError",
     "Diagnosed",

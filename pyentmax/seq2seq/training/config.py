@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,14 +18,13 @@ from pyentmax.engine.system.config import (
     store_python_numbers,
 )
 from pyentmax.seq2seq.training.checkpoint import CheckpointError
-from pyentmax.seq2seq.training.recipes import AttentionStart
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
 
 
 @dataclass(frozen=True)
-class TrainingConfig(AttentionStart):
+class TrainingConfig:
     """What determines the numbers of a run, apart from the model and its data.
 
     Parameters
@@ -56,11 +54,6 @@ class TrainingConfig(AttentionStart):
         Validate, and keep, the mean of the last ``average`` snapshots of the parameters, one taken
         every ``average_every`` updates. Small batches at a high rate push a model about; a mean
         depends less on the last few.
-    rate_factors : dict or None
-        Part of the names of parameters → factor of their rate, such as ``{"query": 0.2}``. A
-        parameter whose name contains several parts gets the product of their factors.
-    first_attention, first_updates, anneal_updates, query_key_scale
-        How a Transformer's attention starts: see `AttentionStart`.
     """
 
     updates: int = 3000
@@ -75,7 +68,6 @@ class TrainingConfig(AttentionStart):
     accumulate: int = 1
     average: int = 1
     average_every: int | None = None
-    rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         store_python_numbers(self)
@@ -95,8 +87,6 @@ class TrainingConfig(AttentionStart):
         where = "a number with an average above 1, and only there"
         require(self, "average_every", lambda x: (x is not None) == averages, where)
         require(self, "betas", _are_betas, "two numbers in [0, 1)")
-        require(self, "rate_factors", _are_factors, "names with a factor from 0 up each")
-        self.check_start()
 
     @property
     def extendable(self) -> bool:
@@ -106,12 +96,6 @@ class TrainingConfig(AttentionStart):
 
 def _are_betas(x: Any) -> bool:
     return isinstance(x, tuple) and len(x) == 2 and all(is_number(b) and 0 <= b < 1 for b in x)
-
-
-def _are_factors(x: Any) -> bool:
-    if not isinstance(x, dict):
-        return x is None
-    return all(is_number(f) and 0 <= f < math.inf for f in x.values())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,8 +48,7 @@ from pyentmax.seq2seq.training.config import (
 from pyentmax.seq2seq.training.history import History, Validation
 from pyentmax.seq2seq.training.interrupt import defer_interrupt
 from pyentmax.seq2seq.training.progress import Progress
-from pyentmax.seq2seq.training.protocol import Attentive, BatchSource, Diagnosed, Trainable
-from pyentmax.seq2seq.training.recipes import AttentionStart
+from pyentmax.seq2seq.training.protocol import BatchSource, Diagnosed, Trainable
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -69,6 +68,7 @@ def train(
     *,
     settings: dict[str, Any] | None = None,
     save_best: Callable[[Path], None] | None = None,
+    before_update: Callable[[int, Adam], Trainable[Batch]] | None = None,
 ) -> History:
     """Train a model in place.
 
@@ -91,12 +91,14 @@ def train(
         on it (`TrainingConfig.extendable`). If it is not set, the interval of validation follows.
     save_best : callable, optional
         Given a path, writes the model there, with everything needed to use it.
+    before_update : callable, optional
+        Given the number of updates that are done and the optimiser, returns the model whose loss
+        the next update lowers: this one, or another with the same parameters.
 
     Raises
     ------
     ValueError
-        If the directory is not free for a new run, an epoch has no batch, or a rate factor matches
-        no parameter.
+        If the directory is not free for a new run, or an epoch has no batch.
     FileNotFoundError, CheckpointError
         If there is no run to resume, it is damaged, or its settings are others.
     BlockingIOError
@@ -116,6 +118,7 @@ def train(
     options = options or RunOptions()
     keep_freed_memory()
     run = _Run(model, batches, config, validate, options, settings or {}, save_best)
+    run.before_update = before_update
     folder = options.directory
     busy = f"another process trains in {folder}: wait for it, or give another folder"
     alone = nullcontext() if folder is None else locked(folder / ".lock", busy, wait=False)
@@ -159,19 +162,8 @@ class _Run:
     ) -> None:
         self.model, self.batches, self.config = model, batches, config
         self.validation, self.save_best = validation, save_best
+        self.before_update: Callable[[int, Adam], Trainable[Any]] | None = None
         self.options, self.directory = options, options.directory
-        for part in config.rate_factors or {}:
-            if not any(part in name for name in model.params):  # it was misspelt
-                names = ", ".join(sorted(model.params))
-                raise ValueError(f"rate_factors: expected part of {names}; got {part!r}")
-        start = {field.name: getattr(config, field.name) for field in fields(AttentionStart)}
-        if isinstance(model, Attentive):
-            config.check_annealing(model.attention)
-        elif any(value is not None for value in start.values()):
-            raise ValueError(
-                f"{', '.join(start)}: expected a model of attention heads, got "
-                f"{type(model).__name__}"
-            )
         if options.demonstration is not None:
             settings = {"demonstration": options.demonstration, **settings}
         settings = {"training": asdict(config), **settings}
@@ -221,9 +213,8 @@ class _Run:
             for name, value in ({"update": self.updates} | figures if figures else {}).items():
                 self.history.diagnostics.setdefault(name, []).append(value)
         model = self.model
-        if self.config.first_attention is not None and isinstance(model, Attentive):
-            attention = self.config.attention_after(self.updates, model.attention)
-            model = model.with_attention(attention)
+        if self.before_update is not None:
+            model = self.before_update(self.updates, self.optimizer)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # reported by `_check_state`
@@ -236,7 +227,7 @@ class _Run:
                 mean = mean + loss.data.astype(np.float64)
             gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
             clip_gradients(gradients, self.config.clip)
-            self.optimizer.step(gradients, self._rate(), self.config.rate_factors)
+            self.optimizer.step(gradients, self._rate())
         self.updates += 1
         self.loss_sum = self.loss_sum + mean
         self.count += sum(counts)
@@ -319,9 +310,6 @@ class _Run:
     # --- files ------------------------------------------------------------------------------------
     def begin(self) -> None:
         """Resume the run in the directory, or begin a new one there; write the settings."""
-        scale = self.config.query_key_scale
-        if scale is not None and isinstance(self.model, Attentive):
-            self.model.scale_queries_and_keys(scale)  # parameters that are loaded replace these
         if self.directory is None:
             return
         self.options.check_directory()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ Accepted = TypeVar("Accepted", contravariant=True)
 
 
 class Trainable(Protocol[Accepted]):
-    """A model as the training loop sees it. It may also be `Attentive` and `Diagnosed`.
+    """A model as the training loop sees it. It may also be `Diagnosed`.
 
     Attributes
     ----------
@@ -38,21 +38,6 @@ class Trainable(Protocol[Accepted]):
         rng : numpy.random.Generator, optional
             Switches dropout on; every random number comes from it.
         """
-
-
-@runtime_checkable
-class Attentive(Protocol):
-    """A model of attention heads, which can start as `AttentionStart` says."""
-
-    @property
-    def attention(self) -> str:
-        """The mapping of its heads."""
-
-    def with_attention(self, attention: str) -> Self:
-        """The model with another mapping in its heads, and the same parameters."""
-
-    def scale_queries_and_keys(self, factor: float) -> None:
-        """Multiply the projections of queries and keys."""
 
 
 @runtime_checkable

@@ -309,24 +309,6 @@ def test_float32_stays_float32():
 
 
 # --- training -------------------------------------------------------------------------------------
-def test_another_attention_with_the_same_parameters():
-    model = small(attention="learned", sharpness=3.0)
-    other = model.with_attention("1.125")
-    assert other.params is model.params
-    expected = Transformer(replace(small().config, attention="1.125"), model.params, 1, 2)
-    assert loss_of(other, model.params).item() == loss_of(expected, model.params).item()
-    assert other.with_attention("1.125") is other
-
-
-def test_queries_and_keys_are_scaled():
-    model, before = small(), small().params
-    model.scale_queries_and_keys(0.5)
-    scaled = {name for name, x in model.params.items() if not np.array_equal(x, before[name])}
-    assert scaled == {name for name in before if ".query.weight" in name or ".key.weight" in name}
-    for name in scaled:
-        np.testing.assert_array_equal(model.params[name], before[name] * 0.5)
-
-
 @pytest.mark.slow
 def test_transformer_learns_to_reverse():
     rng = np.random.default_rng(0)

@@ -55,11 +55,12 @@ def run(
     batches=None,
     settings=None,
     save_best=None,
+    before_update=None,
     **options,
 ):
     """Train, with further fields of RunOptions."""
     where = RunOptions(directory, progress=False, **options)
-    known = {"settings": settings, "save_best": save_best}
+    known = {"settings": settings, "save_best": save_best, "before_update": before_update}
     batches = batches or (Windows() if isinstance(model, Bigrams) else BATCHES)
     return train(model, batches, training or config(), validate, where, **known)
 
@@ -103,10 +104,10 @@ def test_inverse_sqrt_schedule_and_betas(monkeypatch):
     rates = []
 
     class Recording(loop.Adam):
-        def step(self, gradients, rate, factors=None):
+        def step(self, gradients, rate):
             rates.append(rate)
             assert self.betas == (0.9, 0.98)
-            super().step(gradients, rate, factors)
+            super().step(gradients, rate)
 
     monkeypatch.setattr(loop, "Adam", Recording)
     run(new_model(), training=config(schedule="inverse_sqrt", warmup=10, betas=(0.9, 0.98)))
@@ -186,69 +187,28 @@ def test_diagnostics_are_recorded_every_20_updates(tmp_path):
     assert parts.diagnostics == whole.diagnostics
 
 
-class Heads(Bigrams):
-    """Records with which attention each update computes its loss."""
+def test_hook_gives_each_update_its_model_and_factors(tmp_path):
+    seen = []
 
-    attention = "1.5"
+    def hook_of(model):
+        def hook(updates, optimizer):
+            seen.append(updates)
+            optimizer.factors = {"scores": 0.0 if updates < 2 else 1.0}
+            return model
 
-    def __init__(self):
-        super().__init__()
-        self.params["scores"] += np.eye(4, dtype=np.float32)
-        self.seen = []
+        return hook
 
-    def with_attention(self, attention):
-        self.seen.append(attention)
-        return self
-
-    def scale_queries_and_keys(self, factor):
-        self.params["scores"] *= factor
-
-
-def test_first_updates_may_use_another_attention():
-    model, start = Heads(), {"first_attention": "1", "first_updates": 2, "anneal_updates": 2}
-    run(model, training=config(updates=5, **start))
-    assert model.seen == ["1", "1", "1.25", "1.5", "1.5"]
-
-
-def test_initial_queries_and_keys_are_scaled_once(tmp_path):
-    settings = config(updates=4, query_key_scale=0.5)
-    whole, other, model, again = Heads(), Heads(), Heads(), Heads()
-    other.scale_queries_and_keys(0.5)
-    run(other, training=config(updates=4))
-    run(whole, training=settings)
-    np.testing.assert_array_equal(whole.params["scores"], other.params["scores"])
-    run(model, tmp_path, settings, batches=Interrupting(Windows(), 2))
-    run(again, tmp_path, settings, resume=True)
-    np.testing.assert_array_equal(again.params["scores"], whole.params["scores"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"first_attention": "1"}, "first_attention, first_updates: expected both or neither"),
-        ({"first_updates": 5}, "first_attention, first_updates: expected both or neither"),
-        ({"first_attention": "1", "first_updates": 0}, "first_updates: expected a whole number"),
-        ({"first_attention": "soft", "first_updates": 5}, "mapping: expected"),
-        ({"query_key_scale": 0.0}, "query_key_scale: expected a number above 0, got 0.0"),
-        ({"anneal_updates": 5}, "anneal_updates: expected α-entmax as first_attention"),
-    ],
-)
-def test_bad_starts_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        run(Heads(), training=config(**fields))
-
-
-@pytest.mark.parametrize("attention", ["learned", "topk_softmax:2"])
-def test_annealing_needs_a_fixed_alpha(attention):
-    model, start = Heads(), {"first_attention": "1", "first_updates": 2, "anneal_updates": 2}
-    model.attention = attention
-    with pytest.raises(ValueError, match="anneal_updates: expected α-entmax"):
-        run(model, training=config(**start))
-
-
-def test_a_start_needs_attention_heads():
-    with pytest.raises(ValueError, match="expected a model of attention heads, got Bigrams"):
-        run(Bigrams(), training=config(first_attention="1", first_updates=2))
+    model, start = Bigrams(), Bigrams().params["scores"]
+    run(model, training=config(updates=2), before_update=hook_of(model))
+    np.testing.assert_array_equal(model.params["scores"], start)
+    model, whole = Bigrams(), Bigrams()
+    run(whole, training=config(updates=5), before_update=hook_of(whole))
+    assert np.abs(whole.params["scores"] - start).max() > 0
+    options = {"training": config(updates=5), "before_update": hook_of(model)}
+    run(model, tmp_path, batches=Interrupting(Windows(), 3), **options)
+    run(model, tmp_path, resume=True, **options)
+    np.testing.assert_array_equal(model.params["scores"], whole.params["scores"])
+    assert seen == [0, 1] + 2 * [0, 1, 2, 3, 4]
 
 
 # --- best parameters, early stop ------------------------------------------------------------------
@@ -500,12 +460,21 @@ class Contradiction:
             yield from BucketedPairs([([6], [target])] * 2, 2).epoch(rng)
 
 
+def with_factor(model, name, factor):
+    def hook(updates, optimizer):
+        optimizer.factors = {name: factor}
+        return model
+
+    return hook
+
+
 def test_training_that_diverges_is_reported_once(tmp_path):
     # Adam's first step moves all but the output's weights by the rate, so that the biases
     # of 4 and 5 are 6e38 apart, and with them the second loss: too large for float32 in any order.
-    training = config(rate=3e38, rate_factors={"output.weight": 1e-38})
+    model = new_model()
+    hook = with_factor(model, "output.weight", 1e-38)
     with pytest.raises(FloatingPointError, match="training loss is .* a smaller rate than 3e"):
-        run(new_model(), tmp_path, training, batches=Contradiction())
+        run(model, tmp_path, config(rate=3e38), batches=Contradiction(), before_update=hook)
     assert not (tmp_path / "last.npz").exists()
 
 
@@ -520,9 +489,10 @@ def test_validation_that_is_not_finite_ends_the_run(tmp_path, figures):
 @pytest.mark.parametrize("updates", [1, 40])  # at a validation, and when interrupted
 def test_parameter_that_overflows_is_not_saved(tmp_path, updates):
     # The loss of the first update is finite: the step overflows.
-    wide = config(updates=updates, rate_factors={"scores": 1e44})
+    model, batches = Bigrams(), Interrupting(Windows(), 1)
+    hook = with_factor(model, "scores", 1e44)
     with pytest.raises(FloatingPointError, match="largest entry of scores is inf at update 1"):
-        run(Bigrams(), tmp_path, wide, batches=Interrupting(Windows(), 1))
+        run(model, tmp_path, config(updates=updates), batches=batches, before_update=hook)
     assert not (tmp_path / "last.npz").exists()
 
 
@@ -558,12 +528,6 @@ def test_epoch_without_batches_is_an_error():
         run(Bigrams(), batches=Parts())
 
 
-def test_rate_factor_without_parameter_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"rate_factors: expected part of scores; got 'qurey'"):
-        run(Bigrams(), tmp_path, config(rate_factors={"score": 0.5, "qurey": 0.1}))
-    assert not list(tmp_path.iterdir())
-
-
 # --- settings -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
@@ -577,7 +541,6 @@ def test_rate_factor_without_parameter_is_refused(tmp_path):
         ("warmup", [5], "a number with the schedule 'inverse_sqrt', and only there"),
         ("average_every", [5], "a number with an average above 1, and only there"),
         ("betas", [0.9, (0.9,), (0.9, 1.0), ("a", 0.9)], r"two numbers in \[0, 1\)"),
-        ("rate_factors", [0.5, {"query": -1.0}, {"query": True}], "names with a factor from 0 up"),
     ],
 )
 def test_wrong_settings(name, values, expected):
