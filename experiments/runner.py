@@ -58,7 +58,6 @@ class Options:
     """How to run, where results do not depend on it."""
 
     data: Path | None = None  #: folder of data; otherwise PYENTMAX_DATA, or a download
-    device: str = "cpu"
     quiet: bool = False
 
     def data_folder(self, contents: str) -> Path:
@@ -393,7 +392,6 @@ class Experiment:
         add = parser.add_argument
         add("--out", type=Path, metavar="DIR", help=f"of all runs; runs/{self.name} if not given")
         add("--data", type=Path, metavar="DIR", help="folder of data; PYENTMAX_DATA if not given")
-        add("--device", choices=("cpu", "cuda"), default="cpu", help="cuda needs CuPy")
         add("--scheduler", metavar="ADDRESS", help="of a Dask cluster: its workers do the runs")
         add("--quiet", action="store_true", help="no progress")
         add(
@@ -424,7 +422,7 @@ class Experiment:
             lines = read_lines(self.recorded if args.out is None else args.out / RESULTS)
         else:
             out = args.out or Path("runs", self.name)
-            options = Options(args.data, args.device, args.quiet)
+            options = Options(args.data, args.quiet)
             lines = []
             for stage in self.runs(args):
                 finished_lines = run_all(

@@ -35,7 +35,6 @@ from experiments.tasks.translation import Translator, train_translator
 from experiments.tasks.translation.bleu import bleu
 from experiments.tasks.translation.parallel import Multi30k, read_multi30k
 from experiments.tasks.translation.segmentation import learn_subwords
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.files import replacing
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.decoding import forced_decoding
@@ -327,7 +326,6 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         tokens=settings["tokens"],
         batch_size=settings.get("batch_size"),
         on_validation=partial(_note, notes, data),
-        device=options.device,
         **settings["model"],
     )
     finished(history)
@@ -390,12 +388,11 @@ def _transformer_supports(model: Transformer, batch: Any) -> dict[str, np.ndarra
     queries = dict.fromkeys(KINDS, batch.target_mask) | {"encoder": batch.source_mask}
     supports = {}
     for kind, layers in weights.items():
-        counts = [to_host((layer > 0).sum(axis=-1)) for layer in layers]  # (B, H, T) each
+        counts = [(layer > 0).sum(axis=-1) for layer in layers]  # (B, H, T) each
         supports[kind] = np.stack(counts, axis=-1).swapaxes(1, 2)[queries[kind]]
-    on_device = batch.on(model.xp)
-    arrays = (on_device.source, on_device.source_mask, on_device.target_in)
+    arrays = batch.source, batch.source_mask, batch.target_in
     _, support = model.output.probabilities(model.scores(model.params, *arrays).data)
-    supports["output"] = to_host(support.sum(axis=-1))[batch.target_mask]
+    supports["output"] = support.sum(axis=-1)[batch.target_mask]
     return supports
 
 

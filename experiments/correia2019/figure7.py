@@ -30,7 +30,6 @@ from experiments.own.language_model import ROWS, UPDATES, read_shakespeare, read
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import between, markdown
 from experiments.tasks.writer import Writer
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import cut
 from pyentmax.seq2seq.plotting import save_figure
 from pyentmax.seq2seq.training import BEST
@@ -73,7 +72,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     measured: dict[str, list[np.ndarray]] = {}
     for start in range(windows):
         piece = cut(tokens, np.array([start * writer.context]), writer.context).tokens_in
-        weights = np.stack([to_host(p)[0] for p in writer.model.attention_weights(piece)])
+        weights = np.stack([p[0] for p in writer.model.attention_weights(piece)])
         for offset in OFFSETS:
             confidence = positional_confidence(weights, offset)
             measured.setdefault(f"{offset:+d}", []).append(confidence)

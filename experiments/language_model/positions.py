@@ -50,7 +50,7 @@ def relative_scores(
     or there is one query per row, and they are its own, (B, S).
     """
     n = query.shape[-1]
-    encoded = query.xp.asarray(sinusoidal_positions(distances, n, query.dtype))
+    encoded = np.asarray(sinusoidal_positions(distances, n, query.dtype))
     r = linear(params, f"{name}.distance", encoded)
     q = (query + as_tensor(params[f"{name}.distance_query"])) * scale
     return split_heads(q, heads) @ split_heads(r, heads).swapaxes(-1, -2)
@@ -70,14 +70,13 @@ def shift(x: Tensor) -> Tensor:
            [2., 1., 0.]])
     """
     *leading, rows, columns = x.shape
-    xp = x.xp
 
     def vjp(g: Array) -> Array:
-        flat = xp.zeros((*leading, rows * (columns + 1)), g.dtype)
+        flat = np.zeros((*leading, rows * (columns + 1)), g.dtype)
         flat[..., rows:] = g.reshape(*leading, rows * columns)
         return flat.reshape(*leading, rows, columns + 1)[..., 1:]
 
-    padded = xp.zeros((*leading, rows, columns + 1), x.dtype)
+    padded = np.zeros((*leading, rows, columns + 1), x.dtype)
     padded[..., 1:] = x.data
     flat = padded.reshape(*leading, rows * (columns + 1))
     return Tensor(flat[..., rows:].reshape(*leading, rows, columns), (x, vjp))

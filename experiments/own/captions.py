@@ -29,7 +29,6 @@ from experiments.own.captioning.grid_transformer import GridTransformer
 from experiments.own.captioning.scenes import GRID
 from experiments.runner import Experiment, Line, Options, Settings, finished, run_options, speed
 from experiments.tables import markdown
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.plotting import save_figure
 from pyentmax.seq2seq.training import TrainingConfig
 
@@ -72,7 +71,6 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         data,
         TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
         run_options(folder, options),
-        device=options.device,
         **settings["model"],
     )
     finished(history)
@@ -129,7 +127,7 @@ def _cells(captioner: Captioner, pictures: Pictures) -> float:
         weights = captioner.model.attention_weights(
             batch.source, batch.source_mask, batch.target_in
         )
-        support = to_host((weights["context"][-1] > 0).sum(axis=-1))  # (images, heads, words)
+        support = (weights["context"][-1] > 0).sum(axis=-1)  # (images, heads, words)
         total += int((support * batch.target_mask[:, None]).sum())
         rows += int(batch.target_mask.sum()) * support.shape[1]
     return total / rows

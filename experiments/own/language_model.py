@@ -44,7 +44,6 @@ from experiments.runner import (
 )
 from experiments.tables import grouped, markdown, mean, spread, values
 from experiments.tasks.writer import Text, Writer, read_text, train_writer
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.analysis import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.seq2seq.data import DataError, cut
 from pyentmax.seq2seq.models.language_model import LanguageModel
@@ -181,7 +180,6 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         run_options(folder, options),
         context=settings["context"],
         batch_size=settings["batch_size"],
-        device=options.device,
         on_validation=partial(_note, notes, text.held_out),
         **settings["model"],
     )
@@ -228,7 +226,7 @@ def attended(writer: Writer, tokens: np.ndarray) -> np.ndarray:
     """Mean number of positions with a weight above zero, by layer and head, on some pieces."""
     pieces = cut(tokens, np.arange(TRACED) * writer.context, writer.context).tokens_in
     weights = writer.model.attention_weights(pieces)
-    return np.array([to_host((x > 0).sum(axis=-1).mean(axis=(0, 2))) for x in weights])
+    return np.array([(x > 0).sum(axis=-1).mean(axis=(0, 2)) for x in weights])
 
 
 def _scores(writer: Writer, tokens: np.ndarray) -> tuple[float | None, dict[str, float]]:

@@ -85,14 +85,13 @@ def fit(
     keep : {"best", "last"}
         As for `RunOptions`.
     """
-    clock = time.process_time if options.device == "cpu" else time.perf_counter
+    clock = time.process_time
     inflector, history = train_inflector(
         train,
         dev,
         TrainingConfig(**training, seed=settings["seed"]),
         run_options(folder, options, keep=keep, clock=clock),
         batch_size=settings["batch_size"],
-        device=options.device,
         output=settings["loss"],
         **{name: settings[name] for name in MODEL if name in settings},
     )

@@ -11,7 +11,6 @@ import numpy as np
 
 from experiments.attention_start import before_update
 from experiments.language_model import MemorySegments, RelativeConfig, RelativeLanguageModel
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import (
     BOS,
     EOS,
@@ -170,10 +169,10 @@ class Writer(SavedModel):
         model = self.model
         for i in range(0, len(starts), size):
             batch = cut(tokens, starts[i : i + size], context)
-            scores = model.scores(model.params, model.xp.asarray(batch.tokens_in))
+            scores = model.scores(model.params, np.asarray(batch.tokens_in))
             scores = scores.data[:, -counted:].reshape(-1, model.config.size)
             p, _ = model.output.probabilities(scores)
-            yield Predictions(to_host(p), batch.tokens_out[:, -counted:].reshape(-1))
+            yield Predictions(p, batch.tokens_out[:, -counted:].reshape(-1))
 
     def validate(self, tokens: np.ndarray) -> Validation:
         """Mean loss per character, and the share of characters that are the most probable ones.
@@ -184,7 +183,7 @@ class Writer(SavedModel):
         model, loss, right, count = self.model, 0.0, 0, 0
         starts = np.arange(0, len(tokens) - self.context, self.context)
         for i in range(0, len(starts), 32):
-            batch = cut(tokens, starts[i : i + 32], self.context).on(model.xp)
+            batch = cut(tokens, starts[i : i + 32], self.context)
             scores = model.scores(model.params, batch.tokens_in)
             flat, labels = scores.reshape(-1, model.config.size), batch.tokens_out.reshape(-1)
             loss += float(model.output.loss(flat, labels, reduction="sum").data)
@@ -293,7 +292,6 @@ def train_writer(
     *,
     context: int = 256,
     batch_size: int = 4,
-    device: str = "cpu",
     on_validation: Callable[[Writer, Validation], None] | None = None,
     **model: Any,
 ) -> tuple[Writer, History]:
@@ -308,8 +306,6 @@ def train_writer(
         Where and how to run, as for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
     context, batch_size : int
         Characters per piece of the text, and pieces per batch.
-    device : {"cpu", "cuda"}
-        Where to compute. The checkpoints are the same.
     on_validation : callable, optional
         Called at each validation with the model as it is then, and the result.
     **model
@@ -338,7 +334,6 @@ def train_writer(
             "context": context,
             "batch_size": batch_size,
         },
-        device=device,
         on_validation=on_validation,
         before_update=before_update(config, writer.model),
     )

@@ -15,13 +15,6 @@ import pytest
 import pyentmax
 from pyentmax.engine.calls.devices import device_module
 from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.seq2seq import autograd
-from pyentmax.seq2seq.autograd import Tensor
-from pyentmax.seq2seq.autograd.counter_rng import random_bits
-from pyentmax.seq2seq.data import BucketedPairs, make_batch
-from pyentmax.seq2seq.decoding import beam_search
-from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.seq2seq.training import RunOptions, TrainingConfig, Validation, train
 
 try:
     cupy = device_module("cuda")
@@ -32,7 +25,6 @@ RNG = np.random.default_rng(0)
 Z, V = RNG.normal(size=(2, 64, 33))
 MASK = RNG.random(Z.shape) < 0.8
 PARAMETERS: dict[str, Any] = {"alpha": 1.3, "k": 4, "strength": 0.05, "upper": 0.2, "budget": 3.5}
-PAIRS = [(s, s[::-1].copy()) for s in (RNG.integers(4, 9, size=n) for n in (1, 2, 3, 4, 5) * 8)]
 
 
 def on_gpu(x: Any) -> Any:
@@ -67,77 +59,6 @@ def test_mappings(name: str, mask: Any) -> None:
         labels = np.arange(64) % 33 if mask is None else MASK.argmax(axis=-1)
         loss = pyentmax.fenchel_young_loss_and_grad
         assert_close(loss, Z, labels, name, mask=mask, reduction="none", **named)
-
-
-def test_random_bits_are_the_hosts() -> None:
-    np.testing.assert_array_equal(
-        random_bits(2**64 - 5, (999,), cupy).get(), random_bits(2**64 - 5, (999,))
-    )
-
-
-def trained(device: bool, dropout: float = 0.0) -> tuple[RNNSeq2Seq, Any]:
-    config = RNNSeq2SeqConfig(9, 9, hidden=16, layers=2, dropout=dropout)
-    # In double: Adam makes steps of full size even of gradients that are nothing but rounding.
-    model = RNNSeq2Seq.initialize(config, np.random.default_rng(3), bos=1, eos=2, dtype=np.float64)
-    if device:
-        model.move_to(cupy)
-    settings = TrainingConfig(updates=40, rate=0.01, validate_every=20)
-    history = train(
-        model,
-        BucketedPairs(PAIRS, 8),
-        settings,
-        lambda _: Validation(1.0, 1.0),
-        RunOptions(progress=False),
-    )
-    return model, history
-
-
-def test_training_and_decoding() -> None:
-    (host, mine), (device, theirs) = trained(False), trained(True)
-    np.testing.assert_allclose(theirs.loss, mine.loss, rtol=1e-6)
-    assert theirs.loss[1] < theirs.loss[0]
-    for name, x in host.params.items():
-        np.testing.assert_allclose(device.params[name].get(), x, rtol=0, atol=1e-5, err_msg=name)
-    host.params = {name: x.get() for name, x in device.params.items()}
-    batch = make_batch(PAIRS, range(7))
-    results = (
-        beam_search(m, batch.source, batch.source_mask, max_length=6) for m in (host, device)
-    )
-    for one, other in zip(*results, strict=True):
-        assert one.best.tokens == other.best.tokens
-        np.testing.assert_allclose(one.mass, other.mass, rtol=1e-4)
-
-
-def test_training_with_dropout_learns() -> None:
-    _, history = trained(True, 0.2)
-    assert history.loss[1] < history.loss[0]
-
-
-@pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize:UserWarning")  # may go one day
-def test_no_update_waits_for_the_gpu() -> None:
-    cupyx = pytest.importorskip("cupyx")
-    config = RNNSeq2SeqConfig(9, 9, hidden=16, dropout=0.3)
-    model = RNNSeq2Seq.initialize(config, np.random.default_rng(3), bos=1, eos=2)
-    model.move_to(cupy)
-    batch = make_batch(PAIRS, range(8)).on(cupy)
-    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-    rng = np.random.default_rng(0)
-    with cupyx.allow_synchronize(False):  # raises where the host waits
-        loss = model.loss(params, batch, rng)
-        loss.backward()
-    assert np.isfinite(loss.item())
-    assert all(isinstance(p.grad, cupy.ndarray) for p in params.values())
-
-
-def test_embeddings_on_the_tape() -> None:
-    index = RNG.integers(0, 7, size=(50, 3))
-    gradient = RNG.normal(size=(50, 3, 5))
-    grads = []
-    for xp in (np, cupy):
-        table = Tensor(xp.asarray(np.ones((7, 5))), requires_grad=True)
-        autograd.take_rows(table, xp.asarray(index)).backward(xp.asarray(gradient))
-        grads.append(table.grad)
-    np.testing.assert_allclose(grads[1].get(), grads[0], rtol=1e-12, atol=1e-12)
 
 
 def test_tensors_of_pytorch_share_their_memory() -> None:

@@ -22,7 +22,6 @@ from experiments.own.captioning.scenes import (
     Scene,
     cells_of,
 )
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
 from pyentmax.seq2seq.inflection.saved_model import SavedModel
 from pyentmax.seq2seq.models.transformer import Transformer
@@ -101,7 +100,7 @@ class Captioner(SavedModel):
         loss, words = 0.0, 0
         for batch in self.batches(scenes, images, batch_size):
             count = int(batch.target_mask.sum())
-            loss += count * float(to_host(self.model.loss(self.model.params, batch).data))
+            loss += count * float(self.model.loss(self.model.params, batch).data)
             words += count
         right = [
             " ".join(said.words) == scene.caption
@@ -167,7 +166,6 @@ def train_captioner(
     options: RunOptions | None = None,
     *,
     batch_size: int = 64,
-    device: str = "cpu",
     **model: Any,
 ) -> tuple[Captioner, History]:
     """Train a model of captions; returns it with its history.
@@ -182,8 +180,6 @@ def train_captioner(
         Where and how to run, as for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
     batch_size : int
         Images per update.
-    device : {"cpu", "cuda"}
-        Where to compute.
     **model
         Fields of `GridTransformerConfig` but for the sizes.
     """
@@ -198,7 +194,6 @@ def train_captioner(
             "dev": _fingerprint(data.dev),
             "batch_size": batch_size,
         },
-        device=device,
     )
     return captioner, history
 

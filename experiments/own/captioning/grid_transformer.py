@@ -122,4 +122,4 @@ class GridTransformer(Transformer):
         config = self.config
         x = linear(run.params, "cell", source)
         places = grid_positions(config.rows, config.columns, config.width, x.dtype)
-        return dropout(x + x.xp.asarray(places), config.dropout, run.rng)
+        return dropout(x + np.asarray(places), config.dropout, run.rng)

@@ -10,7 +10,6 @@ import numpy as np
 from experiments.attention_start import before_update
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.tasks.translation.segmentation import Segmenter, Words, segmenter_of
-from pyentmax.engine.calls.devices import array_module, to_host
 from pyentmax.seq2seq.data import (
     BOS,
     EOS,
@@ -242,20 +241,18 @@ class Translator(SequenceModel):
         dropout; a token outside the vocabulary is never right.
         """
         model, loss, tokens, right = self.model, 0.0, 0, 0
-        for host_batch in batches_of(pairs, batch_size, "pair", False):
-            batch = host_batch.on(model.xp)
+        for batch in batches_of(pairs, batch_size, "pair", False):
             scores = model.scores(model.params, batch.source, batch.source_mask, batch.target_in)
             if isinstance(model, RNNSeq2Seq):
                 scores = scores.swapaxes(0, 1)  # its time comes first
-            xp = array_module(scores.data)
             weight = batch.target_mask.astype(scores.dtype)
             smoothing = model.config.label_smoothing
             options = {"weight": weight, "reduction": "sum", "label_smoothing": smoothing}
             loss += float(model.output.loss(scores, batch.target_out, **options).data)
             known = batch.target_mask & (batch.target_out != UNK)
-            hits = (xp.argmax(scores.data, axis=-1) == batch.target_out) & known
-            right += int(to_host(hits.sum()))
-            tokens += int(to_host(batch.target_mask.sum()))
+            hits = (np.argmax(scores.data, axis=-1) == batch.target_out) & known
+            right += int(hits.sum())
+            tokens += int(batch.target_mask.sum())
         return Validation(loss / tokens, right / tokens)
 
     # --- files ------------------------------------------------------------------------------------
@@ -313,7 +310,6 @@ def train_translator(
     target_segmenter: Segmenter | None = None,
     tokens: int = 2048,
     batch_size: int | None = None,
-    device: str = "cpu",
     on_validation: Callable[[Translator, Validation], None] | None = None,
     **model: Any,
 ) -> tuple[Translator, History]:
@@ -333,17 +329,10 @@ def train_translator(
         By default words, and the same for both sides.
     tokens, batch_size : int
         Tokens per batch, padding included; or pairs per batch, if ``batch_size`` is given.
-    device : {"cpu", "cuda"}
-        Where to compute. The checkpoints are the same.
     on_validation : callable, optional
         Called at each validation with the model as it is then, and the result.
     **model
         Fields of the architecture's configuration.
-
-    Raises
-    ------
-    ImportError, ValueError
-        If the device cannot be used; the message says what is missing.
     """
     rng = np.random.default_rng(config.seed)
     segmenters = (segmenter or Words(), rng, target_segmenter)
@@ -366,7 +355,6 @@ def train_translator(
             "segmenter": fingerprint("".join(state.hex() for state in states)),
             **size,
         },
-        device=device,
         on_validation=on_validation,
         before_update=before_update(config, translator.model),
     )

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
-from pyentmax.seq2seq.autograd.counter_rng import random_bits
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 
 
@@ -21,20 +19,20 @@ from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 def exp(a: Any) -> Tensor:
     """eᵃ; (eᵃ)' = eᵃ."""
     a = as_tensor(a)
-    y = a.xp.exp(a.data)
+    y = np.exp(a.data)
     return Tensor(y, (a, lambda g: g * y))
 
 
 def log(a: Any) -> Tensor:
     """log a; (log a)' = 1/a."""
     a = as_tensor(a)
-    return Tensor(a.xp.log(a.data), (a, lambda g: g / a.data))
+    return Tensor(np.log(a.data), (a, lambda g: g / a.data))
 
 
 def tanh(a: Any) -> Tensor:
     """tanh a; tanh' = 1 − tanh²."""
     a = as_tensor(a)
-    y = a.xp.tanh(a.data)
+    y = np.tanh(a.data)
     return Tensor(y, (a, lambda g: g * (1 - y * y)))
 
 
@@ -42,14 +40,14 @@ def sigmoid(a: Any) -> Tensor:
     """σ(a) = 1/(1 + e⁻ᵃ); σ' = σ(1 − σ)."""
     a = as_tensor(a)
     # Through tanh, which neither overflows nor warns at either end.
-    y = 0.5 * a.xp.tanh(0.5 * a.data) + 0.5
+    y = 0.5 * np.tanh(0.5 * a.data) + 0.5
     return Tensor(y, (a, lambda g: g * (y * (1 - y))))
 
 
 def relu(a: Any) -> Tensor:
     """[a]₊; its derivative is the indicator of a > 0."""
     a = as_tensor(a)
-    return Tensor(a.xp.maximum(a.data, 0), (a, lambda g: g * (a.data > 0)))
+    return Tensor(np.maximum(a.data, 0), (a, lambda g: g * (a.data > 0)))
 
 
 # --- matrices and rows ----------------------------------------------------------------------------
@@ -106,7 +104,7 @@ def take_rows(table: Any, index: Array) -> Tensor:
     array([1., 0., 2.])
     """
     table = as_tensor(table)
-    index = table.xp.asarray(index)
+    index = np.asarray(index)
     if index.dtype.kind not in "iu":
         raise TypeError(f"index: expected integers, got an array of {index.dtype}")
 
@@ -120,11 +118,8 @@ def take_rows(table: Any, index: Array) -> Tensor:
 
 def _sum_by_row(rows: Array, index: Array, like: Array) -> Array:
     """An array like a table, whose row i is the sum of the ``rows`` with index i."""
-    xp = array_module(like)
-    out = xp.zeros_like(like)
-    if xp is not np:
-        xp.add.at(out, index, rows)  # atomic additions, in no fixed order
-    elif len(index):
+    out = np.zeros_like(like)
+    if len(index):
         # Sorted, equal indices stand together, and reduceat sums each run: ten times faster.
         order = index.argsort(kind="stable")
         ordered = index[order]
@@ -143,10 +138,9 @@ def concatenate(tensors: Sequence[Any], axis: int = -1) -> Tensor:
     (2, 4)
     """
     parts = tuple(as_tensor(x) for x in tensors)
-    xp = parts[0].xp
     cuts = list(accumulate(part.shape[axis] for part in parts[:-1]))
-    joined = xp.concatenate([part.data for part in parts], axis=axis)
-    return Tensor(joined, (parts, lambda g: tuple(xp.split(g, cuts, axis=axis))))
+    joined = np.concatenate([part.data for part in parts], axis=axis)
+    return Tensor(joined, (parts, lambda g: tuple(np.split(g, cuts, axis=axis))))
 
 
 def stack(tensors: Sequence[Any]) -> Tensor:
@@ -158,7 +152,7 @@ def stack(tensors: Sequence[Any]) -> Tensor:
     (2, 3)
     """
     parts = tuple(as_tensor(x) for x in tensors)
-    return Tensor(parts[0].xp.stack([part.data for part in parts]), (parts, tuple))
+    return Tensor(np.stack([part.data for part in parts]), (parts, tuple))
 
 
 # --- dropout --------------------------------------------------------------------------------------
@@ -171,9 +165,7 @@ def dropout(x: Any, rate: float, rng: Any | None) -> Tensor:
     rate : float
         In [0, 1).
     rng : numpy.random.Generator or None
-        Where the draws come from. On a GPU one seed per operation is drawn from it, and the dropout
-        mask is a function of that seed and of the element's place. None switches dropout off, as
-        when a trained model is used.
+        Where the draws come from. None switches dropout off, as when a trained model is used.
 
     Examples
     --------
@@ -191,10 +183,5 @@ def dropout(x: Any, rate: float, rng: Any | None) -> Tensor:
 
 def dropout_factors(x: Array, rate: float, rng: Any) -> Array:
     """An array like x: 1/(1 − rate) where an element is kept, 0 where it is dropped."""
-    xp = array_module(x)
-    if xp is np:
-        keep = rng.random(x.shape, dtype=np.float32) >= rate
-    else:
-        bits = random_bits(int(rng.integers(2**64, dtype=np.uint64)), x.shape, xp)
-        keep = bits >= np.uint64(int(rate * 2**64))
+    keep = rng.random(x.shape, dtype=np.float32) >= rate
     return keep * x.dtype.type(1 / (1 - rate))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
@@ -79,7 +81,7 @@ def attention(
     }
     parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
     options |= {"mapping": mapping, "mask": mask, "workers": workers}
-    options |= named | {name: x.xp.asarray(x.data) for name, x in moving.items()}
+    options |= named | {name: np.asarray(x.data) for name, x in moving.items()}
     if isinstance(bias, DistanceBias):
         options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
     problem = AttentionProblem(q, k, v, number, **options)
@@ -92,9 +94,9 @@ def attention(
         gradients = problem.vjp(weights, g)
         arrays = [name for name in named if has_gradient(options[name])]
         more = dict(zip(arrays, gradients[3:], strict=True))
-        of_parents = [*gradients[:3], *(x.xp.asarray(more[name]) for name, x in moving.items())]
+        of_parents = [*gradients[:3], *(np.asarray(more[name]) for name, x in moving.items())]
         if learned and alpha.requires_grad:
-            of_parents.append(alpha.xp.asarray(problem.vjp_alpha(weights, g), number.dtype))
+            of_parents.append(np.asarray(problem.vjp_alpha(weights, g), number.dtype))
         return tuple(of_parents)
 
     return Tensor(output, (parents, vjp))

@@ -16,12 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from numbers import Real
 from operator import itemgetter
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
-
-from pyentmax.engine.calls.devices import array_module
 
 Array: TypeAlias = Any
 """An array of NumPy or of a module with NumPy's interface (CuPy)."""
@@ -93,11 +90,6 @@ class Tensor:
 
     # --- what it is -------------------------------------------------------------------------------
     @property
-    def xp(self) -> ModuleType:
-        """The array module of the data: numpy, or cupy."""
-        return array_module(self.data)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the data."""
         return self.data.shape
@@ -119,7 +111,7 @@ class Tensor:
         """The slices along the first axis; their gradients are put together once."""
 
         def vjp(slices: list[tuple[int, Array]]) -> Array:
-            gradient = self.xp.zeros_like(self.data)
+            gradient = np.zeros_like(self.data)
             for i, g in slices:
                 gradient[i] += g
             return gradient
@@ -133,7 +125,7 @@ class Tensor:
         return f"Tensor({self.data!r}{note})"
 
     def item(self) -> float:
-        """The value of a tensor with one element, as a Python number; waits for a GPU."""
+        """The value of a tensor with one element, as a Python number."""
         return self.data.item()
 
     def __float__(self) -> float:
@@ -169,8 +161,7 @@ class Tensor:
                 "backward: a tensor that is not a scalar needs `gradient`, an array of shape "
                 f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
             )
-        xp = self.xp
-        gradient = xp.ones_like(self.data) if gradient is None else xp.asarray(gradient, self.dtype)
+        gradient = np.ones_like(self.data) if gradient is None else np.asarray(gradient, self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(
                 f"backward: expected a gradient of shape {self.shape}, got {gradient.shape}"
@@ -180,7 +171,7 @@ class Tensor:
             gradient = gradients.pop(id(tensor))
             if not tensor.parents:
                 # A copy: a gradient may be another tensor's too, and the caller may change it.
-                own = xp.array(gradient, dtype=tensor.dtype)
+                own = np.array(gradient, dtype=tensor.dtype)
                 tensor.grad = own if tensor.grad is None else tensor.grad + own
             for parent, vjp in tensor.parents:
                 contribution = _unbroadcast(vjp(gradient), parent)
@@ -260,7 +251,7 @@ class Tensor:
             )
 
         def vjp(g: Array) -> Array:
-            gradient = self.xp.zeros_like(self.data)
+            gradient = np.zeros_like(self.data)
             gradient[index] = g
             return gradient
 
@@ -292,7 +283,7 @@ class Tensor:
 
     def _reduced(self, value: Array, share: float, axis: Axes, keepdims: bool) -> Tensor:
         def vjp(g: Array) -> Array:
-            return self.xp.broadcast_to((g * share).reshape(value.shape), self.shape)
+            return np.broadcast_to((g * share).reshape(value.shape), self.shape)
 
         return Tensor(value if keepdims else value.squeeze(axis), (self, vjp))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,20 +41,6 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def on(self, xp: ModuleType) -> Batch:
-        """The batch as arrays of a module, copied unless that is NumPy; ``index`` stays NumPy's.
-
-        Examples
-        --------
-        >>> batch = make_batch([(np.array([5, 6]), np.array([7]))], [0])
-        >>> batch.on(np) is batch
-        True
-        """
-        if xp is np:
-            return self
-        moved = {name: xp.asarray(x) for name, x in vars(self).items() if name != "index"}
-        return replace(self, **moved)
 
 
 def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,6 @@ class Segment:
 
     tokens_in: NDArray[np.int64]
     tokens_out: NDArray[np.int64]
-
-    def on(self, xp: ModuleType) -> Segment:
-        """The same as arrays of a module, copied unless that is NumPy."""
-        if xp is np:
-            return self
-        return replace(self, **{name: xp.asarray(x) for name, x in vars(self).items()})
 
 
 class Segments:

@@ -265,7 +265,6 @@ def train_inflector(
     options: RunOptions | None = None,
     *,
     batch_size: int = 32,
-    device: str = "cpu",
     **model: Any,
 ) -> tuple[Inflector, History]:
     """Train a model of inflection; returns it with its history.
@@ -280,15 +279,8 @@ def train_inflector(
         Where and how to run, as for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
     batch_size : int, default 32
         Examples per update.
-    device : {"cpu", "cuda"}
-        Where to compute. The checkpoints are the same.
     **model
         Fields of :class:`pyentmax.seq2seq.models.rnn_seq2seq.RNNSeq2SeqConfig`.
-
-    Raises
-    ------
-    ImportError, ValueError
-        If the device cannot be used; the message says what is missing.
     """
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
     history = inflector.fit(
@@ -301,6 +293,5 @@ def train_inflector(
             "dev": fingerprint(dev),
             "batch_size": batch_size,
         },
-        device=device,
     )
     return inflector, history

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.engine.calls.devices import device_module
 from pyentmax.seq2seq.data import Batch, Pair, Vocabulary, bucketed_batches, make_batch
 from pyentmax.seq2seq.decoding import (
     ForcedDecoding,
@@ -88,7 +87,6 @@ class SavedModel:
         options: RunOptions | None,
         *,
         data: dict[str, Any],
-        device: str = "cpu",
         on_validation: Callable[[Self, Validation], None] | None = None,
         before_update: Callable[[int, Adam], Any] | None = None,
     ) -> History:
@@ -102,8 +100,6 @@ class SavedModel:
             Returns the result of a validation.
         data : dict
             What determines the run besides its settings: fingerprints and sizes of batches.
-        device : {"cpu", "cuda"}
-            Where to compute. The checkpoints are the same.
         on_validation : callable, optional
             Called at each validation with the model as it is then, and the result.
         """
@@ -114,7 +110,6 @@ class SavedModel:
                 on_validation(self, result)
             return result
 
-        self.model.move_to(device_module(device))
         settings = {"model": asdict(self.model.config), "data": data}
         return train(
             self.model,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module, to_host
 from pyentmax.engine.system.config import is_count, is_number, require, store_python_numbers
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.protocol import Step
@@ -65,16 +63,6 @@ class EncoderDecoder(ABC):
                 f"parameters: expected all float32 or all float64, got {', '.join(sorted(dtypes))}"
             )
 
-    @property
-    def xp(self) -> ModuleType:
-        """The array module of the parameters: numpy, or cupy."""
-        return array_module(next(iter(self.params.values())))
-
-    def move_to(self, xp: ModuleType) -> None:
-        """Move the parameters to another array module, cupy or numpy; the model computes there."""
-        move = to_host if xp is np else xp.asarray
-        self.params = {name: move(x) for name, x in self.params.items()}
-
     @abstractmethod
     def advance(self, state: Any, tokens: Array) -> tuple[Array, Array, Any]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
@@ -115,18 +103,13 @@ def check_config(config: Any, sizes: str, rates: str) -> None:
 
 
 def check_sources(source: Array, mask: Array, size: int) -> None:
-    """Refuse an empty source, and ids that a vocabulary of this size does not have.
-
-    Arrays on a GPU are not looked at, since that would wait for it.
-    """
-    if not isinstance(mask, np.ndarray):
-        return
+    """Refuse an empty source, and ids that a vocabulary of this size does not have."""
+    source, mask = np.asarray(source), np.asarray(mask, bool)
     if not mask.any(axis=1).all():
         empty = int(np.flatnonzero(~mask.any(axis=1))[0])
         raise ValueError(f"source_mask: row {empty} has no token to attend to")
-    if isinstance(source, np.ndarray):
-        strange = mask & ((source < 0) | (source >= size))
-        if strange.any():
-            raise ValueError(
-                f"source: expected token ids from 0 to {size - 1}, got {source[strange][0]}"
-            )
+    strange = mask & ((source < 0) | (source >= size))
+    if strange.any():
+        raise ValueError(
+            f"source: expected token ids from 0 to {size - 1}, got {source[strange][0]}"
+        )

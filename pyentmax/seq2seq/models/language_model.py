@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, exp
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
@@ -163,11 +162,10 @@ class LanguageModel(LayeredModel):
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
         batch : pyentmax.seq2seq.data.Segment
-            Or what has its arrays and its method. It is moved to the parameters' device.
+            Or what has its arrays.
         rng : numpy.random.Generator, optional
             Switches dropout on, and the attention of training.
         """
-        batch = batch.on(self.xp)
         hidden = self._hidden(params, batch.tokens_in, rng).reshape(-1, self.config.width)
         return self._output_loss(params, hidden, batch.tokens_out.reshape(-1))
 
@@ -178,7 +176,7 @@ class LanguageModel(LayeredModel):
     def attention_weights(self, tokens: Array) -> list[Array]:
         """The weights of every head as the model reads texts: (B, H, T, T) per layer."""
         weights: dict[str, list[Array]] = {KIND: []}
-        self._hidden(self.params, self.xp.asarray(tokens), None, weights)
+        self._hidden(self.params, np.asarray(tokens), None, weights)
         return weights[KIND]
 
     def _hidden(
@@ -226,7 +224,7 @@ class LanguageModel(LayeredModel):
         logit, power = (as_tensor(params[f"{name}.length_{part}"]) for part in ("logit", "power"))
         # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
         log_log = np.log(np.log(np.maximum(n_keys, 2)))[..., None, :].astype(logit.dtype)
-        return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * self.xp.asarray(log_log))
+        return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * np.asarray(log_log))
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
@@ -234,14 +232,12 @@ class LanguageModel(LayeredModel):
         check_sources(source, source_mask, self.config.size)
         source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
         lengths, rows, read = mask.sum(axis=1), len(source), source.shape[1] - 1
-        empty = self.xp.zeros(
-            (rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype
-        )
+        empty = np.zeros((rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype)
         arrays = [empty] * self.config.layers
         if read:
             cache: list[tuple[Tensor, Tensor]] = []
-            self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
-            arrays = [self.xp.stack([x.data for x in pair], axis=1) for pair in cache]
+            self._hidden(self.params, np.asarray(source[:, :-1]), cache=cache)
+            arrays = [np.stack([x.data for x in pair], axis=1) for pair in cache]
         unread = source[np.arange(rows), lengths - 1]
         return LanguageModelState(Past.of(arrays, lengths - 1), unread, mask, self._next_scores())
 
@@ -263,11 +259,11 @@ class LanguageModel(LayeredModel):
             return past.with_last(k, run.keys_and_values(name, inside), heads)
 
         lengths = past.lengths[:, None]
-        x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], lengths - 1)
+        x = self._embed(run, self.table, np.asarray(tokens)[:, None], lengths - 1)
         hidden = self._layers(run, x, own, lengths, past.own)
         scores = state.output(hidden[:, 0])
         mask = state.source_mask
-        attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]
+        attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : mask.shape[1]]
         read = np.full_like(state.unread, -1)
         return scores, attention * mask, state._replace(past=past, unread=read)
 

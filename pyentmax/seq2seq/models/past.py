@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.protocol import IntArray
@@ -36,7 +34,6 @@ class Past:
         self.layers = layers
         self.lengths = lengths
         self.longest = longest
-        self.xp: ModuleType = array_module(layers[0].room)
 
     @classmethod
     def of(cls, arrays: Sequence[Array], lengths: IntArray) -> Past:
@@ -52,7 +49,7 @@ class Past:
         """Which keys are a row's own, (rows, 1, 1, T); None if all are."""
         if (self.lengths == self.longest).all():
             return None
-        return self.xp.asarray(np.arange(self.longest) < self.lengths[:, None])[:, None, None, :]
+        return np.asarray(np.arange(self.longest) < self.lengths[:, None])[:, None, None, :]
 
     @property
     def positions(self) -> IntArray:
@@ -66,7 +63,7 @@ class Past:
 
         With `heads`, keys may be `ScreenedRows`, (rows, heads, T, n / heads).
         """
-        last = None if self.own is None else self.xp.asarray(self.lengths - 1)
+        last = None if self.own is None else np.asarray(self.lengths - 1)
         kept = self.layers[layer].longer(self.longest, in_place=last is None)
         self.layers[layer] = kept
         return kept.with_last(tuple(x.data[:, 0] for x in pair), last, heads)
@@ -79,9 +76,8 @@ class Past:
     def join(pasts: Sequence[Past]) -> Past:
         """Those of the rows of several decoders, one after the other."""
         longest = max(past.longest for past in pasts)
-        xp = pasts[0].xp
         arrays = [
-            xp.concatenate([_with_room(x.arrays, longest) for x in layer])
+            np.concatenate([_with_room(x.arrays, longest) for x in layer])
             for layer in zip(*(past.layers for past in pasts), strict=True)
         ]
         return Past.of(arrays, np.concatenate([past.lengths for past in pasts]))
@@ -126,9 +122,9 @@ class Kept:
 
     def with_last(self, pair: Any, places: Array | None, heads: int | None) -> tuple[Any, Array]:
         """Keys and values, with those of the last position, or of each row's place, written."""
-        index = np.s_[:, self.length - 1]
+        index: Any = np.s_[:, self.length - 1]
         if places is not None:
-            index = array_module(self.room).arange(len(self.room)), places
+            index = np.arange(len(self.room)), places
         for k, new in enumerate(pair):
             self.room[:, k][index] = new
         keys, values = self.arrays.swapaxes(0, 1)
@@ -156,15 +152,14 @@ class Kept:
 
 def _with_room(arrays: Array, size: int, rows: IntArray | None = None) -> Array:
     """(…, T, n) in front of zeros, as many as make `size`; of the given rows."""
-    xp = array_module(arrays)
     count = len(arrays) if rows is None else len(rows)
-    room = xp.zeros((count, *arrays.shape[1:-2], size, arrays.shape[-1]), arrays.dtype)
+    room = np.zeros((count, *arrays.shape[1:-2], size, arrays.shape[-1]), arrays.dtype)
     own = room[:, :, : arrays.shape[-2]]
     if rows is None:
         own[...] = arrays
-    elif xp is np and arrays[0].size > LARGE:  # without an array between
+    elif arrays[0].size > LARGE:  # without an array between
         for place, row in enumerate(rows):
             own[place] = arrays[row]
     else:
-        own[...] = arrays[xp.asarray(rows)]
+        own[...] = arrays[np.asarray(rows)]
     return room

@@ -2,8 +2,7 @@
 
 Decoders encode once, advance one token at a time and rearrange rows. They know nothing else about a
 model, so the same code decodes a recurrent network, a Transformer, an ensemble or a table of
-probabilities. They run on the host: all arrays that they pass and receive are NumPy's. If a model
-computes on a GPU, only its state stays there.
+probabilities. All arrays that they pass and receive are NumPy's.
 """
 
 from __future__ import annotations

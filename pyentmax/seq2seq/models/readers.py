@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.seq2seq.models.protocol import IntArray
 
@@ -58,20 +57,19 @@ class Readers:
         self.queries: int = int(self._counts.max(initial=0))
         read = np.flatnonzero(self._counts)
         if 4 * len(read) <= 3 * len(self.numbers):  # a copy costs less than idle sources
-            self.numbers, index = read, array_module(encoded[0]).asarray(read)
+            self.numbers, index = read, np.asarray(read)
             self.memory = tuple(part[index] for part in encoded)
 
     @cached_property
     def _places(self) -> Array:
-        """The places of each row's source and of its query: (2, rows), in one copy to a GPU."""
+        """The places of each row's source and of its query: (2, rows)."""
         sources = self.source_index
         order = np.argsort(sources, kind="stable")
         rank = np.empty_like(sources)
         starts = np.cumsum(self._counts) - self._counts
         rank[order] = np.arange(len(order)) - starts[sources[order]]
         place = np.searchsorted(self.numbers, sources)
-        places = np.stack([place, place * self.queries + rank])
-        return array_module(self.encoded[0]).asarray(places)
+        return np.stack([place, place * self.queries + rank])
 
     @property
     def place(self) -> Array:
@@ -91,7 +89,7 @@ class Readers:
     def by_source(self, x: Tensor) -> Tensor:
         """(rows, n) → (sources, queries, n), zeros where a source has fewer."""
         sources, n = len(self.numbers), x.shape[-1]
-        filled = x.xp.zeros((sources * self.queries, n), x.dtype)
+        filled = np.zeros((sources * self.queries, n), x.dtype)
         filled[self._places[1]] = x.data
         return as_tensor(filled.reshape(sources, self.queries, n))
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.config import is_positive, require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.seq2seq.autograd.tensor import Array
@@ -184,7 +183,7 @@ class RNNSeq2Seq(EncoderDecoder):
         """α of the attention, fixed or as learned so far; None if it is not an α-entmax."""
         if self.attention is not None:
             return self.attention.alpha
-        return float(to_host(learned_alpha(self.params, "attention").data)[0])
+        return float(learned_alpha(self.params, "attention").data[0])
 
     # --- training ---------------------------------------------------------------------------------
     def diagnostics(self) -> dict[str, float]:
@@ -199,11 +198,10 @@ class RNNSeq2Seq(EncoderDecoder):
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
         batch : pyentmax.seq2seq.data.Batch
-            Or what has its arrays and its method. It is moved to the parameters' device.
+            Or what has its arrays.
         rng : numpy.random.Generator, optional
             Switches dropout on.
         """
-        batch = batch.on(self.xp)
         hidden = self._hidden(params, batch.source, batch.source_mask, batch.target_in, rng)
         rows = as_tensor(params["output.weight"]).transpose()
         weight = batch.target_mask.T.astype(hidden.dtype)
@@ -238,7 +236,7 @@ class RNNSeq2Seq(EncoderDecoder):
         weights = [SharedMatrix(weight) for weight in self._joint_weights(params)]
         rate = self.config.dropout
         embedded = dropout(embedding(params, "target_embedding", target_in.T), rate, rng)
-        feed = as_tensor(embedded.xp.zeros_like(embedded.data[0]))
+        feed = as_tensor(np.zeros_like(embedded.data[0]))
         coverage = self._no_coverage(memory)
         outputs = []
         # The embeddings' part of the first layer's gates, in one product for all steps.
@@ -287,7 +285,7 @@ class RNNSeq2Seq(EncoderDecoder):
         """The coverage before the first step, if a fertility bounds the attention."""
         if self.config.fertility is None:
             return None
-        return self.xp.zeros(memory.mask.shape, memory.values.dtype)
+        return np.zeros(memory.mask.shape, memory.values.dtype)
 
     def _step_mapping(self, params: Parameters, coverage: Any) -> AttentionMapping:
         """The attention's mapping, bounded by what the coverage leaves of a fertility."""
@@ -306,9 +304,8 @@ class RNNSeq2Seq(EncoderDecoder):
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
         """The decoder's state before the first token, as arrays off the tape."""
         check_sources(source, source_mask, self.config.source_size)
-        xp = self.xp
         memory, layers = self._encode(
-            self.params, xp.asarray(source), xp.asarray(source_mask), None
+            self.params, np.asarray(source), np.asarray(source_mask), None
         )
         readers = Readers(
             np.arange(len(source)), (memory.keys.data, memory.values.data, memory.mask)
@@ -318,7 +315,7 @@ class RNNSeq2Seq(EncoderDecoder):
         if self.config.target_size <= 2 * len(source):  # most of them are soon read
             embeddings = self.params["target_embedding.weight"]
             token_gates = linear(self.params, "decoder.0", embeddings).data
-        hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
+        hidden = (np.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
         cells = tuple(layer.data[1] for layer in layers)
         coverage = self._no_coverage(memory)
         layer = partial(linear, self.params, "output")
@@ -329,7 +326,7 @@ class RNNSeq2Seq(EncoderDecoder):
         """Read one token per row; return the scores of the next, the attention, the new state."""
         state = self._with_gates(state)
         params, readers = self.params, state.readers
-        index = self.xp.asarray(tokens)
+        index = np.asarray(tokens)
         if state.token_gates is None:
             a = linear(params, "decoder.0", embedding(params, "target_embedding", index)).data
         else:
@@ -356,17 +353,17 @@ class RNNSeq2Seq(EncoderDecoder):
             cells=tuple(layer[1] for layer in layers),
             coverage=coverage,
         )
-        return state.output(feed), to_host(attention.data), after
+        return state.output(feed), attention.data, after
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""
-        index = self.xp.asarray(rows)
+        index = np.asarray(rows)
         if state.gates:
             gates = tuple(x[index] for x in state.gates)
         else:
             different, place = distinct(rows, len(state.hidden[0]))
-            # On the host, copies of a row share its products where that saves more than it costs.
-            shares = self.xp is np and 4 * len(different) <= 3 * len(rows)
+            # Copies of a row share its products where that saves more than it costs.
+            shares = 4 * len(different) <= 3 * len(rows)
             hidden = (x[different if shares else index] for x in state.hidden)
             gates = self._gates(state.weights, *hidden)
             if shares:
@@ -382,7 +379,7 @@ class RNNSeq2Seq(EncoderDecoder):
     def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
         """What õ and the hidden states add to the next pre-activations of each layer."""
         n = self.config.hidden
-        first = self.xp.concatenate([feed, h[0]], axis=1) @ weights[0]
+        first = np.concatenate([feed, h[0]], axis=1) @ weights[0]
         bias = [self.params[f"decoder.{k}.bias"] for k in range(1, len(h))]
         rest = zip(h[1:], weights[1:], bias, strict=True)
         return (first, *(x @ weight[n:] + b for x, weight, b in rest))
@@ -395,7 +392,7 @@ class RNNSeq2Seq(EncoderDecoder):
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one encoding, one state after the other."""
         states = [self._with_gates(state) for state in states]
-        join, first = self.xp.concatenate, states[0]
+        join, first = np.concatenate, states[0]
         coverage = [state.coverage for state in states]
         return first._replace(
             gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),

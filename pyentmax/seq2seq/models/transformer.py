@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module, to_host
 from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, take_rows
 from pyentmax.seq2seq.autograd.tensor import Array
@@ -200,19 +199,17 @@ class Transformer(LayeredModel):
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
         batch : pyentmax.seq2seq.data.Batch
-            Or what has its arrays and its method. It is moved to the parameters' device.
+            Or what has its arrays.
         rng : numpy.random.Generator, optional
             Switches dropout on, and the attention of training.
         """
         # The scores of padding would cost as much as all others, and count nothing.
-        places = array_module(batch.target_mask).flatnonzero(batch.target_mask)
+        places = np.flatnonzero(batch.target_mask)
         padded = len(places) < batch.target_mask.size
-        batch = batch.on(self.xp)
         hidden = self._hidden(params, batch.source, batch.source_mask, batch.target_in, rng)
         hidden = hidden.reshape(-1, self.config.width)
         labels = batch.target_out.reshape(-1)
         if padded:
-            places = self.xp.asarray(places)
             hidden, labels = take_rows(hidden, places), labels[places]
         return self._output_loss(params, hidden, labels)
 
@@ -232,8 +229,7 @@ class Transformer(LayeredModel):
     ) -> dict[str, list[Array]]:
         """The weights of every head as the model reads a target: kind → (B, H, T, S) per layer."""
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
-        xp = self.xp
-        source, mask, read = map(xp.asarray, (source, source_mask, target_in))
+        source, mask, read = map(np.asarray, (source, source_mask, target_in))
         self._hidden(self.params, source, mask, read, None, weights)
         return weights
 
@@ -302,13 +298,13 @@ class Transformer(LayeredModel):
     def encode(self, source: Array, source_mask: Array) -> TransformerState:
         """The decoder's state before the first token, as arrays off the tape."""
         self._check_source(source, source_mask)
-        xp, config, rows = self.xp, self.config, len(source)
+        config, rows = self.config, len(source)
         run = LayerPass(config, self.params, None)
-        mask = xp.asarray(source_mask)
-        hidden = self._encode(run, xp.asarray(source), mask)
+        mask = np.asarray(source_mask)
+        hidden = self._encode(run, np.asarray(source), mask)
         names = [f"decoder.{k}.context" for k in range(config.layers)]
         memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
-        empty = xp.zeros((rows, 2, 0, config.width), hidden.dtype)
+        empty = np.zeros((rows, 2, 0, config.width), hidden.dtype)
         past = Past.of([empty] * config.layers, np.zeros(rows, dtype=np.int64))
         readers = Readers(np.arange(rows), [mask, *memory])
         return TransformerState(past, readers, self._next_scores())
@@ -320,7 +316,7 @@ class Transformer(LayeredModel):
         past, readers = state.past.longer(), state.readers
         weights: dict[str, list[Array]] = {"context": []}
         run = LayerPass(self.config, self.params, None, weights, last_only=True)
-        x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], past.positions)
+        x = self._embed(run, self.table, np.asarray(tokens)[:, None], past.positions)
         mask, *memory = readers.memory
 
         def own(k: int, x: Tensor) -> Any:
@@ -336,7 +332,7 @@ class Transformer(LayeredModel):
         hidden = self._decode(run, x, own, context, past.own)
         scores = state.output(hidden[:, 0])
         attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
-        return scores, to_host(attention), state._replace(past=past)
+        return scores, attention, state._replace(past=past)
 
     def select(self, state: TransformerState, rows: IntArray) -> TransformerState:
         """The state of the given rows; a row may be repeated."""

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.config import is_positive, require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout
 from pyentmax.seq2seq.autograd.tensor import Array
@@ -109,7 +108,7 @@ class LayeredModel(EncoderDecoder):
             alphas = {kind: np.empty(shape) for kind in self.kinds if kind in with_heads}
             for kind, layer, _ in attentions:
                 alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
-                alphas[kind][layer] = to_host(alpha.data)[:, 0]
+                alphas[kind][layer] = alpha.data[:, 0]
         return alphas
 
     def diagnostics(self) -> dict[str, Any]:
@@ -125,7 +124,7 @@ class LayeredModel(EncoderDecoder):
         if self.config.scale_embeddings:
             x = x * n**0.5
         if positions is not None:
-            x = x + x.xp.asarray(sinusoidal_positions(positions, n, x.dtype))
+            x = x + np.asarray(sinusoidal_positions(positions, n, x.dtype))
         return dropout(x, self.config.dropout, run.rng)
 
     def _output_loss(self, params: Parameters, hidden: Tensor, labels: Array) -> Tensor:

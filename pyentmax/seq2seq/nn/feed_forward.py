@@ -42,7 +42,7 @@ def feed_forward(
 def _rectified(h: Tensor, rate: float, rng: Generator | None) -> Tensor:
     """[h]₊ with dropout, in the array of h: nothing else reads it."""
     y = h.data
-    h.xp.maximum(y, 0, out=y)
+    np.maximum(y, 0, out=y)
     slope = y.dtype.type(1)
     if rng is not None and rate:
         y *= dropout_factors(y, rate, rng)

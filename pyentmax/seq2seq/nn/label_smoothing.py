@@ -55,15 +55,15 @@ def smoothed_label_loss(
     loss, gradient = fenchel_young_loss_and_grad(
         z.data, y, record, weight=weight, reduction=reduction, **params
     )
-    xp, d = z.xp, z.shape[-1]
+    d = z.shape[-1]
     q = np.full(d, smoothing / d)
     q[0] += 1 - smoothing
     assert record.omega is not None
     omega = float(record.omega(q, *params.values()))
-    share = xp.ones(y.size) if weight is None else weight.reshape(-1).astype(np.float64)
+    share = np.ones(y.size) if weight is None else weight.reshape(-1).astype(np.float64)
     if reduction == "mean":
         share /= share.sum()
-    scores, labels, rows = z.data.reshape(-1, d), y.reshape(-1), xp.arange(y.size)
+    scores, labels, rows = z.data.reshape(-1, d), y.reshape(-1), np.arange(y.size)
     above_mean = scores[rows, labels] - scores.mean(axis=-1, dtype=np.float64)
     loss = loss + (share * (smoothing * above_mean + omega)).sum()
     pull = (smoothing * share).astype(z.dtype)
@@ -71,4 +71,4 @@ def smoothed_label_loss(
     gradient -= (pull / d)[:, None]
     gradient[rows, labels] += pull
     gradient = gradient.reshape(z.shape)
-    return Tensor(xp.asarray(loss, dtype=z.dtype), (z, lambda g: gradient * g))
+    return Tensor(np.asarray(loss, dtype=z.dtype), (z, lambda g: gradient * g))

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.choice import writes_out
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd import Tensor, as_tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.nn.initializers import Parameters
@@ -35,29 +34,27 @@ def layer_norm_rows(x: Array, gain: Array, bias: Array, *, out: tuple[Array, Arr
     ``out`` is (y, x̂, r), of shapes (…, n), (…, n) and (…).
     """
     y, normal, r = out
-    xp = array_module(x)
     n = x.shape[-1]
-    xp.subtract(x, x.mean(axis=-1, keepdims=True), out=normal)
-    xp.multiply(normal, normal, out=y)
+    np.subtract(x, x.mean(axis=-1, keepdims=True), out=normal)
+    np.multiply(normal, normal, out=y)
     y.sum(axis=-1, out=r)
     r /= n
     r += EPS
-    xp.sqrt(r, out=r)
-    xp.divide(1, r, out=r)
+    np.sqrt(r, out=r)
+    np.divide(1, r, out=r)
     normal *= r[..., None]
-    xp.multiply(normal, gain, out=y)
+    np.multiply(normal, gain, out=y)
     y += bias
 
 
 @writes_out
 def layer_norm_rows_vjp(g: Array, normal: Array, r: Array, gain: Array, *, out: Array) -> None:
     """The gradient of x from that of y, (…, n), and from what `layer_norm_rows` computed."""
-    xp = array_module(g)
-    xp.multiply(g, gain, out=out)
+    np.multiply(g, gain, out=out)
     along = out * normal
     mean = along.mean(axis=-1, keepdims=True)
     out -= out.mean(axis=-1, keepdims=True)
-    xp.multiply(normal, mean, out=along)
+    np.multiply(normal, mean, out=along)
     out -= along
     out *= r[..., None]
 
@@ -71,14 +68,13 @@ def layer_norm(x: Any, gain: Any, bias: Any) -> Tensor:
     array([[-1.,  1.]])
     """
     x, gain, bias = as_tensor(x), as_tensor(gain), as_tensor(bias)
-    xp = x.xp
     rows = x.data
-    y, normal = (xp.empty(rows.shape, rows.dtype) for _ in range(2))
-    r = xp.empty(rows.shape[:-1], rows.dtype)
+    y, normal = (np.empty(rows.shape, rows.dtype) for _ in range(2))
+    r = np.empty(rows.shape[:-1], rows.dtype)
     layer_norm_rows(rows, gain.data, bias.data, out=(y, normal, r))
 
     def vjp(g: Array) -> Array:
-        gradient = xp.empty(g.shape, g.dtype)
+        gradient = np.empty(g.shape, g.dtype)
         layer_norm_rows_vjp(g, normal, r, gain.data, out=gradient)
         return gradient
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
@@ -63,42 +62,41 @@ def lstm(
     ((5, 1, 2), (2, 1, 2))
     """
     a, recurrent = as_tensor(a), as_tensor(recurrent)
-    xp = a.xp
     steps, batch, width = a.shape
     n = width // 4
     u = recurrent.data
     order = range(steps)[:: -1 if reverse else 1]
-    active = xp.ones((steps, 1), bool) if mask is None else mask
-    # Where all sequences go on, a step needs no mask. Asking a GPU would mean waiting for it.
-    all_active = active.all(axis=1).tolist() if xp is np else [mask is None] * steps
+    active = np.ones((steps, 1), bool) if mask is None else mask
+    # Where all sequences go on, a step needs no mask.
+    all_active: list[bool] = np.all(active, axis=1).tolist()
 
     # Hidden states and, after them, the final cell: whatever may get a gradient.
-    packed = xp.empty((steps + 1, batch, n), a.dtype)
-    gates = xp.empty((steps, batch, 4, n), a.dtype)
-    cells, tanh_cells = (xp.empty((steps, batch, n), a.dtype) for _ in range(2))
+    packed = np.empty((steps + 1, batch, n), a.dtype)
+    gates = np.empty((steps, batch, 4, n), a.dtype)
+    cells, tanh_cells = (np.empty((steps, batch, n), a.dtype) for _ in range(2))
     from_input = a.data.reshape(gates.shape)
-    h = c = start = xp.zeros((batch, n), a.dtype)
+    h = c = start = np.zeros((batch, n), a.dtype)
     for t in order:
         from_state = (h @ u).reshape(batch, 4, n)
         out = (gates[t], cells[t], tanh_cells[t], packed[t])
         lstm_cell(from_input[t], from_state, c, out=out)
         if not all_active[t]:
             on = active[t][:, None]
-            packed[t] = xp.where(on, packed[t], h)
-            cells[t] = xp.where(on, cells[t], c)
+            packed[t] = np.where(on, packed[t], h)
+            cells[t] = np.where(on, cells[t], c)
         h, c = packed[t], cells[t]
     packed[steps] = c
 
     def vjp(gradient: Array) -> tuple[Any, ...]:
-        da = xp.empty_like(gates)
-        before = xp.empty_like(tanh_cells)
+        da = np.empty_like(gates)
+        before = np.empty_like(tanh_cells)
         transposed = u.T.copy()  # contiguous, which is faster in products of few rows
-        dh, dc = xp.zeros_like(start), gradient[steps]
+        dh, dc = np.zeros_like(start), gradient[steps]
         for t, previous in zip(reversed(order), [*reversed(order[:-1]), None], strict=True):
             h, c = (start, start) if previous is None else (packed[previous], cells[previous])
             before[t] = h
             dh = dh + gradient[t]
-            dc_before = xp.empty_like(start)
+            dc_before = np.empty_like(start)
             out = (da[t], dc_before)
             if all_active[t]:
                 lstm_cell_vjp(dh, dc, gates[t], tanh_cells[t], c, out=out)
@@ -145,14 +143,13 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
     (2, 1, 2)
     """
     a, x, state, weight = as_tensor(a), as_tensor(x), as_tensor(state), shared(weight)
-    xp = x.xp
     h, c = state.data
     batch, n = h.shape
-    both = xp.concatenate([x.data, h], axis=1)
+    both = np.concatenate([x.data, h], axis=1)
     new, gates, tanh_c = _next_state(a.data, both @ weight.data, c)
 
     def vjp(gradient: Array) -> tuple[Any, ...]:
-        da, d_state = xp.empty_like(gates), xp.empty_like(new)
+        da, d_state = np.empty_like(gates), np.empty_like(new)
         lstm_cell_vjp(gradient[0], gradient[1], gates, tanh_c, c, out=(da, d_state[1]))
         da = da.reshape(batch, 4 * n)
         d_both = da @ weight.transposed
@@ -177,10 +174,9 @@ def next_lstm_state(a: Array, b: Array, c: Array) -> Array:
 
 def _next_state(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
     """The new hidden state and cell, and what a backward pass needs: gates and tanh of the cell."""
-    xp = array_module(b)
     batch, n = c.shape
-    gates, tanh_c = xp.empty((batch, 4, n), b.dtype), xp.empty_like(c)
-    new = xp.empty((2, batch, n), b.dtype)
+    gates, tanh_c = np.empty((batch, 4, n), b.dtype), np.empty_like(c)
+    new = np.empty((2, batch, n), b.dtype)
     parts = a.reshape(*a.shape[:-1], 4, n), b.reshape(batch, 4, n)
     lstm_cell(*parts, c, out=(gates, new[1], tanh_c, new[0]))
     return new, gates, tanh_c

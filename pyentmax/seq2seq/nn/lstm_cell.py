@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import numpy as np
+
 from pyentmax.engine.backends.choice import writes_out
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd.tensor import Array
 
 Arrays: TypeAlias = tuple[Array, ...]
@@ -41,19 +42,18 @@ def lstm_cell(a: Array, b: Array, c: Array, *, out: Arrays) -> None:
         Arrays for the results: one of shape (B, 4, H), and three of shape (B, H).
     """
     gates, new_c, tanh_c, h = out
-    xp = array_module(gates)
     # σ(a) = ½ + ½ tanh(a/2): one call of tanh serves all four gates.
-    xp.add(a, b, out=gates)
+    np.add(a, b, out=gates)
     sigmoids = gates[:, :3]
     sigmoids *= 0.5
-    xp.tanh(gates, out=gates)
+    np.tanh(gates, out=gates)
     sigmoids *= 0.5
     sigmoids += 0.5
     i, f, o, g = (gates[:, k] for k in range(4))
-    xp.multiply(f, c, out=new_c)
+    np.multiply(f, c, out=new_c)
     new_c += i * g
-    xp.tanh(new_c, out=tanh_c)
-    xp.multiply(o, tanh_c, out=h)
+    np.tanh(new_c, out=tanh_c)
+    np.multiply(o, tanh_c, out=h)
 
 
 @writes_out
@@ -71,16 +71,15 @@ def lstm_cell_vjp(
         Arrays for the results, of shapes (B, 4, H) and (B, H). Neither may be an operand.
     """
     da, dc_before = out
-    xp = array_module(da)
     i, f, o, g = (gates[:, k] for k in range(4))
     through_h = dh * o
     d = dc + through_h
     d -= through_h * tanh_c * tanh_c
-    xp.multiply(d, g, out=da[:, 0])
-    xp.multiply(d, c, out=da[:, 1])
-    xp.multiply(dh, tanh_c, out=da[:, 2])
+    np.multiply(d, g, out=da[:, 0])
+    np.multiply(d, c, out=da[:, 1])
+    np.multiply(dh, tanh_c, out=da[:, 2])
     sigmoids = gates[:, :3]
     da[:, :3] *= sigmoids - sigmoids * sigmoids
     d_g = d * i
-    xp.subtract(d_g, d_g * g * g, out=da[:, 3])
-    xp.multiply(d, f, out=dc_before)
+    np.subtract(d_g, d_g * g * g, out=da[:, 3])
+    np.multiply(d, f, out=dc_before)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.mappings import on_tape
@@ -60,17 +59,17 @@ class ChosenMapping(NamedTuple):
         return record.forward(z, *self.params), record.support(z, *self.params)
 
     def log_probabilities(self, z: Array) -> tuple[np.ndarray, np.ndarray]:
-        """log p over the last axis, −∞ where p is 0, and the support, both on the host."""
+        """log p over the last axis, −∞ where p is 0, and the support."""
         log = _RECORDS[self.name].log
-        if log is not None:  # it tells the support, which need not be copied from a GPU
-            log_p = to_host(log(z, *self.params))
+        if log is not None:  # it tells the support
+            log_p = log(z, *self.params)
             return log_p, log_p > -np.inf
-        p, support = map(to_host, self.probabilities(z))
+        p, support = self.probabilities(z)
         # Not p > 0: a NaN has to stay one.
         return np.where(p == 0, -np.inf, np.log(np.where(p == 0, 1, p))), support
 
     def certified(self, z: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """log p on the host, where p may be above 0, and an upper bound where p underflows.
+        """log p, where p may be above 0, and an upper bound where p underflows.
 
         What the mapping's own support leaves out may be there because of rounding. Here an entry is
         ruled out only if that is proved, or never where it cannot be (see `proves_zeros`). The last
@@ -85,7 +84,7 @@ class ChosenMapping(NamedTuple):
         doubtful = _RECORDS[self.name].doubtful
         log_p, support = self.log_probabilities(z)
         support = support | (log_p > -np.inf)  # the two may round the threshold differently
-        doubt = doubtful and doubtful(to_host(z), support, *self.params)
+        doubt = doubtful and doubtful(z, support, *self.params)
         if not doubt:
             return log_p, support, None
         most = np.log(np.maximum(doubt.most, np.finfo(log_p.dtype).tiny))

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.choice import writes_out
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.nn.initializers import Parameters
 
 
 def global_norm(gradients: Parameters) -> Any:
-    """The Euclidean norm of all gradients together, as a scalar on their device.
+    """The Euclidean norm of all gradients together, as a scalar.
 
     Examples
     --------
@@ -22,14 +21,13 @@ def global_norm(gradients: Parameters) -> Any:
     5.0
     """
     squares = [(g.ravel() @ g.ravel()).astype(np.float64) for g in gradients.values()]
-    return array_module(squares[0]).sqrt(sum(squares[1:], squares[0]))
+    return np.sqrt(sum(squares[1:], squares[0]))
 
 
 def clip_gradients(gradients: Parameters, max_norm: float) -> Any:
     """Scale all gradients, in place, so that their global norm is at most ``max_norm``.
 
-    Returns the norm before clipping (Pascanu et al. 2013). On a GPU, where looking at the norm
-    would mean waiting for it, gradients that need no clipping are multiplied by 1.
+    Returns the norm before clipping (Pascanu et al. 2013).
 
     Examples
     --------
@@ -38,9 +36,8 @@ def clip_gradients(gradients: Parameters, max_norm: float) -> Any:
     (5.0, array([0.6, 0.8]))
     """
     norm = global_norm(gradients)
-    xp = array_module(norm)
-    if xp is not np or norm > max_norm:
-        scale = xp.minimum(max_norm / norm, 1)
+    if norm > max_norm:
+        scale = max_norm / norm
         for g in gradients.values():
             g *= scale.astype(g.dtype)
     return norm
@@ -64,16 +61,15 @@ def adam_step(
     ``out`` must be (x, m, v) themselves, and the body overwrites g as scratch space. The compiled
     twin reads and writes everything once.
     """
-    xp = array_module(x)
     m *= beta1
     m += (1 - beta1) * g
     v *= beta2
     g *= g
     g *= 1 - beta2
     v += g
-    xp.sqrt(v, out=g)
+    np.sqrt(v, out=g)
     g += eps
-    xp.divide(m, g, out=g)
+    np.divide(m, g, out=g)
     g *= step_size
     x -= g
 
@@ -110,8 +106,8 @@ class Adam:
         self.eps = eps
         self.updates: int = 0
         self.factors: dict[str, float] = {}  # of the rate, by the name of a parameter
-        self.first: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
-        self.second: Parameters = {k: array_module(x).zeros_like(x) for k, x in params.items()}
+        self.first: Parameters = {k: np.zeros_like(x) for k, x in params.items()}
+        self.second: Parameters = {k: np.zeros_like(x) for k, x in params.items()}
 
     def step(self, gradients: Parameters, rate: float) -> None:
         """Move every parameter that has a gradient; gradients are overwritten, as scratch space."""
@@ -133,9 +129,8 @@ class Adam:
         return {"updates": self.updates} | first | second
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state` returned, from arrays on the host or on the same device."""
+        """Restore what :meth:`state` returned."""
         self.updates = int(state["updates"])
         for k in self.params:
-            xp = array_module(self.first[k])
-            self.first[k][...] = xp.asarray(state[f"first.{k}"])
-            self.second[k][...] = xp.asarray(state[f"second.{k}"])
+            self.first[k][...] = np.asarray(state[f"first.{k}"])
+            self.second[k][...] = np.asarray(state[f"second.{k}"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyentmax.engine.calls.devices import array_module
+import numpy as np
+
 from pyentmax.seq2seq.autograd import Tensor, as_tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 
@@ -57,8 +58,7 @@ class SharedMatrix(Tensor):
 def multiplied_out(factors: Factors) -> Array:
     """Σ leftᵀ right of all pairs, as one product."""
     lefts, rights = zip(*factors, strict=True)
-    xp = array_module(lefts[0])
-    left, right = xp.concatenate(lefts, axis=-2), xp.concatenate(rights, axis=-2)
+    left, right = np.concatenate(lefts, axis=-2), np.concatenate(rights, axis=-2)
     return left.swapaxes(-1, -2) @ right
 
 

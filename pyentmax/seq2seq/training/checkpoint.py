@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import to_host
 from pyentmax.engine.system.config import for_json
 from pyentmax.engine.system.files import replacing
 
@@ -30,7 +29,6 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
     Parameters
     ----------
     arrays : dict of arrays
-        Those on a GPU are copied to the host first.
     meta : dict
         Anything that JSON can hold, with an entry "kind". Floats come back to the last digit.
 
@@ -40,7 +38,7 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
         If the file cannot be written; the message names it.
     """
     description = np.array(json.dumps(meta, ensure_ascii=False, default=for_json))
-    named = {_META: description} | {name: to_host(array) for name, array in arrays.items()}
+    named = {_META: description} | {name: np.asarray(x) for name, x in arrays.items()}
     # Not np.savez: before NumPy 2.2 it may pickle, and no array could be called "file".
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in named.items():

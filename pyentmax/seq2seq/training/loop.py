@@ -7,12 +7,7 @@ A run is determined by its configuration, its batches and its seed. The order of
 dropout masks come from two generators spawned from the seed, schedules depend on the number of
 updates or the validation loss, never on the clock, and ``last.npz`` holds the whole state. On the
 same machine, with the same BLAS and thread count, a resumed run gives the same numbers to the last
-digit as one that was never interrupted. (A GPU adds the gradients of an embedding's rows in no
-fixed order, which shows in the last digits.)
-
-It runs where the model's parameters are. On a GPU an update copies its batch there and nothing
-back: the loss is summed on the device, and read only for a validation, a checkpoint or the progress
-bar; the model's diagnostics, every 20 updates.
+digit as one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +23,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.engine.system.blas import limit_blas
 from pyentmax.engine.system.config import for_json
 from pyentmax.engine.system.files import locked, replacing
@@ -76,7 +70,7 @@ def train(
     ----------
     model : Trainable
         Such as an :class:`pyentmax.seq2seq.models.rnn_seq2seq.RNNSeq2Seq`. ``model.params`` is
-        updated in place, on the host or on the GPU.
+        updated in place.
     batches : BatchSource
         Such as a :class:`pyentmax.seq2seq.data.BucketedPairs`.
     config : TrainingConfig
@@ -170,7 +164,6 @@ class _Run:
         # As from the file. JSON has no infinite number, as of `clip`: it becomes a text.
         text = json.dumps(settings, default=for_json)
         self.settings = json.loads(text, parse_constant=str)
-        self.xp = array_module(next(iter(model.params.values())))
         seeds = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng, self.dropout_rng = map(np.random.default_rng, seeds)
         self.epoch_state = self.order_rng.bit_generator.state  # before the epoch was drawn
@@ -180,7 +173,7 @@ class _Run:
 
         self.history = History()
         self.updates = self.done_in_epoch = self.count = 0
-        self.loss_sum: Any = 0.0  # since the last validation; on a GPU, an array that stays there
+        self.loss_sum: Any = 0.0  # since the last validation
         self.seconds = self.saved_at = 0.0
         self.best: dict[str, Any] | None = None
         self.snapshots: list[dict[str, Any]] = []  # to be averaged, oldest first
@@ -289,15 +282,15 @@ class _Run:
         return {name: x.copy() for name, x in self.model.params.items()}
 
     def _mean_loss(self) -> float:
-        """Mean training loss since the last validation; waits for a GPU."""
+        """Mean training loss since the last validation."""
         return float(self.loss_sum) / (self.updates - sum(self.history.update[-1:]))
 
     def _check_state(self) -> None:
-        """Raise a FloatingPointError unless losses and parameters are finite; waits for a GPU."""
+        """Raise a FloatingPointError unless losses and parameters are finite."""
         started = self.options.clock()
         self._check_finite("training loss", float(self.loss_sum))
         for name, x in self.model.params.items():
-            self._check_finite(f"largest entry of {name}", float(self.xp.abs(x).max()))
+            self._check_finite(f"largest entry of {name}", float(np.abs(x).max()))
         self.seconds += self.options.clock() - started
 
     def _check_finite(self, what: str, value: float) -> None:
@@ -352,7 +345,7 @@ class _Run:
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
 
         def group(part: str) -> dict[str, Any]:
-            return {name: self.xp.asarray(arrays[f"{part}.{name}"]) for name in self.model.params}
+            return {name: np.asarray(arrays[f"{part}.{name}"]) for name in self.model.params}
 
         try:
             self.set_parameters(group("param"))

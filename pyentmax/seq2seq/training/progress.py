@@ -62,7 +62,7 @@ class Progress:
 
     def updated(self, figures: Callable[[], str]) -> None:
         """One more update is done."""
-        # update() is True when the bar is redrawn: only then does the host wait for a GPU.
+        # update() is True when the bar is redrawn.
         if self.bar is not None and self.bar.update(1):
             self.bar.set_postfix_str(figures())
 

@@ -19,7 +19,7 @@ class Trainable(Protocol[Accepted]):
     Attributes
     ----------
     params : dict of arrays
-        All on the host, or all on the GPU. They are updated in place.
+        They are updated in place.
     """
 
     params: dict[str, Any]

@@ -50,4 +50,3 @@ def test_cut():
     piece = cut(TEXT, np.array([10, 50]), context=6)
     np.testing.assert_array_equal(piece.tokens_in[1], TEXT[50:56])
     np.testing.assert_array_equal(piece.tokens_out[0], TEXT[11:17])
-    assert piece.on(np) is piece

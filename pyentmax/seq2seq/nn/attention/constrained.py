@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyentmax.seq2seq.autograd.mappings import MAPPING_OPS
 from pyentmax.seq2seq.autograd.ops import concatenate, relu
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
@@ -46,9 +48,8 @@ def constrained_attention(scores: Tensor, upper: Any, name: str, mask: Array) ->
     >>> constrained_attention(scores, np.array([[0.0, 0.0]]), "sparsemax", mask).data
     array([[0., 0.]])
     """
-    xp = scores.xp
-    sink = xp.ones_like(scores.data[..., :1])
+    sink = np.ones_like(scores.data[..., :1])
     bounds = concatenate([relu(as_tensor(upper)), sink])
-    allowed = xp.concatenate([mask, sink > 0], axis=-1)
+    allowed = np.concatenate([mask, sink > 0], axis=-1)
     weights = MAPPING_OPS[CONSTRAINED[name]](concatenate([scores, 0 * sink]), bounds, mask=allowed)
     return weights[..., :-1]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import array_module
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 
 
@@ -67,9 +66,9 @@ def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
            [[0.964]]])
     """
     query, keys, v = as_tensor(query), as_tensor(keys), as_tensor(v)
-    xp, heads = query.xp, v.shape[0]
+    heads = v.shape[0]
     q, k = by_head(query.data, heads), by_head(keys.data, heads)
-    hidden = xp.tanh(q[..., :, None, :] + k[..., None, :, :])
+    hidden = np.tanh(q[..., :, None, :] + k[..., None, :, :])
     v_by_head = v.data[:, None, :, None]
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
@@ -145,8 +144,6 @@ def merge_heads(x: Any) -> Tensor:
 
 def _merged_products(a: Array, b: Array) -> Array:
     """The products of every head, a (…, heads, T, S) with b (…, heads, S, d), as (…, T, n)."""
-    if array_module(a) is not np:
-        return merge(a @ b)
     leading = np.broadcast_shapes(a.shape[:-3], b.shape[:-3])
     heads, rows, d = a.shape[-3], a.shape[-2], b.shape[-1]
     out = np.empty((*leading, rows, heads, d), np.result_type(a, b))

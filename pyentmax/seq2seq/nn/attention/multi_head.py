@@ -18,7 +18,6 @@ Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §2.1 and �
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -273,7 +272,7 @@ def attend_heads(
     else:
         scores = head_scores(q, keys, heads, factor)
     if causal:
-        before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
+        before = causal_mask(q.shape[-2], keys.shape[-2])
         mask = before if mask is None else mask & before
     weights = (
         mapping(scores, mask=mask)
@@ -301,7 +300,6 @@ def _weights_with_sink(
     sink: Any, mapping: AttentionMapping, scores: Tensor, mask: Array | None
 ) -> Tensor:
     """The weights of scores (…, heads, T, S) and sinks (heads,), of rows that are one longer."""
-    xp = scores.xp
     name = getattr(mapping, "name", "")
     of_largest = MAPPINGS[name].of_largest if name in MAPPINGS else None
     if of_largest is not None:  # a sink takes none of the k places
@@ -309,10 +307,10 @@ def _weights_with_sink(
         mapping = choose_mapping(of_largest)
     elif getattr(mapping, "alpha", None) is None:
         raise ValueError(f"sink: expected α-entmax or a top-k mapping, got {name or mapping}")
-    zeros = xp.zeros((*scores.shape[:-1], 1), scores.dtype)
+    zeros = np.zeros((*scores.shape[:-1], 1), scores.dtype)
     longer = concatenate([scores, as_tensor(sink).reshape(-1, 1, 1) + zeros])
     if mask is not None:
-        mask = xp.concatenate([xp.broadcast_to(mask, scores.shape), zeros == 0], axis=-1)
+        mask = np.concatenate([np.broadcast_to(mask, scores.shape), zeros == 0], axis=-1)
     return mapping(longer, mask=mask)[..., :-1]
 
 
@@ -321,7 +319,7 @@ def _check_score(score: str) -> None:
         raise ValueError(f"score: expected one of {', '.join(HEAD_SCORES)}; got {score!r}")
 
 
-def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
+def causal_mask(queries: int, keys: int) -> Array:
     """(queries, keys) bool array: True up to the query's own position, the last one's being last.
 
     Examples
@@ -330,4 +328,4 @@ def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
     array([[ True,  True, False],
            [ True,  True,  True]])
     """
-    return xp.arange(keys) <= xp.arange(keys - queries, keys)[:, None]
+    return np.arange(keys) <= np.arange(keys - queries, keys)[:, None]

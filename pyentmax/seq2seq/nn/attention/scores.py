@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.seq2seq.nn.linear import init_linear, linear
@@ -50,7 +52,7 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     array([0.   , 0.762])
     """
     query, keys, v = as_tensor(query), as_tensor(keys), as_tensor(v)
-    hidden = keys.xp.tanh(keys.data + query.data[..., None, :])
+    hidden = np.tanh(keys.data + query.data[..., None, :])
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         g = g[..., None]
