@@ -210,7 +210,9 @@ def _note_unknown(known: Set[str], dev: Sequence[Example]) -> None:
 # --- inflect, force -------------------------------------------------------------------------------
 def _inflect(args: argparse.Namespace) -> None:
     *models, last = args.words
-    on_lines = (last == "-" or Path(last).is_file()) and models and all(map(os.path.exists, models))
+    # A pipe is a file, too: `<(command)` of a shell, /dev/stdin.
+    is_input = last == "-" or (os.path.exists(last) and not os.path.isdir(last))
+    on_lines = is_input and models and all(map(os.path.exists, models))
     if not on_lines:
         if len(args.words) < 3:
             raise ValueError(

@@ -1,7 +1,9 @@
 """`inflect` on files and pipes: a prediction for each line, whatever the other lines hold."""
 
 import io
+import os
 import sys
+import threading
 import unicodedata
 
 import pytest
@@ -64,6 +66,20 @@ def test_predictions_have_the_layout_of_the_file(inflect, order, model, tmp_path
         row[order.index(1)] for row in rows
     ]
     assert notes == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_pipe_is_read_as_a_file(model, tmp_path, capsys):
+    """`<(command)` of a shell was a word to be inflected, and /dev/stdin."""
+    (tmp_path / "words").write_text("walk\tV;PST\n")
+    assert run("inflect", model, tmp_path / "words") == 0
+    expected = capsys.readouterr().out
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=["walk\tV;PST\n"])
+    writer.daemon = True  # nobody may read
+    writer.start()
+    assert run("inflect", model, tmp_path / "pipe") == 0
+    assert capsys.readouterr().out == expected
 
 
 def test_several_best_forms_of_each_line(inflect):
