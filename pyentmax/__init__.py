@@ -19,6 +19,7 @@ from pyentmax.checking import (
 )
 from pyentmax.engine.backends.choice import show_config
 from pyentmax.engine.backends.threads import get_workers, set_workers
+from pyentmax.engine.calls.by_rows import by_rows
 from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.entropies import (
     gini_entropy,
@@ -59,6 +60,7 @@ __all__ = [
     "attention",
     "attention_vjp",
     "attention_vjp_alpha",
+    "by_rows",
     "check_attention",
     "check_gradient",
     "check_jacobian",

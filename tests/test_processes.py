@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +32,13 @@ from pyentmax.engine.backends import threads
 threads.ENTRIES_PER_WORKER = 1  # small inputs are shared as big ones are,
 threads.SECONDS_PER_WORKER = 0  # and quick ones as slow ones
 z = np.random.default_rng(0).standard_normal((64, 500)).astype(np.float32)
-expected = pyentmax.entmax15(z, workers=1)
+with pyentmax.set_workers(1):
+    expected = pyentmax.entmax15(z)
 
 def check(workers):
-    for _ in range(5):
-        assert (pyentmax.entmax15(z, workers=workers) == expected).all()
+    with pyentmax.set_workers(workers):
+        for _ in range(5):
+            assert (pyentmax.entmax15(z) == expected).all()
 
 def succeeded(child):
     _, status = os.waitpid(child, 0)
@@ -87,13 +90,13 @@ for _ in range(10):
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=needs_fork), "spawn"])
 def test_pool_of_processes(method: str) -> None:
     printed = run(f"""
-import functools, multiprocessing
+import multiprocessing
 check(2)
 with multiprocessing.get_context("{method}").Pool(2) as pool:
     assert (pool.map(pyentmax.entmax15, z) == expected).all()
-    call = functools.partial(pyentmax.entmax15, workers=2)
-    assert (np.concatenate(pool.map(call, np.split(z, 4))) == expected).all()
     print(pool.apply(pyentmax.get_workers))
+    pool.apply(pyentmax.set_workers, [2])
+    assert (np.concatenate(pool.map(pyentmax.entmax15, np.split(z, 4))) == expected).all()
 check(2)
 """)
     assert printed == "1\n"  # a process of a pool keeps to one thread
@@ -107,10 +110,18 @@ def test_eight_threads_at_once_get_the_same_bits(
     monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 0)
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal((40, 300)).astype(np.float32) for _ in range(8)]
-    expected = [pyentmax.entmax15(z, workers=1) for z in inputs]
+    with pyentmax.set_workers(1):
+        expected = [pyentmax.entmax15(z) for z in inputs]
+
+    def call(z: Any) -> Any:
+        if workers is None:
+            return pyentmax.entmax15(z)
+        with pyentmax.set_workers(workers):
+            return pyentmax.entmax15(z)
+
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
-            found = list(pool.map(lambda z: pyentmax.entmax15(z, workers=workers), inputs))
+            found = list(pool.map(call, inputs))
             for got, want in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(got, want)
 

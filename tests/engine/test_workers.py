@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import subprocess
@@ -99,6 +100,24 @@ def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pyentmax.get_workers() == 6
 
 
+def test_set_workers_holds_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_cpus", lambda: 6)
+
+    def run() -> list[int]:
+        counts = []
+        pyentmax.set_workers(2)
+        pyentmax.set_workers(3)
+        counts.append(pyentmax.get_workers())
+        with pyentmax.set_workers(4):
+            pyentmax.set_workers(5)
+            counts.append(pyentmax.get_workers())
+        counts.append(pyentmax.get_workers())
+        return counts
+
+    assert contextvars.copy_context().run(run) == [3, 5, 3]
+    assert pyentmax.get_workers() == 6
+
+
 def test_set_workers_of_one_task_is_its_own() -> None:
     async def task(workers: int) -> int:
         with pyentmax.set_workers(workers):
@@ -128,11 +147,7 @@ def test_wrong_workers_are_refused(wrong: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(threads, "_cpus", lambda: 6)
     expected = rf"workers must be (a whole number|.* -1 \(all 6 CPUs\) to -6), got '?{wrong}"
     with pytest.raises((ValueError, TypeError), match=expected):
-        pyentmax.sparsemax(np.ones(3), workers=wrong)
-    with pytest.raises((ValueError, TypeError), match=expected):
-        pyentmax.sparsemax_loss(np.ones(3), 0, workers=wrong)
-    with pytest.raises((ValueError, TypeError), match=expected), pyentmax.set_workers(wrong):
-        pass
+        pyentmax.set_workers(wrong)
 
 
 # --- who does what -------------------------------------------------------------------------------
@@ -271,7 +286,7 @@ def test_a_call_while_the_interpreter_shuts_down() -> None:
     program = (
         "import atexit, numpy, pyentmax; from pyentmax.engine.backends import threads;"
         "threads.ENTRIES_PER_WORKER, threads.SECONDS_PER_WORKER = 1, 0; z = numpy.zeros((40, 2));"
-        "call = lambda: print(pyentmax.softmax(z, workers=2).sum());"
+        "pyentmax.set_workers(2); call = lambda: print(pyentmax.softmax(z).sum());"
         "call(); atexit.register(call)"
     )
     done = subprocess.run(
@@ -293,8 +308,10 @@ def test_results_do_not_depend_on_threads(name: str, dtype: Any) -> None:
     function = getattr(pyentmax, name)
     for shape in ((37, 20), (3, 50, 7), (1, 300), (2, 17, 5, 3), (45, 400), (0, 4), (6,)):
         given = arguments(function, shape, dtype)
-        alone = function(*given, workers=1)
-        together = function(*given, workers=3)
+        with pyentmax.set_workers(1):
+            alone = function(*given)
+        with pyentmax.set_workers(3):
+            together = function(*given)
         for one, other in zip(as_tuple(alone), as_tuple(together), strict=True):
             assert one.dtype == other.dtype
             assert np.shape(one) == np.shape(other)
@@ -305,8 +322,10 @@ def test_parameters_of_every_shape() -> None:
     z = np.random.default_rng(4).standard_normal((6, 11, 5))
     for shape in ((), (1,), (11,), (6, 1), (6, 11), (1, 11)):
         alpha = 1 + np.random.default_rng(5).random(shape)
-        expected = pyentmax.entmax(z, alpha, workers=1)
-        np.testing.assert_array_equal(pyentmax.entmax(z, alpha, workers=4), expected)
+        with pyentmax.set_workers(1):
+            expected = pyentmax.entmax(z, alpha)
+        with pyentmax.set_workers(4):
+            np.testing.assert_array_equal(pyentmax.entmax(z, alpha), expected)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -314,14 +333,15 @@ def test_out_that_overlaps_the_scores(workers: int) -> None:
     start = np.random.default_rng(6).standard_normal((50, 8))
     expected = pyentmax.sparsemax(start)
 
-    z = start.copy()
-    assert pyentmax.sparsemax(z, out=z, workers=workers) is z
-    np.testing.assert_array_equal(z, expected)
+    with pyentmax.set_workers(workers):
+        z = start.copy()
+        assert pyentmax.sparsemax(z, out=z) is z
+        np.testing.assert_array_equal(z, expected)
 
-    z = start.copy()
-    pyentmax.sparsemax(z, out=z[::-1], workers=workers)
-    np.testing.assert_array_equal(z[::-1], expected)
+        z = start.copy()
+        pyentmax.sparsemax(z, out=z[::-1])
+        np.testing.assert_array_equal(z[::-1], expected)
 
-    shared = np.concatenate([np.zeros(20), start.ravel()])
-    pyentmax.sparsemax(shared[20:].reshape(50, 8), out=shared[:-20].reshape(50, 8), workers=workers)
-    np.testing.assert_array_equal(shared[:-20].reshape(50, 8), expected)
+        shared = np.concatenate([np.zeros(20), start.ravel()])
+        pyentmax.sparsemax(shared[20:].reshape(50, 8), out=shared[:-20].reshape(50, 8))
+        np.testing.assert_array_equal(shared[:-20].reshape(50, 8), expected)

@@ -23,8 +23,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -45,22 +44,22 @@ _SKIP_TRIAL_FACTOR = 16  # × ENTRIES_PER_WORKER: from here on a call takes long
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
 
-# The open `set_workers` blocks, the innermost last. A generator may be suspended in one and end it
-# after others have begun or ended, so each block removes only itself.
-_blocks: contextvars.ContextVar[tuple[list[int], ...]] = contextvars.ContextVar(
+# The settings of `set_workers`, the one that counts last. A generator may be suspended in a `with`
+# block and end it after others have begun or ended, so each block removes only itself and what was
+# set at once inside of it.
+_settings: contextvars.ContextVar[tuple[set_workers, ...]] = contextvars.ContextVar(
     "pyentmax_workers", default=()
 )
 
 
-@contextmanager
-def set_workers(workers: int) -> Iterator[None]:
-    """Let calls inside the `with` block, in this thread and asyncio task, use several threads.
+class set_workers:
+    """Set how many threads calls from this thread, and this asyncio task, may use at most.
 
-    It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`. Either is
-    the most that is used: inputs too small to gain from it stay on one thread. Without them, a call
-    from the main thread uses the CPUs that the process may run on, and one from any other thread,
-    or from a child of `multiprocessing`, stays on its own: it is taken to be part of a pool. Only
-    compiled kernels use threads; the NumPy bodies do not.
+    It holds at once; with `with`, the number from before is restored at the end of the block.
+    Inputs too small to gain from threads stay on one. Without it, a call from the main thread uses
+    the CPUs that the process may run on, and one from any other thread, or from a child of
+    `multiprocessing`, stays on its own: it is taken to be part of a pool. Only compiled kernels use
+    threads; NumPy rules do not.
 
     Parameters
     ----------
@@ -80,16 +79,26 @@ def set_workers(workers: int) -> Iterator[None]:
     ...     print(get_workers())
     2
     """
-    block = [counted(workers)]
-    _blocks.set((*_blocks.get(), block))
-    try:
-        yield
-    finally:
-        _blocks.set(tuple(other for other in _blocks.get() if other is not block))
+
+    def __init__(self, workers: int) -> None:
+        self._count, self._is_open = counted(workers), False
+        settings = _settings.get()
+        if not any(x._is_open for x in settings[-2:]):  # only the last of them can be restored
+            settings = settings[:-2] + settings[-1:]
+        _settings.set((*settings, self))
+
+    def __enter__(self) -> None:
+        self._is_open = True
+
+    def __exit__(self, *unused: object) -> None:
+        settings = _settings.get()
+        if self in settings:
+            i = settings.index(self)
+            _settings.set((*settings[:i], *(x for x in settings[i + 1 :] if x._is_open)))
 
 
 def get_workers() -> int:
-    """How many threads a call from this thread may use, unless its ``workers=`` says otherwise.
+    """The number of threads that a call from this thread may use.
 
     Examples
     --------
@@ -97,8 +106,8 @@ def get_workers() -> int:
     ...     print(get_workers())
     1
     """
-    if blocks := _blocks.get():
-        return blocks[-1][0]
+    if settings := _settings.get():
+        return settings[-1]._count
     if threading.current_thread() is not threading.main_thread() or _is_child_of_a_pool():
         return 1
     return _cpus()

@@ -88,8 +88,8 @@ def as_array(array: Any, name: str) -> Any:
         converted = np.asarray(array)
     except ValueError as error:
         raise ValueError(
-            f"{name} cannot be made an array ({error}); pass rows of different lengths one after "
-            "the other, np.concatenate(rows), with offsets="
+            f"{name} cannot be made an array ({error}); for rows of different lengths call "
+            "pyentmax.by_rows(function, (np.concatenate(rows),), offsets)"
         ) from None
     return _numbers(converted, array, name)
 
