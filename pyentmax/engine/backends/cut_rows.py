@@ -18,7 +18,7 @@ import numpy as np
 from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.backends.gufuncs import core_dimensions
 from pyentmax.engine.calls.offsets import CutAxis
-from pyentmax.engine.calls.parameters import Parameter, PerRow
+from pyentmax.engine.calls.parameters import Alpha, Parameter, PerRow, Strength, TopK
 from pyentmax.engine.calls.rows import arrange_probabilities, arrange_scores, reduce_to
 
 
@@ -115,7 +115,7 @@ def run(kernel: Any, operands: Sequence[Any], cut: CutAxis, workers: Any = None)
 
 def _may_run(array: Any, parameter: Parameter | None) -> bool:
     """Whether a kernel may take rows of this array where they lie."""
-    plain = parameter is None or type(parameter) is PerRow
+    plain = parameter is None or type(parameter) in (PerRow, Alpha, Strength, TopK)
     has_run_rows = hasattr(sys.modules.get("pyentmax._cpu"), "run_rows")
     return type(array) is np.ndarray and plain and array.size > 0 and has_run_rows
 

@@ -225,6 +225,21 @@ def call_by_offsets(
     return outputs[0] if len(results) == 1 else tuple(outputs)
 
 
+def cut_into_rows(function: Any) -> Callable[..., Any]:
+    """A function of rows with ``offsets=``, for tensors, which have no `by_rows` yet."""
+    parameter, n = function.parameter, len(function.arrays)
+    roles = (*function.arrays, "" if parameter is None else parameter.name, "axis", "mask")
+
+    def call(*values: Any) -> Any:
+        return function.run(values[:n], *values[n:])
+
+    def with_offsets(*args: Any, axis: Any, offsets: Any, mask: Any = None) -> Any:
+        values = (*args, *(None,) * (n + 1 - len(args)), axis, mask)
+        return call_by_offsets(call, roles, parameter, function.results, offsets, *values)
+
+    return with_offsets
+
+
 def array_to_cut(name: str, array: Any) -> Any:
     """The array whose axis is cut."""
     if is_dask(array):

@@ -21,6 +21,9 @@ class Options(NamedTuple):
     class_weight: Any = None
 
 
+USUAL = Options()
+
+
 def checked_options(*values: Any, **named: Any) -> Options:
     """`Options` of these values; a ValueError or TypeError for one that no loss accepts."""
     options = Options(*values, **named)

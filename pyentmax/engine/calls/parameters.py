@@ -6,6 +6,7 @@ kernels and CUDA kernels all ask it.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,27 @@ class PerRow:
             else on_device_of(value, like, self.name)
         )
 
+    def for_few(self, value: Any, rows: Any) -> Any:
+        """The kernel's operand for a few rows of scores or probabilities, in one look.
+
+        None where the value has to be converted, arranged or refused, or no kernel takes it.
+        """
+        if type(value) is float or type(value) is int:
+            if not (self._in_range(value) and value >= self.kernel_least):
+                return None
+            if not self.whole:
+                return _number(float(value))
+            return None if value % 1 > 0 else _whole_number(min(value, rows.shape[-1]))
+        if type(value) is not np.ndarray or value.dtype != np.float64 or self.whole:
+            return None
+        if value.ndim and value.shape != rows.shape[:-1]:
+            return None
+        if value.size == 1:
+            number = value.item()
+            return value if self._in_range(number) and number >= self.kernel_least else None
+        valid = self._in_range(value) & (value >= self.kernel_least)
+        return value if np.logical_and.reduce(valid, axis=None) else None
+
     def check_number(self, value: float) -> None:
         """Raise a ValueError unless a number is valid."""
         if not self._in_range(value):
@@ -169,9 +191,24 @@ class PerRow:
             )
 
 
+class Alpha(PerRow):
+    """α of a family of mappings. Type checkers tell losses apart by the class of the parameter."""
+
+
+class Strength(PerRow):
+    """λ, the weight of a penalty."""
+
+
+class TopK(PerRow):
+    """k, the number of scores that are kept."""
+
+
 @dataclass(frozen=True)
 class PerEntry(PerRow):
     """A number for each entry, or one for all: it broadcasts to the scores."""
+
+    def for_few(self, value: Any, rows: Any) -> None:
+        """No kernel takes such values as they are."""
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The values in rows, or one for all."""
@@ -191,6 +228,9 @@ class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 
     shifted: bool = False
+
+    def for_few(self, value: Any, rows: Any) -> None:
+        """Unmasked entries have to be counted first."""
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The budgets per row, in the dtype of the scores."""
@@ -222,6 +262,9 @@ class UpperBounds:
     name: str
     in_product: bool = True
     shifted: bool = False
+
+    def for_few(self, value: Any, rows: Any) -> None:
+        """Bounds have to be added up first."""
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""
@@ -318,6 +361,16 @@ class UpperBounds:
 
 
 Parameter = PerRow | UpperBounds
+
+
+@functools.lru_cache(maxsize=256)
+def _number(value: float) -> Any:
+    return np.array(value, np.float64)
+
+
+@functools.lru_cache(maxsize=256)
+def _whole_number(value: float) -> Any:
+    return np.array(value, np.int64)
 
 
 def digits(number: float, limit: float) -> str:

@@ -95,3 +95,34 @@ class Mapping:
     textbook: Callable[..., Any] | None = None
     textbook_jacobian: Callable[..., Any] | None = None
     textbook_loss: Callable[..., Any] | None = None
+
+
+def record_from(mapping: Any, parameter_vjp: Any = None) -> Mapping:
+    """The record of a mapping that is an object, for code that still asks for one."""
+
+    def defined(function: Any) -> Any:
+        return function if function.is_defined else None
+
+    facts = ("sparse", "on_simplex", "shift_invariant", "permutation_equivariant", "symmetric",
+             "omega_at_vertices", "support_alpha", "of_largest", "one_axis", "conjugate",
+             "doubtful", "textbook")  # fmt: skip
+    return Mapping(
+        name=mapping.name,
+        forward=mapping,
+        support=mapping.support,
+        jvp=mapping.jvp,
+        vjp=mapping.vjp,
+        jacobian=mapping.jacobian,
+        omega=defined(mapping.regularizer),
+        parameters=mapping.parameters,
+        parameter_vjp=parameter_vjp or defined(mapping.parameter_vjp),
+        parameter_vjp_takes_scores=mapping.parameter_vjp.with_scores,
+        omega_takes_mask=mapping.regularizer.with_mask,
+        vjps=defined(mapping.vjps),
+        log=defined(mapping.log),
+        loss=defined(mapping.loss),
+        loss_and_grad=defined(mapping.loss_and_grad),
+        textbook_jacobian=mapping.jacobian.textbook,
+        textbook_loss=mapping.loss.textbook,
+        **{name: getattr(mapping, name) for name in facts},
+    )

@@ -280,7 +280,7 @@ def mask_in_rows(mask: Any, shape: tuple[int, ...], axes: Axes) -> Any:
     return to_rows(mask if mask.shape == shape else np.broadcast_to(mask, shape), axes)
 
 
-def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> None:
+def check_out(out: Any, z: Any, dtype: np.dtype[Any], name: str = "z") -> None:
     """Raise unless ``out`` is None, or a result of z's shape and of that dtype fits into it."""
     if out is None:
         return
@@ -292,7 +292,7 @@ def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> None:
                 "out is a numpy.ma array; pass a plain array to write to, such as out.data"
             )
     if out.shape != z.shape:
-        raise ValueError(f"out must have the shape of z, {z.shape}, got {out.shape}")
+        raise ValueError(f"out must have the shape of {name}, {z.shape}, got {out.shape}")
     on_device_of(out, z, "out")
     if out.dtype != dtype and not np.can_cast(dtype, out.dtype, "same_kind"):
         raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")

@@ -12,7 +12,6 @@ A loss of entries, one of each score, is summed over its row: see `loss_of_entri
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,19 +27,23 @@ from pyentmax.engine.backends.declare import (
     decorator,
 )
 from pyentmax.engine.backends.entries import beta_like, run
-from pyentmax.engine.calls.dask_arrays import plan_rows
 from pyentmax.engine.calls.devices import is_dask, on_device_of
 from pyentmax.engine.calls.dtypes import as_array, as_floating
 from pyentmax.engine.calls.offsets import CutAxis, array_to_cut
 from pyentmax.engine.calls.options import Options, checked_options
 from pyentmax.engine.calls.parameters import Parameter, PerEntry, parts_of_largest
-from pyentmax.engine.calls.rows import Rows, arrange_scores, check_mask, live_entries, masked_scores
+from pyentmax.engine.calls.rows import arrange_scores, check_mask, live_entries
+from pyentmax.reference.losses.function import (
+    _kernel_weights,
+    _reduced,
+    loss_by_body,
+    plan_loss,
+    weighted,
+)
 from pyentmax.reference.losses.targets import (
-    checked_labels,
     checked_weight,
     labels_like,
     prepare_entries,
-    prepare_target,
     row_weights,
     shares,
     with_class_weight,
@@ -120,7 +123,9 @@ def _loss(
                 if parameter is not None:
                     operands += (parameter.kernel_operand(checked, rows.array),)
                 parts = threads.run(kernel, operands, None, workers)
-                return _reduced(parts, labels, weights, options, rows)
+                loss, *gradients = _reduced(parts, labels, weights, options, rows.array.shape[-1])
+                loss = loss.astype(rows.dtype, copy=False)
+                return (loss, rows.finish(gradients[0])) if gradients else loss
         if kernel is None and labels is not None:
 
             def in_rows(arrays: Any, value: Any, mask: Any) -> Any:
@@ -135,7 +140,7 @@ def _loss(
                 weights = row_weights(rows.array, labels, options)
                 counts = live_entries(rows.array, rows.mask).any(axis=-1) & (weights != 0)
                 weights = shares(np.where(counts, weights, 0), each.dtype, options)
-                return _weighted(each, gradient, counts[..., None], weights, rows, options)
+                return weighted(each, gradient, counts[..., None], weights, rows, options)
         body_values = () if parameter is None else (value,)
         shifted = parameter is None or parameter.shifted
         return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
@@ -178,7 +183,7 @@ def _loss_of_entries(
         each, slope = run(workers, kernel, body, rows.array, q, beta)
         each = np.sum(np.where(live, each, 0), axis=-1)
         slope = slope if len(results) > 1 else None
-        result = _weighted(each, slope, live, weights, rows, options)
+        result = weighted(each, slope, live, weights, rows, options)
         return (result[0], result[1][..., 0][()]) if each_a_row and slope is not None else result
 
     return accelerated(function, dispatch, arguments, body, parameter, results)
@@ -198,95 +203,6 @@ def _each_a_row(
         mask = np.broadcast_to(check_mask(mask, z, "z"), z.shape)[..., None]
     value = value[..., None] if value.ndim else value
     return z[..., None], y[..., None], value, options._replace(mask=mask)
-
-
-def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
-    """What the kernel weighs each row by, or None where rounding would lose a weight."""
-    weight = row_weights(z, labels, options)
-    if type(weight) is float or not weight.ndim:  # the same for all rows: of a mean its sign counts
-        if options.reduction == "mean":
-            weight = (weight > 0) / max(labels.size, 1)
-        return _constant(float(weight), z.dtype)
-    rounded = shares(weight, z.dtype, options)
-    # A weight that underflows beside a larger one matters if the larger row is fully masked.
-    if options.weight is not None and np.count_nonzero(rounded) < np.count_nonzero(weight):
-        return None
-    if options.reduction == "mean":
-        each = max(labels.size // max(rounded.size, 1), 1)  # labels that share a weight
-        rounded = rounded / (_total(rounded) * each)
-    return rounded
-
-
-@functools.lru_cache(maxsize=256)
-def _constant(value: float, dtype: Any) -> Any:
-    return np.array(value, dtype)
-
-
-def _reduced(
-    parts: tuple[Any, ...], labels: Any, weights: Any, options: Options, rows: Rows
-) -> Any:
-    """The reduced loss and, if the kernel gave one, the gradient in the caller's form."""
-    each, counts, *gradient = parts
-    # A sum of one takes longer than all else here.
-    total = each.reshape(-1)[0] if each.size == 1 else np.add.reduce(each, axis=None)
-    if total != total:  # a NaN is what the kernel gives for a label that is out of range
-        checked_labels(labels, counts, rows.array.shape[-1])
-    all_count = counts.item() if counts.size == 1 else np.logical_and.reduce(counts, axis=None)
-    if options.reduction == "mean" and not all_count and np.any(~counts & (weights != 0)):
-        weights = np.broadcast_to(weights, counts.shape)
-        # Rows without any score had their share in the sum of weights, and should not have.
-        share = _total(weights) / _total(np.where(counts, weights, 0))
-        total, gradient = total * share, [part * share for part in gradient]
-    reduced = each if options.reduction == "none" else total
-    if reduced.dtype != rows.dtype:
-        reduced = reduced.astype(rows.dtype)
-    return (reduced, rows.finish(gradient[0])) if gradient else reduced
-
-
-@np.errstate(under="ignore")
-def loss_by_body(
-    body: Callable[..., Any],
-    rows: Rows,
-    y: Any,
-    values: tuple[Any, ...],
-    options: Options,
-    *,
-    shifted: bool = True,
-) -> Any:
-    """The reduced loss and, if the body gives one, the gradient in the caller's form.
-
-    Parameters
-    ----------
-    body : callable
-        ``body(scores, target, *values)``, as of a declared loss
-    rows : Rows
-        of scores
-    """
-    scores, top = masked_scores(rows.array, rows.mask, shifted=shifted)
-    target, weights = prepare_target(scores, top, y, rows, options)
-    result = body(scores, target, *values)
-    each, *parts = result if isinstance(result, tuple) else (result,)
-    broken = ~np.isfinite(top)
-    each = np.where(broken[..., 0], np.nan, each)
-    gradient = np.where(broken, np.nan, parts[0]) if parts else None
-    return _weighted(each, gradient, (weights != 0)[..., None], weights, rows, options)
-
-
-def _weighted(
-    each: Any, gradient: Any, counts: Any, weights: Any, rows: Rows, options: Options
-) -> Any:
-    """The reduced loss of rows and their gradient, if any, which is 0 where `counts` is False."""
-    # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
-    each = np.where(weights != 0, each, 0)
-    if options.reduction == "mean":
-        total = np.sum(weights)
-        weights = weights / np.where(total == 0, 1, total)
-    each = each * weights
-    reduced = each if options.reduction == "none" else np.sum(each)
-    reduced = reduced.astype(rows.dtype, copy=False)[()]
-    if gradient is None:
-        return reduced
-    return reduced, rows.finish(np.where(counts, gradient * weights[..., None], 0))
 
 
 def loss_by_offsets(
@@ -335,35 +251,3 @@ def loss_by_offsets(
         loss = np.sum(loss)
     parts = [part.astype(dtype, copy=False) for part in (loss, *gradient)]
     return tuple(parts) if gradient else parts[0]
-
-
-def plan_loss(
-    function: Callable[..., Any],
-    parameter: Parameter | None,
-    kwargs: dict[str, Any],
-    results: Sequence[str] = ("number",),
-    **others: Any,
-) -> Any:
-    """A loss of Dask arrays, of each row or summed: see `plan_rows`.
-
-    `kwargs` are its arguments by name, options among them; `others` go to the function as well.
-    """
-    reduction, _ = kwargs.pop("reduction"), kwargs.pop("class_weight", None)
-    if reduction == "mean":
-        raise TypeError(
-            'the mean loss of a Dask array is not planned; pass reduction="none" or "sum", and '
-            "divide by the weights that count"
-        )
-    for name in ("ignore_index", "label_smoothing"):
-        others[name] = kwargs.pop(name)
-    per_row = {"weight"} | ({"y"} if np.ndim(kwargs["y"]) < np.ndim(kwargs["z"]) else set())
-    planned = plan_rows(function, parameter, kwargs, results, per_row, reduction="none", **others)
-    if reduction == "none":
-        return planned
-    return (planned[0].sum(), planned[1]) if isinstance(planned, tuple) else planned.sum()
-
-
-def _total(weight: Any) -> Any:
-    """The sum of the weights; 1 where none counts, and the mean is 0."""
-    total = np.add.reduce(weight, axis=None)
-    return total or total + 1

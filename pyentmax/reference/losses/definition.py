@@ -10,42 +10,43 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.losses.targets import Target
 
 
-def fenchel_young(record: Mapping, scores: Any, target: Target, *params: Any) -> Any:
+def fenchel_young(mapping: Any, scores: Any, target: Target, *params: Any) -> Any:
     """The loss of each row, of shape batch."""
-    loss, _ = _loss_and_probabilities(record, scores, target, params)
+    loss, _ = _loss_and_probabilities(mapping, scores, target, params)
     return loss
 
 
 def fenchel_young_and_gradient(
-    record: Mapping, scores: Any, target: Target, *params: Any
+    mapping: Any, scores: Any, target: Target, *params: Any
 ) -> tuple[Any, Any]:
     """The same, and each row's gradient p − q, of shape batch + (d,)."""
-    loss, p = _loss_and_probabilities(record, scores, target, params)
+    loss, p = _loss_and_probabilities(mapping, scores, target, params)
     return loss, target.subtracted_from(p)
 
 
 def _loss_and_probabilities(
-    record: Mapping, scores: Any, target: Target, params: tuple[Any, ...]
+    mapping: Any, scores: Any, target: Target, params: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    assert record.omega is not None  # callers check this: without Ω there is no loss
-    masked = {"mask": scores > -np.inf} if record.omega_takes_mask else {}
-    omega = record.omega
+    if hasattr(mapping, "omega"):  # a record
+        run, omega, takes_mask = mapping.forward, mapping.omega, mapping.omega_takes_mask
+    else:
+        run, omega, takes_mask = mapping, mapping.regularizer, mapping.regularizer.with_mask
+    masked = {"mask": scores > -np.inf} if takes_mask else {}
 
     def omega_at(p: Any) -> Any:
         return omega(p, *params, **masked)
 
-    p = record.forward(scores, *params)
+    p = run(scores, *params)
     # The mapping may need the scores as they are; the rest uses gaps to the largest.
     with np.errstate(over="ignore"):
         scores = scores - np.max(scores, axis=-1, keepdims=True)
-    if record.conjugate is None:
+    if mapping.conjugate is None:
         conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega_at(p)
     else:
-        conjugate = record.conjugate(scores, p, *params)
-    at_target = target.omega(omega_at, record.omega_at_vertices, scores)
+        conjugate = mapping.conjugate(scores, p, *params)
+    at_target = target.omega(omega_at, mapping.omega_at_vertices, scores)
     # By the Fenchel-Young inequality, values below 0 are rounding.
     return np.maximum(conjugate - target.dot(scores) + at_target, 0), p
