@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import pickle
+import pydoc
 import re
 import sys
 import textwrap
@@ -17,6 +19,8 @@ import pytest
 
 import pyentmax
 from pyentmax import checking, keep, regularized, sorting, sparse_attention, structured
+from pyentmax.engine.backends.function import Function
+from pyentmax.reference.mapping import Mapping
 from pyentmax.reference.mappings import functions
 
 MODULES = (pyentmax, keep, sorting, structured, regularized, checking, sparse_attention)
@@ -26,7 +30,14 @@ FUNCTIONS = {
     for name in module.__all__
     if inspect.isroutine(getattr(module, name))
 }
-DECLARED = {name: f for name, f in FUNCTIONS.items() if hasattr(f, "reference")}
+DECLARED = {name: f for name, f in FUNCTIONS.items() if hasattr(f, "dispatch")}
+OBJECTS = {name: f for name, f in vars(pyentmax).items() if isinstance(f, Mapping)}
+ATTRIBUTES = {
+    f"{name}.{key}": f
+    for name, mapping in OBJECTS.items()
+    for key, f in vars(mapping).items()
+    if isinstance(f, Function) and f.is_defined
+}
 
 
 def definition(function: Any) -> ast.FunctionDef:
@@ -36,8 +47,54 @@ def definition(function: Any) -> ast.FunctionDef:
 
 
 def test_all_public_functions_are_looked_at() -> None:
-    assert len(FUNCTIONS) > 120
-    assert len(DECLARED) > 95
+    assert len(FUNCTIONS) > 40
+    assert len(OBJECTS) == 12
+    assert len(ATTRIBUTES) > 80
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_text_of_a_mapping_is_its_source_signature_and_help(name: str) -> None:
+    mapping = OBJECTS[name]
+    node = definition(mapping)
+    assert node.name == name
+    assert ast.get_docstring(node) == inspect.getdoc(mapping)
+    arguments = [x.arg for x in [*node.args.args, *node.args.kwonlyargs]]
+    assert arguments == list(inspect.signature(mapping).parameters)
+    assert isinstance(node.body[-1], ast.Return)
+    assert name in pydoc.plain(pydoc.render_doc(mapping)).splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_source_of_an_attribute_is_its_mathematics(name: str) -> None:
+    function = ATTRIBUTES[name]
+    source = inspect.getsource(function)
+    if ".loss" in name:
+        assert source.startswith("def fenchel_young")
+    else:
+        assert source.startswith(f"@{function.__qualname__}.rule")
+    shared = [x for x in inspect.signature(OBJECTS[name.partition(".")[0]]).parameters if x != "z"]
+    names = [x for x in inspect.signature(function).parameters if x not in function.arrays]
+    assert [x for x in names if x in shared] == [x for x in shared if x in names]
+
+
+@pytest.mark.parametrize("name", [*OBJECTS, *ATTRIBUTES])
+def test_objects_are_themselves_when_pickled_and_copied(name: str) -> None:
+    function = (OBJECTS | ATTRIBUTES)[name]
+    for one in (function, function.reference):
+        assert pickle.loads(pickle.dumps(one)) is one
+        assert copy.deepcopy(one) is one
+        assert {one: 1}[one]
+
+
+def test_an_attribute_without_a_rule_says_so() -> None:
+    assert "loss" not in dir(pyentmax.topk_softmax)
+    assert "loss" in dir(pyentmax.sparsemax)
+    with pytest.raises(ValueError, match="topk_softmax.loss is not defined"):
+        pyentmax.topk_softmax.loss([1.0, 2.0], 0, 1)
+    with pytest.raises(ValueError, match="csoftmax.log is not defined"):
+        pyentmax.csoftmax.log([1.0, 2.0], [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"csparsemax.parameter_vjp.at_scores\(z, p, g, …\)"):
+        pyentmax.csparsemax.parameter_vjp([1.0, 0.0], [1.0, 2.0], [1.0, 1.0])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -77,7 +134,7 @@ def test_functions_and_references_can_be_pickled(name: str) -> None:
         (lambda: pyentmax.entmax([1.0], -1), "alpha must be above 0"),
         (lambda: pyentmax.entmax.reference([1.0], -1), "alpha must be above 0"),
         (lambda: pyentmax.softmax_jvp(np.ones(2), np.ones(3)), "shape"),
-        (lambda: pyentmax.softmax_loss([1.0, 2.0], 5), "label"),
+        (lambda: pyentmax.softmax.loss([1.0, 2.0], 5), "label"),
         (lambda: keep.epsilon([1.0], 2), "epsilon must be"),
         (lambda: pyentmax.budget_sparsemax([1.0, 2.0], -1), "budget must be"),
     ],

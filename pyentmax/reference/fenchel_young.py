@@ -19,11 +19,12 @@ from typing import Any
 
 from pyentmax.engine.calls.devices import is_dask
 from pyentmax.engine.calls.options import Options, checked_options
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.record import Mapping, record_from
 from pyentmax.engine.calls.rows import arrange_scores, check_one_axis
-from pyentmax.reference.losses.declare import loss_by_body, loss_by_offsets, plan_loss
 from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.reference.losses.function import loss_by_body, plan_loss
 from pyentmax.reference.losses.targets import with_class_weight
+from pyentmax.reference.mapping import Mapping as MappingObject
 from pyentmax.reference.mappings import MAPPINGS
 
 
@@ -39,7 +40,6 @@ def fenchel_young_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     class_weight: Any = None,
-    offsets: Any = None,
     **params: Any,
 ) -> Any:
     """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
@@ -51,7 +51,6 @@ def fenchel_young_loss(
     mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
     axis : int, tuple of int or None
         which axes form a row
-    offsets : as in `pyentmax.softmax`
     reduction : "mean", "sum" or "none"
         the mean divides by the sum of the weights that count, and is 0 where none does
     weight : array that broadcasts against the labels' shape, optional
@@ -92,7 +91,7 @@ def fenchel_young_loss(
     1.0
     """
     options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
-    return _loss(z, y, mapping, axis, options, offsets, params, gradient=False)
+    return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
 def fenchel_young_loss_and_grad(
@@ -107,14 +106,13 @@ def fenchel_young_loss_and_grad(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     class_weight: Any = None,
-    offsets: Any = None,
     **params: Any,
 ) -> tuple[Any, Any]:
     """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
 
     Parameters
     ----------
-    z, y, mapping, axis, offsets : as in `fenchel_young_loss`
+    z, y, mapping, axis : as in `fenchel_young_loss`
     reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
     class_weight, **params : as in `fenchel_young_loss`
 
@@ -136,7 +134,7 @@ def fenchel_young_loss_and_grad(
     1.0 [[ 1. -1.  0.]]
     """
     options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
-    loss, gradient = _loss(z, y, mapping, axis, options, offsets, params, gradient=True)
+    loss, gradient = _loss(z, y, mapping, axis, options, params, gradient=True)
     return loss, gradient
 
 
@@ -146,7 +144,6 @@ def _loss(
     mapping: str | Mapping,
     axis: Any,
     options: Options,
-    offsets: Any,
     params: dict[str, Any],
     *,
     gradient: bool,
@@ -155,23 +152,13 @@ def _loss(
     record, values = record_and_parameters(mapping, params)
     own = record.loss_and_grad if gradient else record.loss
     if own is not None:
-        return own(z, y, *values, axis=axis, **options._asdict(), offsets=offsets)
+        return own(z, y, *values, axis=axis, **options._asdict())
     if record.omega is None:
         raise ValueError(
             f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
             f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
         )
     forms = ("number", "entries") if gradient else ("number",)
-    if offsets is not None:
-
-        def call(z: Any, y: Any, axis: Any, *others: Any) -> Any:
-            n = len(Options._fields)
-            whole = dict(zip(record.parameters, others[n:], strict=True))
-            return _loss(z, y, record, axis, Options(*others[:n]), None, whole, gradient=gradient)
-
-        roles = ("z", "y", "axis", *Options._fields, *record.parameters)
-        declared = getattr(record.forward, "parameter", None)
-        return loss_by_offsets(call, roles, declared, forms, offsets, z, y, axis, *options, *values)
     if is_dask(z):
         arguments = {"z": z, "y": y, "axis": axis, **options._asdict()}
         arguments |= zip(record.parameters, values, strict=True)
@@ -212,6 +199,9 @@ def record_of(mapping: str | Mapping) -> Mapping:
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
         mapping = MAPPINGS[mapping]
+    if isinstance(mapping, MappingObject):
+        own = MAPPINGS.get(mapping.name)
+        mapping = own if own is not None and own.forward is mapping else record_from(mapping)
     if not isinstance(mapping, Mapping):
         raise TypeError(
             "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "

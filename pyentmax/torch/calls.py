@@ -219,18 +219,8 @@ def apply_loss(
             options = {"weight": weight, "mask": mask, "reduction": "none", **each}
             return apply_loss(name, z, y, value, -1, **options)
 
-        cut = Cut(offsets, z, dim)
-
-        def padded(z: Tensor, y: Tensor) -> Tensor:
-            rest = weight, mask, reduction, ignore_index
-            return loss_of_rows(rows, cut, z, y, value, *rest)
-
-        if learned or not operations.takes_arrays(z, y, value, weight, mask):
-            return padded(z, y)
-        values = {"weight": weight, "mask": mask, "reduction": reduction, **each}
-        if named := PARAMETERS[name]:
-            values[named] = value
-        return operations.loss_of_cut(padded, z, y, name, values, cut)
+        rest = weight, mask, reduction, ignore_index
+        return loss_of_rows(rows, Cut(offsets, z, dim), z, y, value, *rest)
     smoothing = None
     if label_smoothing:
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing

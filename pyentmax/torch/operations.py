@@ -491,24 +491,3 @@ def mapping_of_cut(
 
     result: Tensor = _ByArrays.apply(run, padded, z, parameter)
     return result
-
-
-def loss_of_cut(
-    padded: Rule, z: Tensor, y: Tensor, name: str, values: dict[str, Any], cut: Cut
-) -> Tensor:
-    """The loss of rows that offsets cut, with the parameter and the options as `values`."""
-
-    def run(z: Tensor, y: Tensor) -> tuple[Tensor, Rule]:
-        each = values["reduction"] == "none"
-        options = {"axis": cut.axis, "offsets": cut.offsets, **values}
-        loss, gradient = on_arrays(fenchel_young_loss_and_grad, z, y, name, **options)
-
-        def first(loss: Tensor, g: Tensor, by_z: bool, by_y: bool) -> Any:
-            lengths = torch.from_numpy(cut.lengths).to(g.device)
-            g = g.repeat_interleave(lengths, cut.axis) if each else g
-            return None if by_y else (gradient * g, None)
-
-        return loss, first
-
-    result: Tensor = _ByArrays.apply(run, padded, z, y)
-    return result

@@ -32,6 +32,8 @@ def test_docstrings_explain_every_argument(module: str) -> None:
         function = getattr(public, name)
         if not callable(function) or isinstance(function, type) and module == "pyentmax":
             continue  # of the records, attributes are explained
+        if "." in getattr(function, "__qualname__", ""):
+            continue  # an attribute takes what its mapping takes
         _, _, text = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
         entries = re.findall(r"^(\S+(?:, \S+)*)(?: : .*)?$", text.split("\n\n")[0], re.MULTILINE)
         explained = {word.strip("*") for entry in entries for word in entry.split(", ")}

@@ -337,9 +337,9 @@ def test_arrays_without_a_dtype_are_converted() -> None:
 
 
 @pytest.mark.parametrize("kind", [Awkward, list])
-def test_rows_of_different_lengths_name_offsets(kind: Any) -> None:
+def test_rows_of_different_lengths_name_by_rows(kind: Any) -> None:
     for call in (pyentmax.softmax, pyentmax.sparsemax_jacobian):
-        with pytest.raises(ValueError, match=r"np\.concatenate\(rows\), with offsets="):
+        with pytest.raises(ValueError, match=r"by_rows\(function, \(np\.concatenate\(rows\)"):
             call(kind([[1.0, 2.0], [3.0]]))
 
 
@@ -453,24 +453,29 @@ def _at(options: dict[str, Any], some: Any) -> dict[str, Any]:
 
 
 def test_mistyped_arguments_name_the_function() -> None:
-    with pytest.raises(TypeError, match=r"^sparsemax_jvp\(\) missing 2 required"):
-        pyentmax.sparsemax_vjp()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Product\.__call__\(\) missing 2 required"):
+        pyentmax.sparsemax.vjp()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"entmax\(\) got an unexpected keyword argument 'alhpa'"):
         pyentmax.entmax([1.0], alhpa=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"entmax15_loss\(\) missing 1 required .* 'y'"):
-        pyentmax.entmax15_loss([1.0])  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"softmax\(\) got an unexpected .* 'workers'"):
-        pyentmax.softmax.reference([1.0], workers=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"Loss\.__call__\(\) missing 1 required .* 'y'"):
+        pyentmax.entmax15.loss([1.0])  # type: ignore[call-arg]
+    for attribute in (pyentmax.entmax15.jacobian, pyentmax.entmax15.regularizer):
+        with pytest.raises(TypeError, match=r"got an unexpected keyword argument 'out'"):
+            attribute(np.ones((2, 3)), out=np.ones(2))
 
 
 def test_signatures_are_those_of_the_declaration() -> None:
     assert str(inspect.signature(pyentmax.entmax.reference)).startswith(
         "(z: 'ArrayLike', alpha: 'ArrayLike' = 1.5"
     )
-    names = list(inspect.signature(pyentmax.entmax_loss).parameters)
-    options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing", "class_weight"]
-    assert names == ["z", "y", "alpha", "axis", *options, "workers", "offsets"]
-    assert "workers" not in inspect.signature(pyentmax.entmax_loss.reference).parameters
+    names = list(inspect.signature(pyentmax.entmax.loss).parameters)
+    options = ["mask", "reduction", "weight", "ignore_index", "label_smoothing", "class_weight"]
+    assert names == ["z", "y", "alpha", "axis", *options]
+    for attribute in (pyentmax.entmax.jvp, pyentmax.entmax.reference.jvp):
+        assert list(inspect.signature(attribute).parameters) == [
+            "p", "v", "alpha", "axis", "mask", "out",
+        ]  # fmt: skip
+    assert "out" not in inspect.signature(pyentmax.entmax.jacobian).parameters
 
 
 @pytest.mark.parametrize("axis", [1.0, "a", (0, 1.5)])

@@ -294,7 +294,7 @@ def test_options_that_do_not_fit_are_refused() -> None:
         (ValueError, r"weight must be finite in float32, got 1e\+39",
          lambda: loss(np.float32([[5, 0]]), [0], weight=[1e39], reduction="sum")),
         (TypeError, r"mapping must be a Mapping or the name.*got a function",
-         lambda: fenchel_young_loss(z, labels, pyentmax.softmax)),
+         lambda: fenchel_young_loss(z, labels, random_problem)),
         (ValueError, "mapping must be one of softmax, .*got 'hardmax'",
          lambda: fenchel_young_loss([[1.0]], [0], "hardmax")),
         (TypeError, r"entmax takes the parameters \(alpha\), got \(\)",

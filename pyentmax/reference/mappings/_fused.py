@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.parameters import PerRow
-from pyentmax.reference.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
+from pyentmax.engine.calls.parameters import Strength
+from pyentmax.reference.mappings.sparsemax import above_threshold, sparsemax
 
-STRENGTH = PerRow("strength", least=0, shifted=False)
+STRENGTH = Strength("strength", least=0, shifted=False)
 
 
 def relative(z: Any, scale: float) -> Any:
@@ -153,7 +153,7 @@ def dense(p: Any, same: Any) -> Any:
 
 def vjp_strength(p: Any, g: Any, pull: Any) -> Any:
     """Σ g ∘ ∂p/∂λ of each row; `pull` is ∂u/∂λ on the support."""
-    return np.sum(on_support(p, g) * sparsemax_jvp.body(p, pull), axis=-1)
+    return np.sum(on_support(p, g) * sparsemax.jvp.body(p, pull), axis=-1)
 
 
 def averaging(same: Any) -> np.ndarray:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
+from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import Budget
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
@@ -69,16 +70,11 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 BUDGET = Budget("budget", least=0, in_product=False)
 
 
-def _forward(y: Any, budget: Any) -> Any:
-    upper = (y > -np.inf).astype(y.dtype)
-    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, budget).p)
-
-
-@declare.mapping(_forward, BUDGET)
+@mapping(BUDGET, on_simplex=False)
 def budget_sparsemax(
     z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
     Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k: the operator of SparseK attention (Lou et al.
@@ -87,12 +83,14 @@ def budget_sparsemax(
     twice that where full entries score far above the rest, to keep the rest's digits. The compiled
     kernel finds the level without a sort, O(d) per pass.
 
+    There is no loss: Ω is ½‖p‖², but no label or distribution sums to k.
+
     Parameters
     ----------
     z : array of scores
     budget : float or array that broadcasts against the batch shape (z's without the axis)
         k, at most the number of a row's unmasked entries; for 0, p and its derivatives are 0
-    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+    axis, mask, out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -109,11 +107,26 @@ def budget_sparsemax(
     --------
     >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
     [1.   0.75 0.25 0.  ]
+    >>> print(budget_sparsemax.support([3.0, 1.0, 0.5, -2.0], 2))
+    [ True  True  True False]
+    >>> p = [1.0, 0.75, 0.25, 0.0]
+    >>> print(budget_sparsemax.jvp(p, [9.0, -1.0, 0.0, 9.0], 2))
+    [ 0.  -0.5  0.5  0. ]
+    >>> print(budget_sparsemax.parameter_vjp(p, [9.0, 1.0, 0.0, 9.0], 2))
+    0.5
     """
-    return budget_sparsemax.dispatch(z, budget, axis, mask, out, workers, offsets)
+    return z, budget, axis, mask, out
 
 
+@budget_sparsemax.rule
+def _forward(y: Any, budget: Any) -> Any:
+    upper = (y > -np.inf).astype(y.dtype)
+    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, budget).p)
+
+
+@budget_sparsemax.support.rule
 def _support(y: Any, budget: Any) -> Any:
+    """Where z > τ."""
     # A row that is all masked is zeros here, and its budget may be anything. A budget that rounds
     # to 0 takes nothing.
     least = np.finfo(y.dtype).tiny
@@ -121,145 +134,10 @@ def _support(y: Any, budget: Any) -> Any:
     return (p > 0) & (budget > 0)
 
 
-@declare.support(_support, BUDGET)
-def budget_sparsemax_support(
-    z: ArrayLike, budget: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where budget_sparsemax takes anything: z > τ.
-
-    Parameters
-    ----------
-    z, budget, axis, mask, offsets : as in `budget_sparsemax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
-    [ True  True  True False]
-    """
-    return budget_sparsemax_support.dispatch(z, budget, axis, mask, offsets)
-
-
+@budget_sparsemax.jvp.rule
 def _product(p: Any, v: Any, budget: Any) -> Any:
+    """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere."""
     return _simplex.product(_free(p), v)
-
-
-@declare.product(_product, BUDGET)
-def budget_sparsemax_jvp(
-    p: ArrayLike, v: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `budget_sparsemax` gave, v a direction
-    budget, axis, mask, workers, offsets : as in `budget_sparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
-    [ 0.  -0.5  0.5  0. ]
-    """
-    return budget_sparsemax_jvp.dispatch(p, v, budget, axis, mask, workers, offsets)
-
-
-# J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-budget_sparsemax_vjp = budget_sparsemax_jvp
-
-
-def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
-    free = _free(p)
-    count = np.sum(free, axis=-1)
-    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
-    return total / np.where(count == 0, 1, count)
-
-
-@declare.parameter_vjp(_vjp_budget, BUDGET)
-def budget_sparsemax_vjp_budget(
-    p: ArrayLike, g: ArrayLike, budget: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
-
-    The mean of g over the free entries; 0 where there are none, since p is then at a vertex.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape
-        p is what `budget_sparsemax` gave, g a loss's gradient in p
-    budget, axis, mask, workers, offsets : as in `budget_sparsemax`
-
-    Returns
-    -------
-    array of budget's shape
-
-    Raises
-    ------
-    ValueError
-        if p and g differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
-    0.5
-    """
-    return budget_sparsemax_vjp_budget.dispatch(p, g, budget, axis, mask, workers, offsets)
-
-
-def _jacobian(p: Any, budget: Any) -> Any:
-    return _simplex.dense(_free(p))
-
-
-@declare.jacobian(_jacobian, BUDGET)
-def budget_sparsemax_jacobian(p: ArrayLike, budget: ArrayLike, axis: Axis = -1) -> Array:
-    """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0; of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `budget_sparsemax` gave
-    budget, axis : as in `budget_sparsemax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(budget_sparsemax_jacobian([1.0, 0.75, 0.25], 2))
-    [[ 0.   0.   0. ]
-     [ 0.   0.5 -0.5]
-     [ 0.  -0.5  0.5]]
-    """
-    return budget_sparsemax_jacobian.dispatch(p, budget, axis)
 
 
 def _free(p: Any) -> Any:
@@ -267,17 +145,28 @@ def _free(p: Any) -> Any:
     return np.where(p >= 1, 0, np.where(p > 0, 1, p))
 
 
-BUDGET_SPARSEMAX = Mapping(
-    name="budget_sparsemax",
-    forward=budget_sparsemax,
-    support=budget_sparsemax_support,
-    jvp=budget_sparsemax_jvp,
-    vjp=budget_sparsemax_vjp,
-    jacobian=budget_sparsemax_jacobian,
-    omega=None,  # ½‖p‖², but no label or distribution sums to k
-    parameters=(BUDGET.name,),
-    parameter_vjp=budget_sparsemax_vjp_budget,
-    on_simplex=False,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-)
+@budget_sparsemax.jacobian.rule
+def _jacobian(p: Any, budget: Any) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0."""
+    return _simplex.dense(_free(p))
+
+
+@budget_sparsemax.parameter_vjp.rule
+def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
+    """Σ_i g_i ∂p_i/∂k, the gradient in the budget: the mean of g over the free entries.
+
+    It is 0 where there are none, since p is then at a vertex.
+    """
+    free = _free(p)
+    count = np.sum(free, axis=-1)
+    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
+    return total / np.where(count == 0, 1, count)
+
+
+budget_sparsemax.textbook, budget_sparsemax.jacobian.textbook = textbook, textbook_jacobian
+
+budget_sparsemax_support = budget_sparsemax.support
+budget_sparsemax_jacobian = budget_sparsemax.jacobian
+budget_sparsemax_jvp = budget_sparsemax_vjp = budget_sparsemax.jvp
+budget_sparsemax_vjp_budget = budget_sparsemax.parameter_vjp
+BUDGET_SPARSEMAX = record_from(budget_sparsemax)

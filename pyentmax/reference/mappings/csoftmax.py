@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
+from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import UpperBounds
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import water_fill
@@ -77,22 +78,11 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-def _forward(y: Any, upper: Any) -> Any:
-    with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
-        log_u = np.log(upper)
-
-    def solve(y: Any) -> Any:
-        full = log_u - y
-        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
-
-    return solve_shifted(y, upper, solve)
-
-
-@declare.mapping(_forward, UPPER)
+@mapping(UPPER, sparse=False, permutation_equivariant=False)
 def csoftmax(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
 
     Minimises KL(p‖softmax(z)) over the simplex with p ≤ upper. Exact, by a sort of the
@@ -100,6 +90,8 @@ def csoftmax(
     (`pyentmax.reference.thresholds.water_fill`): O(d log d); twice that where full entries score
     far above the rest, to keep the rest's digits. The compiled kernel finds the level without a
     sort, O(d) per pass.
+
+    There is no loss: Ω is −H with a constraint, and a label above its bound would cost infinity.
 
     Parameters
     ----------
@@ -111,7 +103,7 @@ def csoftmax(
     axis : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         where it is False, `upper` may hold anything
-    out, workers, offsets : as in `pyentmax.softmax`
+    out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -129,145 +121,27 @@ def csoftmax(
     --------
     >>> print(csoftmax([2.0, 0.0, 0.0], [0.5, 1.0, 1.0]))
     [0.5  0.25 0.25]
-    """
-    return csoftmax.dispatch(z, upper, axis, mask, out, workers, offsets)
-
-
-def _support(y: Any, upper: Any) -> Any:
-    return upper > 0
-
-
-@declare.support(_support, UPPER)
-def csoftmax_support(
-    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
-
-    Parameters
-    ----------
-    z, upper, axis, mask, offsets : as in `csoftmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(csoftmax_support([0.0, -1e6, 0.0], [1.0, 1.0, 0.0]))
+    >>> print(csoftmax.support([0.0, -1e6, 0.0], [1.0, 1.0, 0.0]))
     [ True  True False]
-    """
-    return csoftmax_support.dispatch(z, upper, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any, upper: Any) -> Any:
-    return _simplex.product(_curvature(p, upper), v)
-
-
-@declare.product(_product, UPPER)
-def csoftmax_jvp(
-    p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `csoftmax` gave, v a direction
-    upper, axis, mask, workers, offsets : as in `csoftmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(csoftmax_jvp([0.5, 0.25, 0.25], [9.0, -1.0, 0.0], [0.5, 1.0, 1.0]))
+    >>> p, upper = [0.5, 0.25, 0.25], [0.5, 1.0, 1.0]
+    >>> print(csoftmax.jvp(p, [9.0, -1.0, 0.0], upper))
     [ 0.    -0.125  0.125]
-    """
-    return csoftmax_jvp.dispatch(p, v, upper, axis, mask, workers, offsets)
-
-
-# J is symmetric: with the free entries alone, p is the gradient of a convex conjugate.
-csoftmax_vjp = csoftmax_jvp
-
-
-def _vjp_upper(p: Any, g: Any, upper: Any) -> Any:
-    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
-
-
-@declare.parameter_vjp(_vjp_upper, UPPER)
-def csoftmax_vjp_upper(
-    p: ArrayLike, g: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
-
-    With A = {p_i = u_i} and m the mean of g off A under p, it is g_i − m on A and 0 off A: what a
-    full entry gains, the others lose in proportion to p. This holds for an exhausted u_i = 0 too.
-    Where all entries are full m is 0.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape, p = csoftmax(z, upper)
-    upper, axis, mask : as in `csoftmax`
-        p does not show whether a score is −∞ or its bound exhausted: mask a score of −∞
-    workers, offsets : as in `csoftmax`
-
-    Returns
-    -------
-    array of upper's shape
-
-    Examples
-    --------
-    >>> print(csoftmax_vjp_upper([0.5, 0.25, 0.25], [3.0, 1.0, 0.0], [0.5, 1.0, 1.0]))
+    >>> print(csoftmax.parameter_vjp(p, [3.0, 1.0, 0.0], upper))
     [2.5 0.  0. ]
     """
-    return csoftmax_vjp_upper.dispatch(p, g, upper, axis, mask, workers, offsets)
+    return z, upper, axis, mask, out
 
 
-def _jacobian(p: Any, upper: Any) -> Any:
-    return _simplex.dense(_curvature(p, upper))
+@csoftmax.rule
+def _forward(y: Any, upper: Any) -> Any:
+    with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
+        log_u = np.log(upper)
 
+    def solve(y: Any) -> Any:
+        full = log_u - y
+        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
 
-@declare.jacobian(_jacobian, UPPER)
-def csoftmax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array:
-    """J = diag(s) − s sᵀ/Σs, s = p where p is below its bound, else 0; shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `csoftmax` gave
-    upper, axis : as in `csoftmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(csoftmax_jacobian([0.5, 0.25, 0.25], [0.5, 1.0, 1.0]))
-    [[ 0.     0.     0.   ]
-     [ 0.     0.125 -0.125]
-     [ 0.    -0.125  0.125]]
-    """
-    return csoftmax_jacobian.dispatch(p, upper, axis)
+    return solve_shifted(y, upper, solve)
 
 
 def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
@@ -275,23 +149,44 @@ def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
     return np.where(full <= t, u, np.minimum(np.exp(y + t), u))
 
 
+@csoftmax.support.rule
+def _support(y: Any, upper: Any) -> Any:
+    """Every unmasked score above −∞ whose bound is not 0."""
+    return upper > 0
+
+
+@csoftmax.jvp.rule
+def _product(p: Any, v: Any, upper: Any) -> Any:
+    """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0."""
+    return _simplex.product(_curvature(p, upper), v)
+
+
 def _curvature(p: Any, upper: Any) -> Any:
     # p where it is free, written so that a NaN stays a NaN.
     return np.where(full_entries(p, upper), 0, p)
 
 
-CSOFTMAX = Mapping(
-    name="csoftmax",
-    forward=csoftmax,
-    support=csoftmax_support,
-    jvp=csoftmax_jvp,
-    vjp=csoftmax_vjp,
-    jacobian=csoftmax_jacobian,
-    omega=None,  # −H with a constraint: a label above its bound would cost infinity
-    parameters=(UPPER.name,),
-    parameter_vjp=csoftmax_vjp_upper,
-    sparse=False,
-    permutation_equivariant=False,  # unless the bounds are permuted too
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-)
+@csoftmax.jacobian.rule
+def _jacobian(p: Any, upper: Any) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = p where p is below its bound, else 0."""
+    return _simplex.dense(_curvature(p, upper))
+
+
+@csoftmax.parameter_vjp.rule
+def _vjp_upper(p: Any, g: Any, upper: Any) -> Any:
+    """Σ_i g_i ∂p_i/∂u, the gradient in the bounds.
+
+    With A = {p_i = u_i} and m the mean of g off A under p, it is g_i − m on A and 0 off A: what a
+    full entry gains, the others lose in proportion to p. This holds for an exhausted u_i = 0 too.
+    Where all entries are full m is 0. p does not show whether a score is −∞ or its bound exhausted:
+    mask a score of −∞.
+    """
+    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
+
+
+csoftmax.textbook, csoftmax.jacobian.textbook = textbook, textbook_jacobian
+
+csoftmax_support, csoftmax_jacobian = csoftmax.support, csoftmax.jacobian
+csoftmax_jvp = csoftmax_vjp = csoftmax.jvp
+csoftmax_vjp_upper = csoftmax.parameter_vjp
+CSOFTMAX = record_from(csoftmax)

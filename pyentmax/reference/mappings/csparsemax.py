@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
+from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import UpperBounds
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
@@ -71,15 +72,11 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
 UPPER = UpperBounds("upper")
 
 
-def _forward(y: Any, upper: Any) -> Any:
-    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, 1).p)
-
-
-@declare.mapping(_forward, UPPER)
+@mapping(UPPER, permutation_equivariant=False)
 def csparsemax(
     z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
     The point nearest to z of the simplex with p ≤ upper. Exact, by a sort of the breakpoints z
@@ -89,7 +86,7 @@ def csparsemax(
 
     Parameters
     ----------
-    z, upper, axis, mask, out, workers, offsets : as in `pyentmax.csoftmax`
+    z, upper, axis, mask, out : as in `pyentmax.csoftmax`
 
     Returns
     -------
@@ -104,79 +101,54 @@ def csparsemax(
     --------
     >>> print(csparsemax([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [0.5 0.5 0.  0. ]
+    >>> print(csparsemax.support([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
+    [ True  True False False]
+    >>> print(csparsemax.jvp([0.5, 0.3, 0.2, 0.0], [9.0, -1.0, 0.0, 9.0], [0.5, 1.0, 1.0, 1.0]))
+    [ 0.  -0.5  0.5  0. ]
+    >>> p, g, upper = [0.5, 0.5, 0.0, 0.0], [3.0, 1.0, 5.0, 5.0], [0.5, 1.0, 0.0, 0.0]
+    >>> print(csparsemax.parameter_vjp.at_scores([2.0, 0.5, 0.4, -1.0], p, g, upper))
+    [2. 0. 4. 0.]
     """
-    return csparsemax.dispatch(z, upper, axis, mask, out, workers, offsets)
+    return z, upper, axis, mask, out
 
 
+@csparsemax.rule
+def _forward(y: Any, upper: Any) -> Any:
+    return solve_shifted(y, upper, lambda y: project_capped_simplex(y, upper, 1).p)
+
+
+@csparsemax.support.rule
 def _support(y: Any, upper: Any) -> Any:
+    """Where z > τ and the bound is not 0."""
     return csparsemax(y, upper, mask=upper > 0) > 0
 
 
-@declare.support(_support, UPPER)
-def csparsemax_support(
-    z: ArrayLike, upper: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where csparsemax gives probability: z > τ and a bound that is not 0.
-
-    Parameters
-    ----------
-    z, upper, axis, mask, offsets : as in `csparsemax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(csparsemax_support([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
-    [ True  True False False]
-    """
-    return csparsemax_support.dispatch(z, upper, axis, mask, offsets)
-
-
+@csparsemax.jvp.rule
 def _product(p: Any, v: Any, upper: Any) -> Any:
+    """J v: v less its mean over the free entries 0 < p_i < u_i; 0 elsewhere."""
     return _simplex.product(_curvature(p, upper), v)
 
 
-@declare.product(_product, UPPER)
-def csparsemax_jvp(
-    p: ArrayLike, v: ArrayLike, upper: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v: v less its mean over the free entries 0 < p_i < u_i; 0 elsewhere.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `csparsemax` gave, v a direction
-    upper, axis, mask, workers, offsets : as in `csparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(csparsemax_jvp([0.5, 0.3, 0.2, 0.0], [9.0, -1.0, 0.0, 9.0], [0.5, 1.0, 1.0, 1.0]))
-    [ 0.  -0.5  0.5  0. ]
-    """
-    return csparsemax_jvp.dispatch(p, v, upper, axis, mask, workers, offsets)
+def _curvature(p: Any, upper: Any) -> Any:
+    # 1 on the free entries, written so that a NaN stays a NaN.
+    return np.where(full_entries(p, upper), 0, np.where(p > 0, 1, p))
 
 
-# J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-csparsemax_vjp = csparsemax_jvp
+@csparsemax.jacobian.rule
+def _jacobian(p: Any, upper: Any) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < u_i, else 0."""
+    return _simplex.dense(_curvature(p, upper))
 
 
+@csparsemax.parameter_vjp.rule_with(scores=True)
 def _vjp_upper(p: Any, g: Any, upper: Any, z: Any) -> Any:
+    """Σ_i g_i ∂p_i/∂u, the gradient in the bounds, `at_scores`.
+
+    With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
+    bound holds p_i down, 0 elsewhere. An exhausted bound, u_i = 0, does so where z_i > τ, which
+    p_i = 0 does not show; hence the scores. As z − p is τ on the free entries and above it on the
+    full, τ is its minimum over the support.
+    """
     # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
     least = np.min(np.where(p > 0, z, np.inf), axis=-1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -186,93 +158,23 @@ def _vjp_upper(p: Any, g: Any, upper: Any, z: Any) -> Any:
     return gradient_in_bounds(p, g, _curvature(p, upper), held)
 
 
-@declare.parameter_vjp(_vjp_upper, UPPER, with_scores=True)
-def csparsemax_vjp_upper(
-    p: ArrayLike, g: ArrayLike, upper: ArrayLike, z: ArrayLike, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
+csparsemax.textbook, csparsemax.jacobian.textbook = textbook, textbook_jacobian
 
-    With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
-    bound holds p_i down, 0 elsewhere. An exhausted bound, u_i = 0, does so where z_i > τ, which
-    p_i = 0 does not show; hence the argument z. As z − p is τ on the free entries and above it on
-    the full, τ is its minimum over the support.
-
-    Parameters
-    ----------
-    p, g, z : arrays of one shape, p = csparsemax(z, upper)
-    upper, axis, mask, workers, offsets : as in `csparsemax`
-
-    Returns
-    -------
-    array of upper's shape
-
-    Raises
-    ------
-    ValueError
-        if z does not have p's shape; else as in `csparsemax`
-
-    Examples
-    --------
-    >>> p, g, upper = [0.5, 0.5, 0.0, 0.0], [3.0, 1.0, 5.0, 5.0], [0.5, 1.0, 0.0, 0.0]
-    >>> print(csparsemax_vjp_upper(p, g, upper, [2.0, 0.5, 0.4, -1.0]))
-    [2. 0. 4. 0.]
-    """
-    return csparsemax_vjp_upper.dispatch(p, g, upper, axis, mask, workers, offsets, z)
+csparsemax_support, csparsemax_jacobian = csparsemax.support, csparsemax.jacobian
+csparsemax_jvp = csparsemax_vjp = csparsemax.jvp
 
 
-def _jacobian(p: Any, upper: Any) -> Any:
-    return _simplex.dense(_curvature(p, upper))
+def _flat(at_scores: Any) -> Any:
+    def csparsemax_vjp_upper(
+        p: ArrayLike, g: ArrayLike, upper: ArrayLike, z: ArrayLike, axis: Axis = -1, *,
+        mask: ArrayLike | None = None,
+    ) -> Any:  # fmt: skip
+        """`csparsemax.parameter_vjp.at_scores`, with the scores after the bounds."""
+        return at_scores(z, p, g, upper, axis, mask=mask)
+
+    return csparsemax_vjp_upper
 
 
-@declare.jacobian(_jacobian, UPPER)
-def csparsemax_jacobian(p: ArrayLike, upper: ArrayLike, axis: Axis = -1) -> Array:
-    """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < u_i, else 0; of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `csparsemax` gave
-    upper, axis : as in `csparsemax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(csparsemax_jacobian([0.5, 0.3, 0.2], [0.5, 1.0, 1.0]))
-    [[ 0.   0.   0. ]
-     [ 0.   0.5 -0.5]
-     [ 0.  -0.5  0.5]]
-    """
-    return csparsemax_jacobian.dispatch(p, upper, axis)
-
-
-def _curvature(p: Any, upper: Any) -> Any:
-    # 1 on the free entries, written so that a NaN stays a NaN.
-    return np.where(full_entries(p, upper), 0, np.where(p > 0, 1, p))
-
-
-CSPARSEMAX = Mapping(
-    name="csparsemax",
-    forward=csparsemax,
-    support=csparsemax_support,
-    jvp=csparsemax_jvp,
-    vjp=csparsemax_vjp,
-    jacobian=csparsemax_jacobian,
-    omega=None,  # sparsemax's with a constraint: a label above its bound would cost infinity
-    parameters=(UPPER.name,),
-    parameter_vjp=csparsemax_vjp_upper,
-    parameter_vjp_takes_scores=True,
-    permutation_equivariant=False,  # unless the bounds are permuted too
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-)
+csparsemax_vjp_upper = _flat(csparsemax.parameter_vjp.at_scores)
+csparsemax_vjp_upper.reference = _flat(csparsemax.parameter_vjp.reference.at_scores)
+CSPARSEMAX = record_from(csparsemax, csparsemax_vjp_upper)

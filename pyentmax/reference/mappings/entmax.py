@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
+from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.engine.calls.parameters import PerRow
-from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
+from pyentmax.engine.calls.parameters import Alpha
+from pyentmax.engine.calls.record import record_from
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import tsallis_entropy
 from pyentmax.reference.log_probabilities import log_sum_exp, logarithms, refine_large
-from pyentmax.reference.losses import declare as losses
-from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.bisection import bisect_p_max
 from pyentmax.reference.thresholds.newton import newton, remainder
@@ -111,23 +110,18 @@ def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
 
 
 # What follows is right for every input. Near α = 1 all thresholds approach max x − 1, the powers
-# overflow, and the two terms of ∂p/∂α cancel: `newton` and `entmax_grad_alpha` use variables that
-# have a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s
-# may overflow where p nears 0, but its share of Σs does not.
+# overflow, and the two terms of ∂p/∂α cancel: `newton` and `_grad_alpha` use variables that have a
+# limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s may
+# overflow where p nears 0, but its share of Σs does not.
 
-ALPHA = PerRow("alpha", least=0, strict=True, kernel_least=1)
-
-
-def _forward(y: Any, alpha: Any) -> Any:
-    p, _ = _solve(y, _beta(alpha, y))
-    return p
+ALPHA = Alpha("alpha", least=0, strict=True, kernel_least=1)
 
 
-@declare.mapping(_forward, ALPHA)
+@mapping(ALPHA, omega_at_vertices=0.0)
 def entmax(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
 
     Maximises p·z + H_α(p) over the simplex, H_α Tsallis' entropy. Newton's method for α ≤ 2 and
@@ -135,13 +129,17 @@ def entmax(
     (`pyentmax.reference.thresholds.newton`, `pyentmax.reference.thresholds.bisect_p_max`): O(d) per
     pass.
 
+    `entmax.loss` (Peters et al. 2019, §3.2) is 0 from a margin of 1/(α−1) on if α > 1. It is the
+    cross-entropy at α = 1, the sparsemax loss at 2, and max z − z_y (the perceptron's) at ∞, convex
+    for every α; below 1 no margin is enough.
+
     Parameters
     ----------
     z : array of scores
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
         above 0. 1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores. Below 1 all
         scores get probability, and low ones more than from softmax: p ~ |z|^{−1/(1−α)}
-    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+    axis, mask, out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -160,7 +158,7 @@ def entmax(
     ε the rounding unit of the dtype and min z that of the support. For α < 1 it is within
     4ε p |log p| more, what rounding the power 1/(α−1) costs where p is tiny.
 
-    There is no kernel for α < 1: if some alpha is below 1, NumPy computes all rows. On a GPU, whose
+    There is no kernel for α < 1: if some alpha is below 1, NumPy computes its rows. On a GPU, whose
     values are not looked at, an alpha on the device that is below 1 makes its row NaN.
 
     Examples
@@ -172,443 +170,33 @@ def entmax(
     [[0.581359 0.389697 0.028944]
      [0.64     0.36     0.      ]
      [1.       0.       0.      ]]
-    """
-    return entmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
-
-
-def _support(y: Any, alpha: Any) -> Any:
-    _, support = _solve(y, _beta(alpha, y))
-    return support
-
-
-@declare.support(_support, ALPHA)
-def entmax_support(
-    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where α-entmax gives probability, even if it underflows to 0 as α nears 1.
-
-    Parameters
-    ----------
-    z, alpha, axis, mask, offsets : as in `entmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(entmax([0.0, -900.0], 1.001)[1], entmax_support([0.0, -900.0], 1.001))
+    >>> print(entmax([0.0, -900.0], 1.001)[1], entmax.support([0.0, -900.0], 1.001))
     0.0 [ True  True]
-    """
-    return entmax_support.dispatch(z, alpha, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any, alpha: Any) -> Any:
-    beta = _beta(alpha, p)
-    s, log_s = _curvature(p, beta), _log_curvature(p, beta)
-    return _simplex.product(s, v, _share(p, beta), log_s)
-
-
-@declare.product(_product, ALPHA)
-def entmax_jvp(
-    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `entmax` gave, v a direction
-    alpha, axis, mask, workers, offsets : as in `entmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
-    [-0.375  0.125  0.125  0.125  0.   ]
-    """
-    return entmax_jvp.dispatch(p, v, alpha, axis, mask, workers, offsets)
-
-
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-entmax_vjp = entmax_jvp
-
-
-def _jacobian(p: Any, alpha: Any) -> Any:
-    beta = _beta(alpha, p)
-    s = _curvature(p, beta)
-    total = s.sum(axis=-1, keepdims=True)
-    finite = np.isfinite(total)
-    if isinstance(p, np.ndarray) and finite.all():
-        return _simplex.dense(s)
-    with np.errstate(invalid="ignore"):
-        share = np.where(finite, _simplex.share_of_sum(s), _share(p, beta))
-    return _simplex.dense(s, share, _log_curvature(p, beta))
-
-
-@declare.jacobian(_jacobian, ALPHA)
-def entmax_jacobian(p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1) -> Array:
-    """J = diag(s) − s sᵀ/Σs at p = entmax(z, alpha), s = p^{2−α}; of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `entmax` gave
-    alpha, axis : as in `entmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(entmax_jacobian([0.75, 0.25, 0.0], 2))
-    [[ 0.5 -0.5  0. ]
-     [-0.5  0.5  0. ]
-     [ 0.   0.   0. ]]
-    """
-    return entmax_jacobian.dispatch(p, alpha, axis)
-
-
-def _grad_alpha(p: Any, alpha: Any) -> Any:
-    beta = _beta(alpha, p)
-    log_p = np.log(np.where(p == 0, 1, p))
-    steepest = np.max(-log_p, axis=-1, keepdims=True)
-    most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
-    small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
-    if isinstance(small, np.ndarray) and small.all():
-        return _grad_alpha_small(p, beta)
-    if isinstance(small, np.ndarray) and not small.any():
-        return _grad_alpha_large(p, beta)
-    small_form = _grad_alpha_small(p, np.where(small, beta, 0))
-    return np.where(small, small_form, _grad_alpha_large(p, np.where(small, 1, beta)))
-
-
-@declare.elementwise_gradient(_grad_alpha, ALPHA)
-def entmax_grad_alpha(
-    p: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, workers: int | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α > 0 (0 at α = ∞).
-
-    The published form (Correia et al. 2019, Prop. 1) is, with β = α − 1, s = p^{1−β}, p̃ = s/Σs,
-
-        g = (p − p̃)/β² + (h − p̃ Σh)/β,    h = −p log p,
-
-    and a separate form at β = 0; the two terms cancel as β → 0 (no digit is right at β = 1e−8).
-    Writing p^{−β} = 1 + x + β²a with x = −βl, l = log p, that is a = l² φ(x),
-    φ(x) = (eˣ − 1 − x)/x², and collecting powers of β gives for all β at once
-
-        g = p/Σs ∘ [Q − a − β (Q l + H a)],    Q = Σ p a,  H = −Σ p l.
-
-    Since Σp = 1, differences to the largest entry may replace a and l; so the gradient of a uniform
-    row is exactly 0. Above β = 1, where s may overflow and nothing cancels badly, the published
-    form is used, with the same differences; in rows with a denormal p, where a would overflow, it
-    is already used from β = 0.77 on.
-
-    Parameters
-    ----------
-    p : array of probabilities
-    alpha, axis, workers, offsets : as in `entmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Examples
-    --------
-    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
-    >>> print(entmax_grad_alpha(p, 1.5).round(4))
-    [ 0.0988 -0.0988  0.    ]
-    """
-    return entmax_grad_alpha.dispatch(p, None, alpha, axis, None, workers, offsets)
-
-
-def _vjp_alpha(p: Any, g: Any, alpha: Any) -> Any:
-    if isinstance(p, np.ndarray):
-        slope = entmax_grad_alpha.body(p, alpha)
-    else:  # a GPU has a kernel for the slope, but none for this sum
-        slope = entmax_grad_alpha(p, alpha[:, 0])
-    if isinstance(slope, np.ndarray) and isinstance(g, np.ndarray):
-        with np.errstate(invalid="ignore"):
-            total = np.sum(slope * g, axis=-1)
-        if np.isfinite(total).all():
-            return total
-    # g is unused where p is 0, even if it is NaN there.
-    return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
-
-
-@declare.parameter_vjp(_vjp_alpha, ALPHA)
-def entmax_vjp_alpha(
-    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape
-        p is what `entmax` gave, g a loss's gradient in p
-    alpha, axis, mask, workers, offsets : as in `entmax`
-
-    Returns
-    -------
-    array of alpha's shape
-
-    Raises
-    ------
-    ValueError
-        if p and g differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
-    >>> print(round(float(entmax_vjp_alpha(p, [1.0, 0.0, 0.0], 1.5)), 4))
-    0.0988
-    """
-    return entmax_vjp_alpha.dispatch(p, g, alpha, axis, mask, workers, offsets)
-
-
-def _vjps(p: Any, g: Any, alpha: Any) -> tuple[Any, Any]:
-    per_row = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that gradients of rows are not summed
-    return entmax_vjp(p, g, per_row), entmax_vjp_alpha(p, g, per_row)
-
-
-@declare.vjps(_vjps, ALPHA)
-def entmax_vjps(
-    p: ArrayLike, g: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """`entmax_vjp` and `entmax_vjp_alpha` at once: the gradients in z and in alpha.
-
-    With b = ∂∇Ω(p)/∂α, ∂p/∂α is −J b: as α grows, p moves as if the scores had moved by −b. So the
-    gradient in α is −Σ b ∘ J g, one more sum over the gradient in z, and the compiled kernel takes
-    both from the same logarithms of p.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape
-        p is what `entmax` gave, g a loss's gradient in p
-    alpha, axis, mask, workers, offsets : as in `entmax`
-
-    Returns
-    -------
-    arrays of p's and of alpha's shape
-
-    Raises
-    ------
-    ValueError
-        if p and g differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
-    >>> grad_z, grad_alpha = entmax_vjps(p, [1.0, 0.0, 0.0], 1.5)
-    >>> print(grad_z.round(4), round(float(grad_alpha), 4))
-    [ 0.3429 -0.3429  0.    ] 0.0988
-    """
-    return entmax_vjps.dispatch(p, g, alpha, axis, mask, workers, offsets)
-
-
-def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
-    """Ω(p) = Σ (p^α − p) / (α (α−1)), the negative of Tsallis' entropy.
-
-    Examples
-    --------
-    >>> print(entmax_omega([0.5, 0.5], 2))
-    -0.25
-    """
-    return 0 - tsallis_entropy(p, alpha, axis)
-
-
-def _loss(y: Any, target: Any, alpha: Any) -> Any:
-    return fenchel_young(ENTMAX, y, target, alpha)
-
-
-@losses.loss(_loss, ALPHA)
-def entmax_loss(
-    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    reduction: Reduction = "mean", weight: ArrayLike | None = None,
-    mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Any:  # fmt: skip
-    """The α-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 1/(α−1) on if α > 1.
-
-    For a label, p·z − z_y + H_α(p) at p = entmax(z, alpha): cross-entropy at α = 1, the sparsemax
-    loss at 2, and max z − z_y (the perceptron's) at ∞. Convex for every α > 0; below 1 no margin is
-    enough, and the loss of a wrong label with a low score still grows as that score falls.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    alpha, axis, workers, offsets : as in `entmax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> print(entmax_loss([1.0, 0.0], 1, float("inf")))
-    1.0
-    """
-    return entmax_loss.dispatch(
-        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
-
-
-def _loss_and_grad(y: Any, target: Any, alpha: Any) -> tuple[Any, Any]:
-    return fenchel_young_and_gradient(ENTMAX, y, target, alpha)
-
-
-@losses.loss_and_grad(_loss_and_grad, ALPHA)
-def entmax_loss_and_grad(
-    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *,
-    reduction: Reduction = "mean", weight: ArrayLike | None = None,
-    mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> tuple[Any, Array]:  # fmt: skip
-    """`entmax_loss` and its gradient in z, with one forward pass.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    alpha, axis, workers, offsets : as in `entmax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> loss, grad = entmax_loss_and_grad([0.0, 0.0], 0, 2)
-    >>> print(loss, grad)
-    0.25 [-0.5  0.5]
-    """
-    return entmax_loss_and_grad.dispatch(
-        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
-
-
-def _log(y: Any, alpha: Any) -> Any:
-    beta = _beta(alpha, y)
-    low = np.minimum(beta, 1)
-    c, rest = _normalizer(y, low)
-    log_p = np.where(in_support(y, c, low, rest), log_tsallis_exp(y - c, low, rest), -np.inf)
-    log_p = refine_large(log_p, np.exp(log_p))
-    if isinstance(beta, np.ndarray) and (beta <= 1).all():
-        return log_p
-    return np.where(beta <= 1, log_p, logarithms(bisect_p_max(y, np.maximum(beta, 1)).p))
-
-
-@declare.log_probabilities(_log, ALPHA)
-def log_entmax(
-    z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """log p of p = entmax(z, alpha), −∞ off its support.
-
-    Up to α = 2, log p = log1p((α−1)(z − max z − c))/(α−1) with the normaliser c of
-    `pyentmax.reference.thresholds.newton`, so that it is finite wherever p is not 0 but underflows.
-
-    Parameters
-    ----------
-    z, alpha, axis, mask, out, workers, offsets : as in `pyentmax.entmax`
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `pyentmax.entmax`
-
-    Examples
-    --------
-    >>> print(log_entmax([0.0, -900.0, -1100.0], 1.001).round(4))
+    >>> print(entmax.log([0.0, -900.0, -1100.0], 1.001).round(4))
     [    0.     -2302.5851       -inf]
+    >>> print(entmax.jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
+    [-0.375  0.125  0.125  0.125  0.   ]
+    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
+    >>> grad_z, grad_alpha = entmax.vjps(p, [1.0, 0.0, 0.0], 1.5)
+    >>> print(grad_z.round(4), round(float(grad_alpha), 4), entmax.parameter_slope(p).round(4))
+    [ 0.3429 -0.3429  0.    ] 0.0988 [ 0.0988 -0.0988  0.    ]
+    >>> loss, grad = entmax.loss_and_grad([0.0, 0.0], 0, 2)
+    >>> print(loss, grad, entmax.loss([1.0, 0.0], 1, float("inf")))
+    0.25 [-0.5  0.5] 1.0
     """
-    return log_entmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
+    return z, alpha, axis, mask, out
+
+
+@entmax.rule
+def _forward(y: Any, alpha: Any) -> Any:
+    p, _ = _solve(y, _beta(alpha, y))
+    return p
 
 
 def _beta(alpha: Any, like: Any) -> Any:
     # β = α − 1 in the working dtype, subtracted before α is rounded to it; beyond that it is ∞.
     with np.errstate(over="ignore"):
         return (alpha - 1).astype(like.dtype)
-
-
-def _power(beta: Any) -> Any:
-    # 1 − β, but never so large that times log p it would overflow.
-    return 1 - np.minimum(beta, np.finfo(beta.dtype).max / 1e4)
-
-
-def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
-    # At α = 1 it is log Σ exp z, and p·z + H(p) would cancel where p is nearly certain. Below 1,
-    # where p^α = p (1 + β(z − c)) gives H_α(p) = Σ p (c − z)/α, it is (c − |β| p·z)/α, a sum of
-    # positive terms; c is (1 − p_max^β)/β.
-    alpha, _ = as_floating(alpha, "alpha")
-    below = alpha < 1
-    mean = np.sum(p * np.where(p == 0, 0, z), axis=-1)
-    otherwise = mean - entmax_omega(p, np.where(below, 1, alpha))
-    otherwise = np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
-    if isinstance(alpha, np.ndarray) and not np.any(below):
-        return otherwise
-    beta = np.where(below, alpha - 1, -0.5)[()]  # a scalar is one on a device, too
-    c = -np.expm1(beta * np.max(logarithms(p), axis=-1)) / beta
-    return np.where(below, (c + beta * mean) / np.where(below, alpha, 1)[()], otherwise)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
@@ -639,6 +227,34 @@ def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
     return p, p > 0
 
 
+@entmax.support.rule
+def _support(y: Any, alpha: Any) -> Any:
+    """Where probability is given, even if it underflows to 0 as α nears 1."""
+    _, support = _solve(y, _beta(alpha, y))
+    return support
+
+
+@entmax.log.rule
+def _log(y: Any, alpha: Any) -> Any:
+    """log p = log1p((α−1)(z − max z − c))/(α−1) with the normaliser c of `newton`, up to α = 2."""
+    beta = _beta(alpha, y)
+    low = np.minimum(beta, 1)
+    c, rest = _normalizer(y, low)
+    log_p = np.where(in_support(y, c, low, rest), log_tsallis_exp(y - c, low, rest), -np.inf)
+    log_p = refine_large(log_p, np.exp(log_p))
+    if isinstance(beta, np.ndarray) and (beta <= 1).all():
+        return log_p
+    return np.where(beta <= 1, log_p, logarithms(bisect_p_max(y, np.maximum(beta, 1)).p))
+
+
+@entmax.jvp.rule
+def _product(p: Any, v: Any, alpha: Any) -> Any:
+    """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1)."""
+    beta = _beta(alpha, p)
+    s, log_s = _curvature(p, beta), _log_curvature(p, beta)
+    return _simplex.product(s, v, _share(p, beta), log_s)
+
+
 def _curvature(p: Any, beta: Any) -> Any:
     """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it, and at β = ∞, where p only ever jumps."""
     nowhere = (p == 0) | np.isinf(beta)
@@ -653,6 +269,11 @@ def _log_curvature(p: Any, beta: Any) -> Any:
     return np.where(p == 0, -np.inf, power * np.log(np.where(p == 0, 1, p)))
 
 
+def _power(beta: Any) -> Any:
+    # 1 − β, but never so large that times log p it would overflow.
+    return 1 - np.minimum(beta, np.finfo(beta.dtype).max / 1e4)
+
+
 def _share(p: Any, beta: Any) -> Any:
     """s/Σs for s = p^{1−β}: a softmax of (1−β) log p over the support, which never overflows."""
     r = _log_curvature(p, beta)
@@ -662,14 +283,50 @@ def _share(p: Any, beta: Any) -> Any:
     return share / np.where(total == 0, 1, total)
 
 
-def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
-    # Each value minus that at the row's largest p.
-    place = np.argmax(p, axis=-1, keepdims=True)
-    return tuple(v - _simplex.entry_of_row(v, place) for v in values)
+@entmax.jacobian.rule
+def _jacobian(p: Any, alpha: Any) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = p^{2−α}."""
+    beta = _beta(alpha, p)
+    s = _curvature(p, beta)
+    total = s.sum(axis=-1, keepdims=True)
+    finite = np.isfinite(total)
+    if isinstance(p, np.ndarray) and finite.all():
+        return _simplex.dense(s)
+    with np.errstate(invalid="ignore"):
+        share = np.where(finite, _simplex.share_of_sum(s), _share(p, beta))
+    return _simplex.dense(s, share, _log_curvature(p, beta))
 
 
-def _dot(a: Any, b: Any) -> Any:
-    return np.sum(a * b, axis=-1, keepdims=True)
+@entmax.parameter_slope.rule
+def _grad_alpha(p: Any, alpha: Any) -> Any:
+    """∂p/∂α, exact for every α > 0 (0 at α = ∞).
+
+    The published form (Correia et al. 2019, Prop. 1) is, with β = α − 1, s = p^{1−β}, p̃ = s/Σs,
+
+        g = (p − p̃)/β² + (h − p̃ Σh)/β,    h = −p log p,
+
+    and a separate form at β = 0; the two terms cancel as β → 0 (no digit is right at β = 1e−8).
+    Writing p^{−β} = 1 + x + β²a with x = −βl, l = log p, that is a = l² φ(x),
+    φ(x) = (eˣ − 1 − x)/x², and collecting powers of β gives for all β at once
+
+        g = p/Σs ∘ [Q − a − β (Q l + H a)],    Q = Σ p a,  H = −Σ p l.
+
+    Since Σp = 1, differences to the largest entry may replace a and l; so the gradient of a uniform
+    row is exactly 0. Above β = 1, where s may overflow and nothing cancels badly, the published
+    form is used, with the same differences; in rows with a denormal p, where a would overflow, it
+    is already used from β = 0.77 on.
+    """
+    beta = _beta(alpha, p)
+    log_p = np.log(np.where(p == 0, 1, p))
+    steepest = np.max(-log_p, axis=-1, keepdims=True)
+    most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
+    small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
+    if isinstance(small, np.ndarray) and small.all():
+        return _grad_alpha_small(p, beta)
+    if isinstance(small, np.ndarray) and not small.any():
+        return _grad_alpha_large(p, beta)
+    small_form = _grad_alpha_small(p, np.where(small, beta, 0))
+    return np.where(small, small_form, _grad_alpha_large(p, np.where(small, 1, beta)))
 
 
 def _grad_alpha_small(p: Any, beta: Any) -> Any:
@@ -685,16 +342,6 @@ def _grad_alpha_small(p: Any, beta: Any) -> Any:
     return p * (bracket / np.where(total == 0, 1, total))
 
 
-def _grad_alpha_large(p: Any, beta: Any) -> Any:
-    log_p = np.log(np.where(p == 0, 1, p))
-    finite = np.where(np.isinf(beta), 1, beta)
-    (dl,) = _differences(p, log_p)
-    share = _share(p, finite)
-    gap = p - share
-    g = gap / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * gap) / finite
-    return np.where(np.isinf(beta), np.where(np.isnan(p), p, 0), g)
-
-
 def _phi(x: Any) -> Any:
     """(eˣ − 1 − x)/x², by its Taylor series Σ xᵏ/(k+2)! near 0, where it cancels."""
     near = np.abs(x) < 0.3
@@ -705,29 +352,86 @@ def _phi(x: Any) -> Any:
     return np.where(near, series, (np.expm1(large) - large) / (large * large))
 
 
+def _grad_alpha_large(p: Any, beta: Any) -> Any:
+    log_p = np.log(np.where(p == 0, 1, p))
+    finite = np.where(np.isinf(beta), 1, beta)
+    (dl,) = _differences(p, log_p)
+    share = _share(p, finite)
+    gap = p - share
+    g = gap / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * gap) / finite
+    return np.where(np.isinf(beta), np.where(np.isnan(p), p, 0), g)
+
+
+def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
+    # Each value minus that at the row's largest p.
+    place = np.argmax(p, axis=-1, keepdims=True)
+    return tuple(v - _simplex.entry_of_row(v, place) for v in values)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return np.sum(a * b, axis=-1, keepdims=True)
+
+
+@entmax.parameter_vjp.rule
+def _vjp_alpha(p: Any, g: Any, alpha: Any) -> Any:
+    if isinstance(p, np.ndarray):
+        slope = _grad_alpha(p, alpha)
+    else:  # a GPU has a kernel for the slope, but none for this sum
+        slope = entmax.parameter_slope(p, alpha[:, 0])
+    if isinstance(slope, np.ndarray) and isinstance(g, np.ndarray):
+        with np.errstate(invalid="ignore"):
+            total = np.sum(slope * g, axis=-1)
+        if np.isfinite(total).all():
+            return total
+    # g is unused where p is 0, even if it is NaN there.
+    return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
+
+
+@entmax.vjps.rule
+def _vjps(p: Any, g: Any, alpha: Any) -> tuple[Any, Any]:
+    """Jᵀ g and Σ g ∘ ∂p/∂α.
+
+    With b = ∂∇Ω(p)/∂α, ∂p/∂α is −J b: as α grows, p moves as if the scores had moved by −b. So the
+    gradient in α is −Σ b ∘ J g, one more sum over the gradient in z, and the compiled kernel takes
+    both from the same logarithms of p.
+    """
+    per_row = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that gradients of rows are not summed
+    return entmax.vjp(p, g, per_row), entmax.parameter_vjp(p, g, per_row)
+
+
+@entmax.regularizer.rule
+def _omega(p: Any, alpha: Any) -> Any:
+    """Ω(p) = Σ (p^α − p) / (α (α−1)), the negative of Tsallis' entropy."""
+    return 0 - tsallis_entropy(p, alpha[:, 0])
+
+
+def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
+    # At α = 1 it is log Σ exp z, and p·z + H(p) would cancel where p is nearly certain. Below 1,
+    # where p^α = p (1 + β(z − c)) gives H_α(p) = Σ p (c − z)/α, it is (c − |β| p·z)/α, a sum of
+    # positive terms; c is (1 − p_max^β)/β.
+    alpha, _ = as_floating(alpha, "alpha")
+    below = alpha < 1
+    mean = np.sum(p * np.where(p == 0, 0, z), axis=-1)
+    otherwise = mean + tsallis_entropy(p, np.where(below, 1, alpha))
+    otherwise = np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
+    if isinstance(alpha, np.ndarray) and not np.any(below):
+        return otherwise
+    beta = np.where(below, alpha - 1, -0.5)[()]  # a scalar is one on a device, too
+    c = -np.expm1(beta * np.max(logarithms(p), axis=-1)) / beta
+    return np.where(below, (c + beta * mean) / np.where(below, alpha, 1)[()], otherwise)
+
+
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:
     # Up to α = 1 no score is off the support, and at ∞ all below the largest are: no rounding.
     return None if alpha <= 1 or alpha == np.inf else doubtful(z, on, 1 / (alpha - 1), alpha - 1)
 
 
-ENTMAX = Mapping(
-    name="entmax",
-    forward=entmax,
-    support=entmax_support,
-    jvp=entmax_jvp,
-    vjp=entmax_vjp,
-    jacobian=entmax_jacobian,
-    omega=entmax_omega,
-    parameters=(ALPHA.name,),
-    parameter_vjp=entmax_vjp_alpha,
-    omega_at_vertices=0.0,
-    vjps=entmax_vjps,
-    conjugate=_conjugate,
-    log=log_entmax,
-    doubtful=_doubtful,
-    loss=entmax_loss,
-    loss_and_grad=entmax_loss_and_grad,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-    textbook_loss=textbook_loss,
-)
+entmax.conjugate, entmax.doubtful = _conjugate, _doubtful
+entmax.textbook, entmax.jacobian.textbook = textbook, textbook_jacobian
+entmax.loss.textbook, entmax.parameter_slope.textbook = textbook_loss, textbook_grad_alpha
+
+entmax_support, entmax_jacobian, entmax_omega = entmax.support, entmax.jacobian, entmax.regularizer
+entmax_jvp = entmax_vjp = entmax.jvp
+entmax_loss, entmax_loss_and_grad, log_entmax = entmax.loss, entmax.loss_and_grad, entmax.log
+entmax_grad_alpha, entmax_vjp_alpha = entmax.parameter_slope, entmax.parameter_vjp
+entmax_vjps, ENTMAX = entmax.vjps, record_from(entmax)

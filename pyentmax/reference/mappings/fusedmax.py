@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _fused
 from pyentmax.reference.mappings import sparsemax as _sparsemax
-from pyentmax.reference.mappings.sparsemax import sparsemax_jvp
+from pyentmax.reference.mappings.sparsemax import sparsemax
 
 __all__ = [
     "FUSEDMAX",
@@ -93,15 +94,11 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 STRENGTH = replace(_fused.STRENGTH, one_axis=True)
 
 
-def _forward(y: Any, strength: Any) -> Any:
-    return _fused.project(_smoothed(y, strength))
-
-
-@declare.mapping(_forward, STRENGTH)
+@mapping(STRENGTH, permutation_equivariant=False)
 def fusedmax(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017).
 
     Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
@@ -120,7 +117,7 @@ def fusedmax(
     mask : as in `pyentmax.softmax`
         the scores on both sides of a masked entry are not neighbours:
         each run between masked entries is smoothed separately, then one sparsemax taken of all
-    out, workers, offsets : as in `pyentmax.softmax`
+    out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -141,186 +138,19 @@ def fusedmax(
     [0.3167 0.3167 0.3167 0.     0.05  ]
     >>> print(fusedmax(z, 0.1, mask=[True, False, True, True, True]).round(4))
     [0.4333 0.     0.4333 0.     0.1333]
-    """
-    return fusedmax.dispatch(z, strength, axis, mask, out, workers, offsets)
-
-
-def _support(y: Any, strength: Any) -> Any:
-    return _fused.support(_smoothed(y, strength))
-
-
-@declare.support(_support, STRENGTH)
-def fusedmax_support(
-    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where fusedmax gives probability: u > τ.
-
-    Parameters
-    ----------
-    z, strength, axis, mask, offsets : as in `fusedmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(fusedmax_support([1.0, 0.9, 1.1, -1.0, 0.8], 0.1))
-    [ True  True  True False  True]
-    """
-    return fusedmax_support.dispatch(z, strength, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any, strength: Any) -> Any:
-    start = _starts(p, strength)
-    averaged = _fused.run_means(_fused.on_support(p, v), start)
-    return sparsemax_jvp.body(p, averaged)
-
-
-@declare.product(_product, STRENGTH)
-def fusedmax_jvp(
-    p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v at the output p = fusedmax(z): v's mean over each fused run, less that over the support.
-
-    The fused runs are read from p, as neighbours with equal p > 0. That is all of them, since
-    neighbours which are merely tied have measure zero, as long as p is not rounded: p in half
-    precision may tie more. For scores in float16 compute p = fusedmax(z.astype(np.float32)), keep
-    that p for the derivatives, and round only what goes on. Without strength nothing is fused.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `fusedmax` gave, v a direction
-    strength, axis, mask, workers, offsets : as in `fusedmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
+    >>> print(fusedmax.support(z, 0.1), fusedmax.regularizer([0.5, 0.5, 0.0]))
+    [ True  True  True False  True] 0.75
+    >>> print(fusedmax.jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667 -0.1667  0.3333  0.    ]
-    """
-    return fusedmax_jvp.dispatch(p, v, strength, axis, mask, workers, offsets)
-
-
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-fusedmax_vjp = fusedmax_jvp
-
-
-def _jacobian(p: Any, strength: Any) -> Any:
-    run = np.cumsum(_starts(p, strength), axis=-1)
-    return _fused.dense(p, run[..., :, None] == run[..., None, :])
-
-
-@declare.jacobian(_jacobian, STRENGTH)
-def fusedmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """J at p = fusedmax(z), of shape batch + (d, d): 1/|G| within a fused run, less 1/|S|.
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `fusedmax` gave
-    strength, axis : as in `fusedmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(fusedmax_jacobian([0.3, 0.3, 0.4, 0.0], 0.1).round(4))
-    [[ 0.1667  0.1667 -0.3333  0.    ]
-     [ 0.1667  0.1667 -0.3333  0.    ]
-     [-0.3333 -0.3333  0.6667  0.    ]
-     [ 0.      0.      0.      0.    ]]
-    """
-    return fusedmax_jacobian.dispatch(p, strength, axis)
-
-
-def _vjp_strength(p: Any, g: Any, strength: Any, *, mask: Any) -> Any:
-    step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
-    pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
-    return _fused.vjp_strength(p, g, pull)
-
-
-@declare.parameter_vjp(_vjp_strength, STRENGTH, with_mask=True)
-def fusedmax_vjp_strength(
-    p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
-
-    A fused run of n entries has u = mean z + (λ/n) Σ s over its two ends, s = 1 where the
-    neighbouring run lies higher, −1 where lower, and 0 at an end of the row or next to a masked
-    entry. On the support p shows which: a neighbour off the support lies lower. The rest is
-    sparsemax's J. Where λ = 0 this is the derivative to the right.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape, p = fusedmax(z, strength)
-    strength, axis, mask : as in `fusedmax`
-        a score of −∞ counts as masked too, which p does not show: mask it here
-    workers, offsets : as in `fusedmax`
-
-    Returns
-    -------
-    array of strength's shape
-
-    Raises
-    ------
-    ValueError
-        if p and g differ in shape; else as in `fusedmax`
-    TypeError
-        as in `fusedmax`
-
-    Examples
-    --------
-    >>> p = fusedmax([1.0, 0.9, 1.1, -1.0, 0.8], 0.1)
-    >>> print(round(float(fusedmax_vjp_strength(p, [0.0, 0.0, 0.0, 0.0, 1.0], 0.1)), 4))
+    >>> print(fusedmax.parameter_vjp(fusedmax(z, 0.1), [0.0, 0.0, 0.0, 0.0, 1.0], 0.1).round(4))
     -0.5
     """
-    return fusedmax_vjp_strength.dispatch(p, g, strength, axis, mask, workers, offsets)
+    return z, strength, axis, mask, out
 
 
-def _omega(p: Any, strength: Any, *, mask: Any) -> Any:
-    _fused.check_finite(strength)
-    step = np.where(mask[..., 1:] & mask[..., :-1], np.abs(np.diff(p)), 0)
-    variation = np.sum(step, axis=-1)
-    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * variation
-
-
-@declare.regularizer(_omega, STRENGTH, with_mask=True)
-def fusedmax_omega(
-    p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None
-) -> Array:
-    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over pairs of unmasked neighbours; λ finite.
-
-    Examples
-    --------
-    >>> print(fusedmax_omega([0.5, 0.5, 0.0], 1.0))
-    0.75
-    """
-    return fusedmax_omega.dispatch(p, strength, axis, mask)
+@fusedmax.rule
+def _forward(y: Any, strength: Any) -> Any:
+    return _fused.project(_smoothed(y, strength))
 
 
 def _smoothed(z: Any, strength: Any) -> Any:
@@ -452,20 +282,61 @@ def _starts(p: Any, weight: Any) -> Any:
     return np.concatenate([first, (p[..., 1:] != p[..., :-1]) | (weight == 0)], axis=-1)
 
 
-FUSEDMAX = Mapping(
-    name="fusedmax",
-    forward=fusedmax,
-    support=fusedmax_support,
-    jvp=fusedmax_jvp,
-    vjp=fusedmax_vjp,
-    jacobian=fusedmax_jacobian,
-    omega=fusedmax_omega,
-    parameters=(STRENGTH.name,),
-    parameter_vjp=fusedmax_vjp_strength,
-    permutation_equivariant=False,
-    omega_takes_mask=True,
-    one_axis=True,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-    textbook_loss=textbook_loss,
-)
+@fusedmax.support.rule
+def _support(y: Any, strength: Any) -> Any:
+    """Where u > τ."""
+    return _fused.support(_smoothed(y, strength))
+
+
+@fusedmax.jvp.rule
+def _product(p: Any, v: Any, strength: Any) -> Any:
+    """J v: v's mean over each fused run, less that over the support.
+
+    The fused runs are read from p, as neighbours with equal p > 0. That is all of them, since
+    neighbours which are merely tied have measure zero, as long as p is not rounded: p in half
+    precision may tie more. For scores in float16 compute p = fusedmax(z.astype(np.float32)), keep
+    that p for the derivatives, and round only what goes on. Without strength nothing is fused.
+    """
+    start = _starts(p, strength)
+    averaged = _fused.run_means(_fused.on_support(p, v), start)
+    return sparsemax.jvp.body(p, averaged)
+
+
+@fusedmax.jacobian.rule
+def _jacobian(p: Any, strength: Any) -> Any:
+    """J: 1/|G| within a fused run G, less 1/|S| on the support S."""
+    run = np.cumsum(_starts(p, strength), axis=-1)
+    return _fused.dense(p, run[..., :, None] == run[..., None, :])
+
+
+@fusedmax.parameter_vjp.rule_with(mask=True)
+def _vjp_strength(p: Any, g: Any, strength: Any, *, mask: Any) -> Any:
+    """Σ g ∘ ∂p/∂λ, the gradient in the strength; where λ = 0 the derivative to the right.
+
+    A fused run of n entries has u = mean z + (λ/n) Σ s over its two ends, s = 1 where the
+    neighbouring run lies higher, −1 where lower, and 0 at an end of the row or next to a masked
+    entry. On the support p shows which: a neighbour off the support lies lower. The rest is
+    sparsemax's J. A score of −∞ counts as masked too, which p does not show: mask it.
+    """
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
+    pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
+    return _fused.vjp_strength(p, g, pull)
+
+
+@fusedmax.regularizer.rule_with(mask=True)
+def _omega(p: Any, strength: Any, *, mask: Any) -> Any:
+    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over pairs of unmasked neighbours; λ finite."""
+    _fused.check_finite(strength)
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.abs(np.diff(p)), 0)
+    variation = np.sum(step, axis=-1)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * variation
+
+
+fusedmax.textbook, fusedmax.jacobian.textbook = textbook, textbook_jacobian
+fusedmax.loss.textbook = textbook_loss
+
+fusedmax_support, fusedmax_jacobian = fusedmax.support, fusedmax.jacobian
+fusedmax_jvp = fusedmax_vjp = fusedmax.jvp
+fusedmax_vjp_strength = fusedmax.parameter_vjp
+fusedmax_omega = fusedmax.regularizer
+FUSEDMAX = record_from(fusedmax)

@@ -26,13 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.parameters import PerRow
-from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.parameters import Alpha
+from pyentmax.engine.calls.record import record_from
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import alpha_norm
-from pyentmax.reference.losses import declare as losses
-from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.newton import most_steps
 from pyentmax.reference.thresholds.proof import doubtful
@@ -94,31 +93,29 @@ def textbook_loss(z: Any, y: int, alpha: float = 2.0) -> float:
 # What follows is right for every input: as α nears 1 the powers of q overflow or vanish, so they
 # are taken as logarithms of a number near 1.
 
-ALPHA = PerRow("alpha", least=1, strict=True)
+ALPHA = Alpha("alpha", least=1, strict=True)
 
 
-def _forward(y: Any, alpha: Any) -> Any:
-    q = np.exp(_log_q(y, alpha))
-    return q / np.sum(q, axis=-1, keepdims=True)
-
-
-@declare.mapping(_forward, ALPHA)
+@mapping(ALPHA, omega_at_vertices=1.0)
 def normmax(
     z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α.
 
     Blondel, Martins & Niculae (2020), §4.3. τ by Newton's method, O(d) per pass
     (`pyentmax.reference.thresholds.newton`). Scores more than 1 below the largest get nothing, for
     every α.
 
+    `normmax.loss` is 0 from a margin of 1 on: Ω of a label is 1, not 0, and since Ω*(z) is the
+    threshold τ, the loss of a label is τ + 1 − z_y.
+
     Parameters
     ----------
     z : array of scores
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
         above 1; as it nears 1, p nears argmax, and ``inf`` is uniform over sparsemax's support
-    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+    axis, mask, out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -138,242 +135,21 @@ def normmax(
     [[0.904641 0.095359 0.      ]
      [0.571429 0.428571 0.      ]
      [0.5      0.5      0.      ]]
-    """
-    return normmax.dispatch(z, alpha, axis, mask, out, workers, offsets)
-
-
-def _support(y: Any, alpha: Any) -> Any:
-    return _log_q(y, alpha) > -np.inf
-
-
-@declare.support(_support, ALPHA)
-def normmax_support(
-    z: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where normmax gives probability, even if it underflows to 0 as α nears 1.
-
-    Parameters
-    ----------
-    z, alpha, axis, mask, offsets : as in `normmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(normmax([0.0, -0.6], 1.001)[1], normmax_support([0.0, -0.6], 1.001))
+    >>> print(normmax([0.0, -0.6], 1.001)[1], normmax.support([0.0, -0.6], 1.001))
     0.0 [ True  True]
-    """
-    return normmax_support.dispatch(z, alpha, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any, alpha: Any) -> Any:
-    v = np.where(p != 0, v, 0)  # off the support v may hold anything, even NaN
-    s, log_scale = _diagonal(p, alpha)
-    k = np.argmax(p, axis=-1, keepdims=True)
-    # Infinities on the support may give NaN.
-    with np.errstate(invalid="ignore", over="ignore"):
-        v = np.where(p != 0, v - _simplex.entry_of_row(v, k), 0)  # J1 = 0
-        t = s * (v - np.sum(p * v, axis=-1, keepdims=True))
-        other_p, at_k = _simplex.without_largest(p, k)
-        other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
-        at_largest = t * np.sum(other_p, axis=-1, keepdims=True) - p * other_t
-        elsewhere = t - p * np.sum(t, axis=-1, keepdims=True)
-        moved = _scaled(np.where(at_k, at_largest, elsewhere), log_scale)
-        return np.where(p != 0, moved, 0)
-
-
-@declare.product(_product, ALPHA)
-def normmax_jvp(
-    p: ArrayLike, v: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `normmax` gave, v a direction
-    alpha, axis, mask, workers, offsets : as in `normmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
+    >>> print(normmax.jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
     [-0.353553  0.353553  0.      ]
+    >>> loss, grad = normmax.loss_and_grad([0.0, 0.0], 0)
+    >>> print(round(float(loss), 6), grad, normmax.regularizer([0.6, 0.8]).round(6))
+    0.292893 [-0.5  0.5] 1.0
     """
-    return normmax_jvp.dispatch(p, v, alpha, axis, mask, workers, offsets)
+    return z, alpha, axis, mask, out
 
 
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-normmax_vjp = normmax_jvp
-
-
-def _jacobian(p: Any, alpha: Any) -> Any:
-    s, log_scale = _diagonal(p, alpha)
-    # 1 − p_i and Σs − s_i − s_j, without cancellation where one entry is nearly the whole sum.
-    other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
-    complement = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
-    other_s, at_largest_s = _simplex.without_largest(s, np.argmax(s, axis=-1, keepdims=True))
-    others, all_s = np.sum(other_s, axis=-1, keepdims=True), np.sum(s, axis=-1, keepdims=True)
-    own = s * complement**2 + p**2 * np.where(at_largest_s, others, all_s - s)
-    with_largest = at_largest_s[..., :, None] | at_largest_s[..., None, :]
-    pair = other_s[..., :, None] + other_s[..., None, :]
-    rest = np.where(with_largest, others[..., None], all_s[..., None]) - pair
-    mixed = (s * complement)[..., :, None] * p[..., None, :]  # added to its transpose: symmetric
-    outer = p[..., :, None] * p[..., None, :]
-    between = rest * outer - (mixed + np.swapaxes(mixed, -1, -2))
-    entries = np.where(_simplex.identity(p) != 0, own[..., :, None], between)
-    return _scaled(entries, log_scale[..., None])
-
-
-@declare.jacobian(_jacobian, ALPHA)
-def normmax_jacobian(p: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1) -> Array:
-    """J = (I − p1ᵀ) diag(s) (I − 1pᵀ) at p = normmax(z, alpha); of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `normmax` gave
-    alpha, axis : as in `normmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(normmax_jacobian([0.5, 0.5, 0.0]).round(6))
-    [[ 0.353553 -0.353553  0.      ]
-     [-0.353553  0.353553  0.      ]
-     [ 0.        0.        0.      ]]
-    """
-    return normmax_jacobian.dispatch(p, alpha, axis)
-
-
-def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
-    """Ω(p) = ‖p‖_α: 1 at the corners of the simplex, not 0.
-
-    Examples
-    --------
-    >>> print(normmax_omega([0.6, 0.8]).round(6))
-    1.0
-    """
-    return alpha_norm(p, alpha, axis)
-
-
-def _loss(y: Any, target: Any, alpha: Any) -> Any:
-    return fenchel_young(NORMMAX, y, target, alpha)
-
-
-@losses.loss(_loss, ALPHA)
-def normmax_loss(
-    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
-    reduction: Reduction = "mean", weight: ArrayLike | None = None,
-    mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Any:  # fmt: skip
-    """The normmax loss (Blondel, Martins & Niculae 2020, §4.3), 0 from a margin of 1 on.
-
-    For a label, p·z − z_y + 1 − ‖p‖_α at p = normmax(z, alpha): Ω of a label is 1, not 0. Since
-    Ω*(z) is the threshold τ, it is also τ + 1 − z_y.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    alpha, axis, workers, offsets : as in `normmax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> print(normmax_loss([1.0, 0.0], 0), round(float(normmax_loss([0.0, 0.0], 0)), 6))
-    0.0 0.292893
-    """
-    return normmax_loss.dispatch(
-        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
-
-
-def _loss_and_grad(y: Any, target: Any, alpha: Any) -> tuple[Any, Any]:
-    return fenchel_young_and_gradient(NORMMAX, y, target, alpha)
-
-
-@losses.loss_and_grad(_loss_and_grad, ALPHA)
-def normmax_loss_and_grad(
-    z: ArrayLike, y: ArrayLike, alpha: ArrayLike = 2.0, axis: Axis = -1, *,
-    reduction: Reduction = "mean", weight: ArrayLike | None = None,
-    mask: ArrayLike | None = None, ignore_index: int | None = None,
-    label_smoothing: float = 0.0, class_weight: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> tuple[Any, Array]:  # fmt: skip
-    """`normmax_loss` and its gradient in z, with one forward pass.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    alpha, axis, workers, offsets : as in `normmax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> loss, grad = normmax_loss_and_grad([0.0, 0.0], 0)
-    >>> print(round(float(loss), 6), grad)
-    0.292893 [-0.5  0.5]
-    """
-    return normmax_loss_and_grad.dispatch(
-        z, y, alpha, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
+@normmax.rule
+def _forward(y: Any, alpha: Any) -> Any:
+    q = np.exp(_log_q(y, alpha))
+    return q / np.sum(q, axis=-1, keepdims=True)
 
 
 def _log_q(x: Any, alpha: Any) -> Any:
@@ -418,12 +194,36 @@ def _log_q_from(x: Any, s: Any, power: Any) -> tuple[Any, Any]:
     return np.where(on, power * log_base, -np.inf), np.where(on, base, 0)
 
 
+@normmax.support.rule
+def _support(y: Any, alpha: Any) -> Any:
+    """Where probability is given, even if it underflows to 0 as α nears 1."""
+    return _log_q(y, alpha) > -np.inf
+
+
+@normmax.jvp.rule
+def _product(p: Any, v: Any, alpha: Any) -> Any:
+    """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support."""
+    v = np.where(p != 0, v, 0)  # off the support v may hold anything, even NaN
+    s, log_scale = _diagonal(p, alpha)
+    k = np.argmax(p, axis=-1, keepdims=True)
+    # Infinities on the support may give NaN.
+    with np.errstate(invalid="ignore", over="ignore"):
+        v = np.where(p != 0, v - _simplex.entry_of_row(v, k), 0)  # J1 = 0
+        t = s * (v - np.sum(p * v, axis=-1, keepdims=True))
+        other_p, at_k = _simplex.without_largest(p, k)
+        other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
+        at_largest = t * np.sum(other_p, axis=-1, keepdims=True) - p * other_t
+        elsewhere = t - p * np.sum(t, axis=-1, keepdims=True)
+        moved = _scaled(np.where(at_k, at_largest, elsewhere), log_scale)
+        return np.where(p != 0, moved, 0)
+
+
 def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
     """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, relative to the largest, and its log."""
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         jumps = np.isinf(alpha.astype(p.dtype))
     power = np.where(jumps, 0, 1 / (alpha - 1)).astype(p.dtype)
-    norm = alpha_norm(p, alpha[0, 0] if alpha.size == 1 else alpha[:, 0])[..., None]
+    norm = _norm(p, alpha)[..., None]
     on = p != 0
     log_p = np.log(np.where(on, p, 1))
     # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
@@ -445,26 +245,49 @@ def _scaled(x: Any, log_scale: Any) -> Any:
     return np.where(overflows, part, _simplex.times(scale, x))
 
 
+@normmax.jacobian.rule
+def _jacobian(p: Any, alpha: Any) -> Any:
+    """J = (I − p1ᵀ) diag(s) (I − 1pᵀ)."""
+    s, log_scale = _diagonal(p, alpha)
+    # 1 − p_i and Σs − s_i − s_j, without cancellation where one entry is nearly the whole sum.
+    other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
+    complement = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
+    other_s, at_largest_s = _simplex.without_largest(s, np.argmax(s, axis=-1, keepdims=True))
+    others, all_s = np.sum(other_s, axis=-1, keepdims=True), np.sum(s, axis=-1, keepdims=True)
+    own = s * complement**2 + p**2 * np.where(at_largest_s, others, all_s - s)
+    with_largest = at_largest_s[..., :, None] | at_largest_s[..., None, :]
+    pair = other_s[..., :, None] + other_s[..., None, :]
+    rest = np.where(with_largest, others[..., None], all_s[..., None]) - pair
+    mixed = (s * complement)[..., :, None] * p[..., None, :]  # added to its transpose: symmetric
+    outer = p[..., :, None] * p[..., None, :]
+    between = rest * outer - (mixed + np.swapaxes(mixed, -1, -2))
+    entries = np.where(_simplex.identity(p) != 0, own[..., :, None], between)
+    return _scaled(entries, log_scale[..., None])
+
+
+@normmax.regularizer.rule
+def _omega(p: Any, alpha: Any) -> Any:
+    """Ω(p) = ‖p‖_α: 1 at the corners of the simplex, not 0."""
+    return _norm(p, alpha)
+
+
+def _norm(p: Any, alpha: Any) -> Any:
+    # Of a number NumPy takes powers by the exponents ½ and 2, of an array it does not.
+    return alpha_norm(p, alpha[0, 0] if alpha.size == 1 else alpha[:, 0])
+
+
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:
     # With q = [z − τ]₊^{1/(α−1)} τ is where Σ q^α = 1, and p = q/Σq ≤ q.
     doubt = doubtful(z, on, power=1 if alpha == np.inf else alpha / (alpha - 1))
     return doubt and doubt._replace(most=doubt.most ** (1 / alpha))
 
 
-NORMMAX = Mapping(
-    name="normmax",
-    forward=normmax,
-    support=normmax_support,
-    jvp=normmax_jvp,
-    vjp=normmax_vjp,
-    jacobian=normmax_jacobian,
-    omega=normmax_omega,
-    parameters=(ALPHA.name,),
-    omega_at_vertices=1.0,
-    doubtful=_doubtful,
-    loss=normmax_loss,
-    loss_and_grad=normmax_loss_and_grad,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-    textbook_loss=textbook_loss,
-)
+normmax.doubtful = _doubtful
+normmax.textbook, normmax.jacobian.textbook = textbook, textbook_jacobian
+normmax.loss.textbook = textbook_loss
+
+normmax_support, normmax_jacobian = normmax.support, normmax.jacobian
+normmax_jvp = normmax_vjp = normmax.jvp
+normmax_loss, normmax_loss_and_grad = normmax.loss, normmax.loss_and_grad
+normmax_omega = normmax.regularizer
+NORMMAX = record_from(normmax)

@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _fused, _simplex
 from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings._fused import STRENGTH
-from pyentmax.reference.mappings.sparsemax import sparsemax_jvp
+from pyentmax.reference.mappings.sparsemax import sparsemax
 
 __all__ = [
     "OSCARMAX",
@@ -93,15 +94,11 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 # and huge strengths cost no digits.
 
 
-def _forward(y: Any, strength: Any) -> Any:
-    return _fused.project(_pooled(y, strength))
-
-
-@declare.mapping(_forward, STRENGTH)
+@mapping(STRENGTH)
 def oscarmax(
     z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017).
 
     Maximises p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j) over the simplex, λ the strength: sparsemax at
@@ -116,7 +113,7 @@ def oscarmax(
     axis : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         masked entries are left out
-    out, workers, offsets : as in `pyentmax.softmax`
+    out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -136,183 +133,20 @@ def oscarmax(
     [0.3333 0.     0.3333 0.     0.3333]
     >>> print(oscarmax(z, 0).round(4))
     [0.3333 0.     0.2333 0.     0.4333]
-    """
-    return oscarmax.dispatch(z, strength, axis, mask, out, workers, offsets)
-
-
-def _support(y: Any, strength: Any) -> Any:
-    return _fused.support(_pooled(y, strength))
-
-
-@declare.support(_support, STRENGTH)
-def oscarmax_support(
-    z: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where oscarmax gives probability: u > τ.
-
-    Parameters
-    ----------
-    z, strength, axis, mask, offsets : as in `oscarmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(oscarmax_support([1.0, -1.0, 0.9, 0.2, 1.1], 0.1))
-    [ True False  True False  True]
-    """
-    return oscarmax_support.dispatch(z, strength, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any, strength: Any) -> Any:
-    averaged = _group_means(p, _fused.on_support(p, v), strength)
-    return sparsemax_jvp.body(p, averaged)
-
-
-@declare.product(_product, STRENGTH)
-def oscarmax_jvp(
-    p: ArrayLike, v: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v at the output p = oscarmax(z): v's mean over each group, less that over the support.
-
-    The groups are read from p, as entries with equal p > 0. That is all of them, as long as p is
-    not rounded: p in half precision may tie more. For scores in float16 compute
-    p = oscarmax(z.astype(np.float32)), keep that p for the derivatives, and round only what goes
-    on. Without strength nothing is fused.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `oscarmax` gave, v a direction
-    strength, axis, mask, workers, offsets : as in `oscarmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
+    >>> print(oscarmax.support(z, 0.1), oscarmax.regularizer([0.5, 0.5, 0.0]))
+    [ True False  True False  True] 1.75
+    >>> print(oscarmax.jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667  0.3333 -0.1667  0.    ]
-    """
-    return oscarmax_jvp.dispatch(p, v, strength, axis, mask, workers, offsets)
-
-
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-oscarmax_vjp = oscarmax_jvp
-
-
-def _jacobian(p: Any, strength: Any) -> Any:
-    itself = _simplex.identity(p) != 0
-    equal = p[..., :, None] == p[..., None, :]
-    return _fused.dense(p, itself | (equal & (strength > 0)[..., None]))
-
-
-@declare.jacobian(_jacobian, STRENGTH)
-def oscarmax_jacobian(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """J at p = oscarmax(z), of shape batch + (d, d): 1/|G| within a group, less 1/|S|.
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `oscarmax` gave
-    strength, axis : as in `oscarmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(oscarmax_jacobian([0.3, 0.4, 0.3, 0.0], 0.1).round(4))
-    [[ 0.1667 -0.3333  0.1667  0.    ]
-     [-0.3333  0.6667 -0.3333  0.    ]
-     [ 0.1667 -0.3333  0.1667  0.    ]
-     [ 0.      0.      0.      0.    ]]
-    """
-    return oscarmax_jacobian.dispatch(p, strength, axis)
-
-
-def _vjp_strength(p: Any, g: Any, strength: Any) -> Any:
-    place = np.argsort(_descending_order(p), axis=-1).astype(p.dtype)
-    pull = _group_means(p, place, np.ones_like(strength))
-    return _fused.vjp_strength(p, g, pull)
-
-
-@declare.parameter_vjp(_vjp_strength, STRENGTH)
-def oscarmax_vjp_strength(
-    p: ArrayLike, g: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1, *,
-    mask: ArrayLike | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
-
-    A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in descending order, hence
-    moves with its mean place, which p shows. What is the same for all entries, sparsemax removes.
-    Where λ = 0 this is the derivative to the right.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape
-        p is what `oscarmax` gave, g a loss's gradient in p
-    strength, axis, mask, workers, offsets : as in `oscarmax`
-
-    Returns
-    -------
-    array of strength's shape
-
-    Raises
-    ------
-    ValueError
-        if p and g differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
     >>> p = oscarmax([1.0, 0.0, 0.8], 0.05)
-    >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
+    >>> print(oscarmax.parameter_vjp(p, [0.0, 0.0, 1.0], 0.05).round(4))
     0.5
     """
-    return oscarmax_vjp_strength.dispatch(p, g, strength, axis, mask, workers, offsets)
+    return z, strength, axis, mask, out
 
 
-def _omega(p: Any, strength: Any) -> Any:
-    _fused.check_finite(strength)
-    rising = np.sort(p, axis=-1)
-    pairs = np.sum(rising * _places(rising), axis=-1)
-    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * pairs
-
-
-@declare.regularizer(_omega, STRENGTH)
-def oscarmax_omega(p: ArrayLike, strength: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), λ finite; the i-th largest leads in d − i pairs.
-
-    Examples
-    --------
-    >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
-    1.75
-    """
-    return oscarmax_omega.dispatch(p, strength, axis)
+@oscarmax.rule
+def _forward(y: Any, strength: Any) -> Any:
+    return _fused.project(_pooled(y, strength))
 
 
 def _pooled(z: Any, strength: Any) -> Any:
@@ -334,15 +168,6 @@ def _pooled(z: Any, strength: Any) -> Any:
     return _fused.scaled_up(_in_old_order(mean, order), allowed, scale, z.dtype)
 
 
-def _group_means(p: Any, v: Any, strength: Any) -> Any:
-    """Mean of v over the entries with equal p; v itself where the strength is 0."""
-    order = _descending_order(p)
-    sorted_p, sorted_v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
-    start = np.ones_like(p, dtype=bool)
-    start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)
-    return _in_old_order(_fused.run_means(sorted_v, start), order)
-
-
 def _descending_order(x: Any) -> Any:
     return np.argsort(-x, axis=-1, kind="stable")
 
@@ -356,17 +181,68 @@ def _places(x: Any) -> Any:
     return np.cumsum(np.ones_like(x), axis=-1) - 1
 
 
-OSCARMAX = Mapping(
-    name="oscarmax",
-    forward=oscarmax,
-    support=oscarmax_support,
-    jvp=oscarmax_jvp,
-    vjp=oscarmax_vjp,
-    jacobian=oscarmax_jacobian,
-    omega=oscarmax_omega,
-    parameters=(STRENGTH.name,),
-    parameter_vjp=oscarmax_vjp_strength,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-    textbook_loss=textbook_loss,
-)
+@oscarmax.support.rule
+def _support(y: Any, strength: Any) -> Any:
+    """Where u > τ."""
+    return _fused.support(_pooled(y, strength))
+
+
+@oscarmax.jvp.rule
+def _product(p: Any, v: Any, strength: Any) -> Any:
+    """J v: v's mean over each group, less that over the support.
+
+    The groups are read from p, as entries with equal p > 0. That is all of them, as long as p is
+    not rounded: p in half precision may tie more. For scores in float16 compute
+    p = oscarmax(z.astype(np.float32)), keep that p for the derivatives, and round only what goes
+    on. Without strength nothing is fused.
+    """
+    averaged = _group_means(p, _fused.on_support(p, v), strength)
+    return sparsemax.jvp.body(p, averaged)
+
+
+def _group_means(p: Any, v: Any, strength: Any) -> Any:
+    """Mean of v over the entries with equal p; v itself where the strength is 0."""
+    order = _descending_order(p)
+    sorted_p, sorted_v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
+    start = np.ones_like(p, dtype=bool)
+    start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)
+    return _in_old_order(_fused.run_means(sorted_v, start), order)
+
+
+@oscarmax.jacobian.rule
+def _jacobian(p: Any, strength: Any) -> Any:
+    """J: 1/|G| within a group G, less 1/|S| on the support S."""
+    itself = _simplex.identity(p) != 0
+    equal = p[..., :, None] == p[..., None, :]
+    return _fused.dense(p, itself | (equal & (strength > 0)[..., None]))
+
+
+@oscarmax.parameter_vjp.rule
+def _vjp_strength(p: Any, g: Any, strength: Any) -> Any:
+    """Σ g ∘ ∂p/∂λ, the gradient in the strength; where λ = 0 the derivative to the right.
+
+    A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in descending order, hence
+    moves with its mean place, which p shows. What is the same for all entries, sparsemax removes.
+    """
+    place = np.argsort(_descending_order(p), axis=-1).astype(p.dtype)
+    pull = _group_means(p, place, np.ones_like(strength))
+    return _fused.vjp_strength(p, g, pull)
+
+
+@oscarmax.regularizer.rule
+def _omega(p: Any, strength: Any) -> Any:
+    """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), λ finite; the i-th largest leads in d − i pairs."""
+    _fused.check_finite(strength)
+    rising = np.sort(p, axis=-1)
+    pairs = np.sum(rising * _places(rising), axis=-1)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * pairs
+
+
+oscarmax.textbook, oscarmax.jacobian.textbook = textbook, textbook_jacobian
+oscarmax.loss.textbook = textbook_loss
+
+oscarmax_support, oscarmax_jacobian = oscarmax.support, oscarmax.jacobian
+oscarmax_jvp = oscarmax_vjp = oscarmax.jvp
+oscarmax_vjp_strength = oscarmax.parameter_vjp
+oscarmax_omega = oscarmax.regularizer
+OSCARMAX = record_from(oscarmax)

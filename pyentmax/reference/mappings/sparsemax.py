@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.record import Mapping
-from pyentmax.engine.calls.types import Array, ArrayLike, Axis, Reduction
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.record import record_from
+from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import gini_entropy
 from pyentmax.reference.log_probabilities import logarithms
-from pyentmax.reference.losses import declare as losses
-from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.newton import remainder
 from pyentmax.reference.thresholds.proof import doubtful
@@ -80,23 +79,19 @@ def textbook_loss(z: Any, y: int) -> float:
 # difference of squares would cancel for large scores, and Ω*(z) + Ω(q) − q·z does not.
 
 
-def _forward(y: Any) -> Any:
-    p = np.maximum(above_threshold(y), 0)
-    return _simplex.normalized(p, _curvature(p))
-
-
-@declare.mapping(_forward)
+@mapping(omega_at_vertices=0.0, support_alpha=2.0)
 def sparsemax(
-    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None
+) -> Arguments:
     """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016).
 
     p = [z − τ]₊, τ by a sort (`pyentmax.reference.thresholds.sort_sparsemax`). O(d log d).
 
+    `sparsemax.loss` is ½ (‖q − z‖² − ‖p − z‖²): 0 from a margin of 1 on.
+
     Parameters
     ----------
-    z, axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+    z, axis, mask, out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -109,250 +104,23 @@ def sparsemax(
 
     Examples
     --------
-    >>> print(sparsemax([1.0, 0.5, -2.0]))
-    [0.75 0.25 0.  ]
+    >>> print(sparsemax([1.0, 0.5, -2.0]), sparsemax.support([1.0, 0.5, -2.0]))
+    [0.75 0.25 0.  ] [ True  True False]
+    >>> print(sparsemax.log([0.5, 0.5, -1.0]).round(6), sparsemax.regularizer([0.5, 0.5]))
+    [-0.693147 -0.693147      -inf] -0.25
+    >>> print(sparsemax.jvp([0.75, 0.25, 0.0], [1.0, 0.0, 9.0]))
+    [ 0.5 -0.5  0. ]
+    >>> loss, grad = sparsemax.loss_and_grad([0.0, 0.0], 0)
+    >>> print(loss, grad, sparsemax.loss([2.0, 1.0], 0))
+    0.25 [-0.5  0.5] 0.0
     """
-    return sparsemax.dispatch(z, None, axis, mask, out, workers, offsets)
+    return z, None, axis, mask, out
 
 
-def _support(y: Any) -> Any:
-    return above_threshold(y) > 0
-
-
-@declare.support(_support)
-def sparsemax_support(
-    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where sparsemax gives probability: z > τ.
-
-    Parameters
-    ----------
-    z, axis, mask, offsets : as in `sparsemax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(sparsemax_support([1.0, 0.5, -2.0]))
-    [ True  True False]
-    """
-    return sparsemax_support.dispatch(z, None, axis, mask, offsets)
-
-
-def _product(p: Any, v: Any) -> Any:
-    return _simplex.product(_curvature(p), v)
-
-
-@declare.product(_product)
-def sparsemax_jvp(
-    p: ArrayLike, v: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v at the output p = sparsemax(z): v less its mean on the support, 0 off it.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `sparsemax` gave, v a direction
-    axis, mask, workers, offsets : as in `sparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(sparsemax_jvp([0.75, 0.25, 0.0], [-1.0, 0.0, 9.0]))
-    [-0.5  0.5  0. ]
-    """
-    return sparsemax_jvp.dispatch(p, v, None, axis, mask, workers, offsets)
-
-
-# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-sparsemax_vjp = sparsemax_jvp
-
-
-def _jacobian(p: Any) -> Any:
-    return _simplex.dense(_curvature(p))
-
-
-@declare.jacobian(_jacobian)
-def sparsemax_jacobian(p: ArrayLike, axis: Axis = -1) -> Array:
-    """J = diag(s) − s sᵀ/Σs at p = sparsemax(z), s = 1 on the support; of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `sparsemax` gave
-    axis : as in `sparsemax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(sparsemax_jacobian([0.75, 0.25, 0.0]))
-    [[ 0.5 -0.5  0. ]
-     [-0.5  0.5  0. ]
-     [ 0.   0.   0. ]]
-    """
-    return sparsemax_jacobian.dispatch(p, None, axis)
-
-
-def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
-    """Ω(p) = −½ Σ p (1 − p), the negative of Gini's entropy.
-
-    Examples
-    --------
-    >>> print(sparsemax_omega([0.5, 0.5]))
-    -0.25
-    """
-    return 0 - gini_entropy(p, axis)
-
-
-def _loss(y: Any, target: Any) -> Any:
-    return fenchel_young(SPARSEMAX, y, target)
-
-
-@losses.loss(_loss)
-def sparsemax_loss(
-    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
-    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0,
-    class_weight: ArrayLike | None = None, workers: int | None = None,
-    offsets: ArrayLike | None = None,
-) -> Any:  # fmt: skip
-    """The sparsemax loss (Martins & Astudillo 2016), 0 from a margin of 1 on.
-
-    For a label, p·z − z_y + ½ Σ p (1 − p) at p = sparsemax(z): a smooth hinge, exactly 0 where z_y
-    exceeds every other score by 1.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    axis, workers, offsets : as in `sparsemax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> print(sparsemax_loss([2.0, 1.0], 0), sparsemax_loss([0.0, 0.0], 0))
-    0.0 0.25
-    """
-    return sparsemax_loss.dispatch(
-        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
-
-
-def _loss_and_grad(y: Any, target: Any) -> tuple[Any, Any]:
-    return fenchel_young_and_gradient(SPARSEMAX, y, target)
-
-
-@losses.loss_and_grad(_loss_and_grad)
-def sparsemax_loss_and_grad(
-    z: ArrayLike, y: ArrayLike, axis: Axis = -1, *, reduction: Reduction = "mean",
-    weight: ArrayLike | None = None, mask: ArrayLike | None = None,
-    ignore_index: int | None = None, label_smoothing: float = 0.0,
-    class_weight: ArrayLike | None = None, workers: int | None = None,
-    offsets: ArrayLike | None = None,
-) -> tuple[Any, Array]:  # fmt: skip
-    """`sparsemax_loss` and its gradient in z, with one forward pass.
-
-    Parameters
-    ----------
-    z : array of scores
-    y : integer labels (shape of z without the axis) or distributions (shape of z)
-    axis, workers, offsets : as in `sparsemax`
-    reduction, weight, mask, ignore_index : as in `fenchel_young_loss`
-    label_smoothing, class_weight : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"; a gradient has z's shape
-
-    Raises
-    ------
-    ValueError
-        if y is neither labels nor distributions that fit z, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is not of real numbers or is a masked array, or an option is of the wrong kind
-
-    Examples
-    --------
-    >>> loss, grad = sparsemax_loss_and_grad([0.0, 0.0], 0)
-    >>> print(loss, grad)
-    0.25 [-0.5  0.5]
-    """
-    return sparsemax_loss_and_grad.dispatch(
-        z, y, None, axis, reduction, weight, mask, ignore_index, label_smoothing,
-        class_weight, workers, offsets,
-    )  # fmt: skip
-
-
-def _log(y: Any) -> Any:
-    return logarithms(sparsemax.body(y))
-
-
-@declare.log_probabilities(_log)
-def log_sparsemax(
-    z: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None, out: Array | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """log p of p = sparsemax(z), −∞ off its support.
-
-    Parameters
-    ----------
-    z, axis, mask, out, workers, offsets : as in `log_softmax`
-
-    Returns
-    -------
-    as in `log_softmax`
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `log_softmax`
-
-    Examples
-    --------
-    >>> print(log_sparsemax([0.5, 0.5, -1.0]).round(6))
-    [-0.693147 -0.693147      -inf]
-    """
-    return log_sparsemax.dispatch(z, None, axis, mask, out, workers, offsets)
+@sparsemax.rule
+def _forward(y: Any) -> Any:
+    p = np.maximum(above_threshold(y), 0)
+    return _simplex.normalized(p, _curvature(p))
 
 
 def above_threshold(z: Any) -> Any:
@@ -361,30 +129,50 @@ def above_threshold(z: Any) -> Any:
     return u - remainder(u, np.ones_like(u[..., :1]))
 
 
+@sparsemax.support.rule
+def _support(y: Any) -> Any:
+    """Where z > τ."""
+    return above_threshold(y) > 0
+
+
+@sparsemax.log.rule
+def _log(y: Any) -> Any:
+    return logarithms(_forward(y))
+
+
+@sparsemax.jvp.rule
+def _product(p: Any, v: Any) -> Any:
+    """J v: v less its mean on the support, 0 off it."""
+    return _simplex.product(_curvature(p), v)
+
+
+@sparsemax.jacobian.rule
+def _jacobian(p: Any) -> Any:
+    """J = diag(s) − s sᵀ/Σs, s = 1 on the support, 0 off it."""
+    return _simplex.dense(_curvature(p))
+
+
 def _curvature(p: Any) -> Any:
     # 1 on the support, written so that a NaN stays a NaN.
     return np.where(p > 0, 1, p)
+
+
+@sparsemax.regularizer.rule
+def _omega(p: Any) -> Any:
+    """Ω(p) = −½ Σ p (1 − p), the negative of Gini's entropy."""
+    return 0 - gini_entropy(p)
 
 
 def _doubtful(z: Any, on: Any) -> Any:
     return doubtful(z, on, power=1)
 
 
-SPARSEMAX = Mapping(
-    name="sparsemax",
-    forward=sparsemax,
-    support=sparsemax_support,
-    jvp=sparsemax_jvp,
-    vjp=sparsemax_vjp,
-    jacobian=sparsemax_jacobian,
-    omega=sparsemax_omega,
-    omega_at_vertices=0.0,
-    support_alpha=2.0,
-    log=log_sparsemax,
-    doubtful=_doubtful,
-    loss=sparsemax_loss,
-    loss_and_grad=sparsemax_loss_and_grad,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-    textbook_loss=textbook_loss,
-)
+sparsemax.doubtful = _doubtful
+sparsemax.textbook, sparsemax.jacobian.textbook = textbook, textbook_jacobian
+sparsemax.loss.textbook = textbook_loss
+
+sparsemax_support, sparsemax_jacobian = sparsemax.support, sparsemax.jacobian
+sparsemax_jvp = sparsemax_vjp = sparsemax.jvp
+sparsemax_loss, sparsemax_loss_and_grad = sparsemax.loss, sparsemax.loss_and_grad
+log_sparsemax, sparsemax_omega = sparsemax.log, sparsemax.regularizer
+SPARSEMAX = record_from(sparsemax)

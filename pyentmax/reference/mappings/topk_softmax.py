@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.parameters import PerRow
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.parameters import TopK
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.keep import top_k
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 
 __all__ = [
@@ -60,21 +61,14 @@ def textbook_jacobian(p: Any, k: int) -> np.ndarray:
 # What follows is right for every input: the exponentials are relative to the largest score, and k
 # may exceed the number of scores.
 
-K = PerRow("k", least=1, whole=True, in_product=False, shifted=False)
+K = TopK("k", least=1, whole=True, in_product=False, shifted=False)
 
 
-def _forward(y: Any, k: Any) -> Any:
-    kept = np.where(top_k.body(np, y, k), y, -np.inf)
-    with np.errstate(over="ignore"):
-        p = np.exp(kept - np.max(kept, axis=-1, keepdims=True))
-    return p / np.sum(p, axis=-1, keepdims=True)
-
-
-@declare.mapping(_forward, K)
+@mapping(K, support_alpha=1.0, of_largest="softmax")
 def topk_softmax(
     z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
     All scores that tie with the k-th largest are kept, so there may be more than k. O(d log d), by
@@ -85,7 +79,7 @@ def topk_softmax(
     z : array of scores
     k : whole number or array that broadcasts against the batch shape (z's without the axis)
         number of scores to keep, at least 1; from the number of unmasked scores on, all are kept
-    axis, mask, out, workers, offsets : as in `pyentmax.softmax`
+    axis, mask, out : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -104,113 +98,41 @@ def topk_softmax(
     [0.7311 0.2689 0.     0.    ]
     >>> print(topk_softmax([1.0, 0.0, 1.0, 1.0], 2).round(4))
     [0.3333 0.     0.3333 0.3333]
+    >>> print(topk_softmax.support([0.0, -1e6, -2e6], 2))
+    [ True  True False]
+    >>> print(topk_softmax.jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0], 2))
+    [-0.25  0.25  0.  ]
     """
-    return topk_softmax.dispatch(z, k, axis, mask, out, workers, offsets)
+    return z, k, axis, mask, out
 
 
+@topk_softmax.rule
+def _forward(y: Any, k: Any) -> Any:
+    kept = np.where(top_k.body(np, y, k), y, -np.inf)
+    with np.errstate(over="ignore"):
+        p = np.exp(kept - np.max(kept, axis=-1, keepdims=True))
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
+@topk_softmax.support.rule
 def _support(y: Any, k: Any) -> Any:
+    """The scores kept, even if p underflows."""
     return top_k.body(np, y, k) & (y > -np.inf)
 
 
-@declare.support(_support, K)
-def topk_softmax_support(
-    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """Where top-k softmax gives probability: the scores kept, even if p underflows.
-
-    Parameters
-    ----------
-    z, k, axis, mask, offsets : as in `topk_softmax`
-
-    Returns
-    -------
-    bool array of z's shape
-
-    Examples
-    --------
-    >>> print(topk_softmax_support([0.0, -1e6, -2e6], 2))
-    [ True  True False]
-    """
-    return topk_softmax_support.dispatch(z, k, axis, mask, offsets)
-
-
+@topk_softmax.jvp.rule
 def _product(p: Any, v: Any, k: Any) -> Any:
+    """J v = p ∘ (v − p·v): softmax's own (App. A.3).
+
+    p is 0 wherever a score was dropped, so k is not needed, only checked.
+    """
     return _simplex.product(p, v)
 
 
-@declare.product(_product, K, kernel="softmax_jvp")
-def topk_softmax_jvp(
-    p: ArrayLike, v: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
-    """J v = p ∘ (v − p·v) at the output p = topk_softmax(z, k): softmax's own (App. A.3).
-
-    p is 0 wherever a score was dropped, so k is not needed, only checked.
-
-    Parameters
-    ----------
-    p, v : arrays of one shape
-        p is what `topk_softmax` gave, v a direction
-    k, axis, mask, workers, offsets : as in `topk_softmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError
-        if p and v differ in shape or are empty along the axis, or another argument is out of its
-        range or does not fit
-    TypeError
-        if an array is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(topk_softmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0], 2))
-    [-0.25  0.25  0.  ]
-    """
-    return topk_softmax_jvp.dispatch(p, v, k, axis, mask, workers, offsets)
-
-
-# J is symmetric, being softmax's on the entries kept: Jᵀ v is J v.
-topk_softmax_vjp = topk_softmax_jvp
-
-
+@topk_softmax.jacobian.rule
 def _jacobian(p: Any, k: Any) -> Any:
+    """J = diag(p) − p pᵀ."""
     return _simplex.dense(p)
-
-
-@declare.jacobian(_jacobian, K)
-def topk_softmax_jacobian(p: ArrayLike, k: ArrayLike, axis: Axis = -1) -> Array:
-    """J = diag(p) − p pᵀ at p = topk_softmax(z, k), of shape batch + (d, d).
-
-    Parameters
-    ----------
-    p : array of probabilities
-        what `topk_softmax` gave
-    k, axis : as in `topk_softmax`
-
-    Returns
-    -------
-    array of p's shape without the axis, and (d, d)
-
-    Raises
-    ------
-    ValueError
-        if p is 0-dimensional or empty along the axis, or another argument does not fit
-    TypeError
-        if p is complex, of objects, or a masked array
-
-    Examples
-    --------
-    >>> print(topk_softmax_jacobian([0.5, 0.5, 0.0], 2))
-    [[ 0.25 -0.25  0.  ]
-     [-0.25  0.25  0.  ]
-     [ 0.    0.    0.  ]]
-    """
-    return topk_softmax_jacobian.dispatch(p, k, axis)
 
 
 def _doubtful(z: Any, on: Any, k: float) -> None:
@@ -218,18 +140,10 @@ def _doubtful(z: Any, on: Any, k: float) -> None:
     return None
 
 
-TOPK_SOFTMAX = Mapping(
-    name="topk_softmax",
-    forward=topk_softmax,
-    support=topk_softmax_support,
-    jvp=topk_softmax_jvp,
-    vjp=topk_softmax_vjp,
-    jacobian=topk_softmax_jacobian,
-    omega=None,
-    parameters=(K.name,),
-    support_alpha=1.0,
-    of_largest="softmax",
-    doubtful=_doubtful,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
-)
+topk_softmax.jvp.kernel = "softmax_jvp"
+topk_softmax.doubtful = _doubtful
+topk_softmax.textbook, topk_softmax.jacobian.textbook = textbook, textbook_jacobian
+
+topk_softmax_support, topk_softmax_jacobian = topk_softmax.support, topk_softmax.jacobian
+topk_softmax_jvp = topk_softmax_vjp = topk_softmax.jvp
+TOPK_SOFTMAX = record_from(topk_softmax)

@@ -20,7 +20,8 @@ MASK = np.array([True, True, True, True, False, True])
 FUNCTIONS = [
     name
     for name, function in vars(pyentmax).items()
-    if inspect.isfunction(function)
+    if callable(function)
+    and not isinstance(function, type)
     and {"z", "p"} & set(inspect.signature(function).parameters)
     and not name.startswith(("separable", "check", "regularized", "hessian"))
 ]

@@ -332,5 +332,5 @@ def test_records_hold_the_public_functions() -> None:
 def test_every_public_function_has_an_example() -> None:
     for name in pyentmax.__all__:
         value = getattr(pyentmax, name)
-        if callable(value):
+        if callable(value) and "." not in getattr(value, "__qualname__", ""):
             assert ">>>" in value.__doc__ or isinstance(value, type), f"{name} has no example"
