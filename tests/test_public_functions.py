@@ -36,7 +36,7 @@ ATTRIBUTES = {
     f"{name}.{key}": f
     for name, mapping in OBJECTS.items()
     for key, f in vars(mapping).items()
-    if isinstance(f, Function) and f.is_defined
+    if isinstance(f, Function) and f.is_defined and key[0] != "_"
 }
 
 

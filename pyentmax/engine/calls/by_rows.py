@@ -6,6 +6,7 @@ does several times as fast as entry by entry.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,8 +120,13 @@ def _windows(array: Any, d: int) -> Any:
     """Every window of d entries as one item, without a copy; None on a device."""
     if type(array) is not np.ndarray or len(array) < d:
         return None
-    item = np.dtype((np.void, d * array.itemsize))
+    item = _item(d * array.itemsize)
     return np.ndarray((len(array) - d + 1,), item, array, 0, array.strides)
+
+
+@functools.lru_cache(maxsize=1024)
+def _item(size: int) -> Any:
+    return np.dtype((np.void, size))
 
 
 def _on_device_like(index: Any, array: Any) -> Any:
