@@ -40,6 +40,10 @@ from pyentmax.sparse_attention import (
     attention_vjp,
     attention_vjp_alpha,
     entmax_linear,
+    linear_argmax,
+    linear_min_p,
+    linear_sample,
+    linear_top_k,
 )
 
 try:
@@ -74,8 +78,12 @@ __all__ = [
     "get_workers",
     "gini_entropy",
     "keep",
+    "linear_argmax",
     "linear_loss",
     "linear_loss_and_grad",
+    "linear_min_p",
+    "linear_sample",
+    "linear_top_k",
     "norm_entropy",
     "set_workers",
     "shannon_entropy",

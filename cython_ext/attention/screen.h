@@ -12,10 +12,13 @@
 #include <numpy/ndarraytypes.h>
 
 #include "attention/few_queries.h"
+#include "thresholds/kth_largest.h"
 
 #define QUANTIZE_ROWS_OPERANDS(real) real, NPY_INT8, real
 #define SCREEN_ROWS_OPERANDS(real) \
     real, NPY_INT8, real, NPY_BOOL, NPY_DOUBLE, real, real, NPY_INT32, NPY_INT64
+#define SCREEN_BEST_OPERANDS(real) \
+    real, NPY_INT8, real, NPY_INT64, NPY_DOUBLE, real, NPY_INT32, NPY_INT64
 
 enum { STEP = 32, MOST_OF_8_BITS = 127, MOST_OF_16_BITS = 32767 };
 
@@ -88,6 +91,10 @@ KERNEL_WITHOUT_RECORD("screen_rows", "(m,d),(n,w),(t,n),(m,n),(m),(m),(m,n)->(k)
                       "Queries, copies of keys and their bounds, mask, alpha, sink and bias to the "
                       "columns that may have a weight, and where each row ends.",
                       7, 2, SCREEN_ROWS_OPERANDS, screen_rows_loop)
+KERNEL_WITHOUT_RECORD("screen_best", "(m,d),(n,w),(t,n),(m),(m),(m,n)->(k),(m)",
+                      "Queries, copies of keys and their bounds, how many are best, a margin and "
+                      "bias to the columns that may be best, and where each row ends.",
+                      6, 2, SCREEN_BEST_OPERANDS, screen_best_loop)
 
 #elif defined(REAL)
 
@@ -226,6 +233,38 @@ static ptrdiff_t TYPED(keep_candidates)(REAL *low, REAL *high, const char *mask,
     return count;
 }
 
+/* Add a bias, and what the sum and the rounding of the bias may be off by; nothing is known from a
+ * NaN. */
+static void TYPED(bias_bounds)(const char *bias, ptrdiff_t step, ptrdiff_t n, REAL *restrict low,
+                               REAL *restrict high) {
+    const REAL infinite = (REAL)INFINITY, slack = 4 * EPSILON;
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const REAL b = *(const REAL *)(bias + j * step), least = low[j] + b, most = high[j] + b;
+        const REAL under = least - slack * (FABS(least) + FABS(b));
+        const REAL over = most + slack * (FABS(most) + FABS(b));
+        low[j] = under > -infinite ? under : -infinite;
+        high[j] = most == -infinite ? most : over < infinite ? over : infinite;
+    }
+}
+
+/* Which of n keys may be among the `count` best, or at most `margin` below the last of them, in
+ * order, given bounds of their scores. Both rows are overwritten. */
+static ptrdiff_t TYPED(keep_best)(const REAL *low, REAL *high, ptrdiff_t n, int64_t count,
+                                  double margin, TYPED(FewRows) *few, TYPED(NonZeros) to) {
+    REAL floor = -(REAL)INFINITY;
+    const REAL largest = TYPED(chunk_maxima)(low, n, few->of_row.scratch);
+    if (count <= n && FABS(largest) < (REAL)INFINITY) {
+        const double least = TYPED(kth_score)(low, n, count, few->of_row.scratch, few->of_row.p);
+        floor = (REAL)(least - margin - 4 * EPSILON * (fabs(least) + margin));
+    }
+    ptrdiff_t kept = 0;
+    for (int j = 0; j < PAIR; j++) high[n + j] = -(REAL)INFINITY;
+    for (ptrdiff_t j = 0; j < n; j += LANES)
+        kept += TYPED(keep_with_indices)(high + j, floor, few->of_row.every + j, to.values,
+                                         to.columns + kept);
+    return kept;
+}
+
 /* The bounds of up to AT_ONCE queries from the r-th of the i-th head on, in rows `apart` from one
  * another. */
 static void TYPED(bounds_of_few)(const Heads *all, ptrdiff_t i, ptrdiff_t r, int16_t *q, REAL *low,
@@ -250,6 +289,21 @@ static void TYPED(bounds_of_few)(const Heads *all, ptrdiff_t i, ptrdiff_t r, int
     }
 }
 
+/* Whether a screen's operands fit, an error if not, and memory for the bounds of AT_ONCE queries. */
+static bool TYPED(screen_room)(const Heads *all, TYPED(FewRows) *few, int16_t **q) {
+    const ptrdiff_t m = axis_size(all, 'm'), n = axis_size(all, 'n');
+    const ptrdiff_t d = axis_size(all, 'd'), width = axis_size(all, 'w');
+    if (width < d || width % STEP || axis_size(all, 't') != 3 || most_of_query(d) < 1
+        || axis_size(all, 'k') < m * n + 1 + LANES || (n > 1 && all->key[2] != sizeof(REAL))) {
+        value_error("screen_rows: copies, bounds or results have the wrong shape");
+        return false;
+    }
+    *q = scratch_or_error(AT_ONCE * width + 1, sizeof(int16_t));
+    if (*q != NULL && TYPED(few_rows)(few, n, 2 * AT_ONCE + 1)) return true;
+    free(*q);
+    return false;
+}
+
 /* Queries, copies and bounds of keys, mask, α, sink and bias to the columns of the keys that may
  * have a weight, and where each row of them ends. There has to be room for all of them and LANES
  * more. */
@@ -259,18 +313,9 @@ static void TYPED(screen_rows_loop)(char **args, const ptrdiff_t *dims, const pt
     Heads all;
     if (!read_heads(&all, "md nw1 tn mn m m mn ki m", sizeof(REAL), args, dims, steps)) return;
     const ptrdiff_t m = axis_size(&all, 'm'), n = axis_size(&all, 'n');
-    const ptrdiff_t d = axis_size(&all, 'd'), width = axis_size(&all, 'w');
-    if (width < d || width % STEP || axis_size(&all, 't') != 3 || most_of_query(d) < 1
-        || axis_size(&all, 'k') < m * n + 1 + LANES || (n > 1 && all.key[2] != sizeof(REAL))) {
-        value_error("screen_rows: copies, bounds or results have the wrong shape");
-        return;
-    }
     TYPED(FewRows) few;
-    int16_t *q = scratch_or_error(AT_ONCE * width + 1, sizeof(int16_t));
-    if (q == NULL || !TYPED(few_rows)(&few, n, 2 * AT_ONCE + 1)) {
-        free(q);
-        return;
-    }
+    int16_t *q;
+    if (!TYPED(screen_room)(&all, &few, &q)) return;
     REAL *low = few.rows, *high = low + AT_ONCE * few.padded, *values = high + AT_ONCE * few.padded;
     for (ptrdiff_t i = 0; i < all.count; i++) {
         ptrdiff_t end = 0;
@@ -287,6 +332,37 @@ static void TYPED(screen_rows_loop)(char **args, const ptrdiff_t *dims, const pt
             end += TYPED(keep_candidates)(lows, highs, of_head(&all, 3, i) + r * all.row[3],
                                           all.key[3], n, alpha, &few, to);
             *(int64_t *)(of_head(&all, 8, i) + r * all.row[8]) = end;
+        }
+    }
+    free(q);
+    TYPED(free_rows)(&few);
+    leave_no_float_flags();
+}
+
+/* Queries, copies and bounds of keys, how many are best, by how much others may be below the last of
+ * them, and bias, to the same for the best. */
+static void TYPED(screen_best_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                    void *data) {
+    (void)data;
+    Heads all;
+    if (!read_heads(&all, "md nw1 tn m m mn ki m", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t m = axis_size(&all, 'm'), n = axis_size(&all, 'n');
+    TYPED(FewRows) few;
+    int16_t *q;
+    if (!TYPED(screen_room)(&all, &few, &q)) return;
+    REAL *low = few.rows, *high = low + AT_ONCE * few.padded, *values = high + AT_ONCE * few.padded;
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        ptrdiff_t end = 0;
+        for (ptrdiff_t r = 0; r < m; r++) {
+            const int at = (int)(r % AT_ONCE);
+            if (at == 0) TYPED(bounds_of_few)(&all, i, r, q, low, high, few.padded);
+            REAL *lows = low + at * few.padded, *highs = high + at * few.padded;
+            TYPED(bias_bounds)(of_head(&all, 5, i) + r * all.row[5], all.key[5], n, lows, highs);
+            const int64_t count = *(const int64_t *)(of_head(&all, 3, i) + r * all.row[3]);
+            const double margin = *(const double *)(of_head(&all, 4, i) + r * all.row[4]);
+            const TYPED(NonZeros) to = {values, (int32_t *)of_head(&all, 6, i) + end};
+            end += TYPED(keep_best)(lows, highs, n, count, margin, &few, to);
+            *(int64_t *)(of_head(&all, 7, i) + r * all.row[7]) = end;
         }
     }
     free(q);

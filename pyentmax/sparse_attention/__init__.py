@@ -17,6 +17,12 @@ few queries, as in decoding, need no tiles: `few_queries` goes over the keys as 
 
 from pyentmax.sparse_attention.bias import DistanceBias
 from pyentmax.sparse_attention.entmax_linear import entmax_linear
+from pyentmax.sparse_attention.exact_heads import (
+    linear_argmax,
+    linear_min_p,
+    linear_sample,
+    linear_top_k,
+)
 from pyentmax.sparse_attention.functions import (
     attention,
     attention_vjp,
@@ -33,4 +39,8 @@ __all__ = [
     "attention_vjp",
     "attention_vjp_alpha",
     "entmax_linear",
+    "linear_argmax",
+    "linear_min_p",
+    "linear_sample",
+    "linear_top_k",
 ]

@@ -374,7 +374,7 @@ def screen_rows(
     The operands are those of `pyentmax.sparse_attention.few_queries.few_queries`, with 1 < α ≤ 2,
     and instead of keys what `quantize_rows` made of them.
     """
-    columns, stops = out
+    stops = out[1]
     eps = np.finfo(query.dtype).eps
     alpha, sink = (np.broadcast_to(x, stops.shape) for x in (alpha, sink))
     with np.errstate(all="ignore"):
@@ -387,7 +387,40 @@ def screen_rows(
         t = np.asarray(top, np.float64) ** (alpha - 1)
         floor = -(t + SLACK * eps) / (alpha - 1) * (1 + 2 * eps)
         kept = np.where(np.isfinite(largest), high - largest > floor[..., None], high > -np.inf)
-    kept = np.broadcast_to(kept, (*stops.shape, copies.shape[-2]))
+    write_columns(np.broadcast_to(kept, (*stops.shape, copies.shape[-2])), out)
+
+
+@writes_out
+def screen_best(
+    query: Any, copies: Any, bounds: Any, count: Any, margin: Any, bias: Any,
+    *, out: tuple[Any, Any],
+) -> None:  # fmt: skip
+    """The columns of the rows that may be among the `count` best of each query, or at most `margin`
+    below the last of these, and where those of each query end.
+
+    `pyentmax.sparse_attention.exact_heads` has the proof.
+    """
+    slack = 4 * np.finfo(query.dtype).eps
+    with np.errstate(all="ignore"):
+        low, high = (x + bias for x in score_bounds(query, copies, bounds))
+        under = low - slack * (np.abs(low) + np.abs(bias))
+        over = high + slack * (np.abs(high) + np.abs(bias))
+        low = np.where(under > -np.inf, under, -np.inf)  # nothing is known from a NaN
+        high = np.where(high == -np.inf, high, np.where(over < np.inf, over, np.inf))
+        n = low.shape[-1]
+        count = np.broadcast_to(count, low.shape[:-1])[..., None]
+        rank = np.clip(n - count, 0, n - 1)
+        least = np.take_along_axis(np.sort(low, axis=-1), rank, axis=-1).astype(np.float64)
+        margin = np.broadcast_to(margin, low.shape[:-1])[..., None]
+        floor = (least - margin - slack * (np.abs(least) + margin)).astype(low.dtype)
+        known = (count <= n) & (np.abs(low.max(axis=-1, keepdims=True)) < np.inf)
+        kept = high > np.where(known, floor, -np.inf)
+    write_columns(np.broadcast_to(kept, (*out[1].shape, n)), out)
+
+
+def write_columns(kept: Any, out: tuple[Any, Any]) -> None:
+    """Where an array (…, m, n) is True: the columns of each row, and where they end."""
+    columns, stops = out
     for place in np.ndindex(stops.shape[:-1]):
         row, column = np.nonzero(kept[place])
         columns[place][: len(column)] = column

@@ -80,6 +80,33 @@ def test_a_screen_is_that_of_the_twin(build: str, dtype: Any) -> None:
 
 @DTYPES
 @ALL_BUILDS
+@pytest.mark.parametrize(("count", "margin"), [(1, 0.0), (7, 0.0), (1, 2.5), (40, 1.0), (N, 0.0)])
+def test_a_screen_for_the_best_is_that_of_the_twin(
+    count: int, margin: float, build: str, dtype: Any
+) -> None:
+    query, key, *_, bias = operands(dtype, 3)
+    copies, bounds = copies_of(key)
+    bounds[1, 1:, 5] = np.inf  # a key without bounds
+    bias[:, 2, 50:60], bias[:, 3, 9], bias[0, 4, 8] = -np.inf, np.inf, np.nan
+    rest = np.full((BATCH, M), count), np.full((BATCH, M), margin), bias
+    found, expected = ((x[1], x[2]) for x in (room(dtype), room(dtype)))
+    _cpu.BUILDS[build]["screen_best"](query, copies, bounds, *rest, out=found)
+    screened_rows.screen_best.reference(query, copies, bounds, *rest, out=expected)
+    sets = [dense(np.ones(columns.shape), columns, ends) for columns, ends in (found, expected)]
+    assert np.abs(sets[0] - sets[1]).sum() <= 3  # within rounding of the edge
+    assert sets[0][1, :, 5].all()
+    assert sets[0][0, 4, 8]
+    assert sets[0][:, 3, 9].all()
+    with np.errstate(invalid="ignore"):
+        scores = np.matmul(query, key.swapaxes(-1, -2)) + bias
+        least = -np.sort(-np.where(np.isnan(scores), np.inf, scores), axis=-1)[..., count - 1]
+        needed = scores >= least[..., None] - margin
+    assert (sets[0] >= (needed & (scores > -np.inf))).all()
+    assert count == N or sets[0][:, 5:].mean() < 0.6
+
+
+@DTYPES
+@ALL_BUILDS
 def test_candidates_give_the_weights_of_all_keys(build: str, dtype: Any) -> None:
     query, key, *rest = operands(dtype, 1)
     kept, found, expected = (room(dtype) for _ in range(3))
@@ -137,6 +164,9 @@ def test_wrong_operands_are_an_error(build: str) -> None:
     for wrong in (copies[..., :33], copies[..., :32]):
         with pytest.raises(ValueError, match="wrong shape"):
             kernels["screen_rows"](query, wrong, bounds, *rest, out=out[1:3])
+        best = np.full((BATCH, M), 3), np.zeros((BATCH, M)), rest[-1]
+        with pytest.raises(ValueError, match="wrong shape"):
+            kernels["screen_best"](query, wrong, bounds, *best, out=out[1:3])
     for columns, stops in ((N, 5), (-1, 5), (0, -3), (0, 10**9), (0, 4000)):
         wild, ends = np.full(out[1].shape, columns, np.int32), np.full((BATCH, M), stops)
         for pair in ((wild, np.zeros_like(wild)), (np.zeros_like(wild), wild)):
