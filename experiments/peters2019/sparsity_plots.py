@@ -101,7 +101,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
 
     Examples
     --------
-    >>> from pyentmax.seq2seq.analysis import calibration
+    >>> from experiments.analysis import calibration
     >>> ax = plot_reliability({"best": calibration([0.9, 0.8], [True, False])})
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['best, ECE 45.0%']
