@@ -1,4 +1,4 @@
-"""``python -m pyentmax demo``: inflection from training to pictures, in a minute on a laptop.
+"""``python -m pyentmax demo``: inflection from training to pictures, in half a minute on a laptop.
 
 Trains a small sparse sequence-to-sequence model on the bundled English verbs, with *draw* and its
 compounds held out, and lists the past participles of *draw* that it finds possible: every one, if
@@ -31,7 +31,8 @@ from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig
 
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
 DEV_SHARE = 0.05
-UPDATES = 2000
+# As accurate, over three seeds, as 2,000 updates at 3e-3 with dropout of 0.3.
+UPDATES, RATE, DROPOUT = 1400, 5e-3, 0.2
 
 
 def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
@@ -51,8 +52,8 @@ def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
 def train_demo(seed: int, options: RunOptions) -> tuple[Inflector, History]:
     """Train the model of the demonstration; returns it with its history."""
     train, dev, _ = demo_split(seed)
-    config = TrainingConfig(updates=UPDATES, rate=3e-3, seed=seed)
-    return train_inflector(train, dev, config, options, hidden=128, dropout=0.3)
+    config = TrainingConfig(updates=UPDATES, rate=RATE, seed=seed, validate_every=UPDATES // 4)
+    return train_inflector(train, dev, config, options, hidden=128, dropout=DROPOUT)
 
 
 def run_demo(out: Path, seed: int) -> None:
@@ -104,8 +105,7 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
 Try next:
   {python} -m pyentmax inflect {folder} withdraw "{TAGS}"
   {python} -m pyentmax inflect {folder} gloop "V;PST" --pictures {folder}
-  {python} -m pyentmax demo --seed {seed + 1}
-  {python} -m pyentmax train seq2seq --help"""
+  {python} -m pyentmax demo --seed {seed + 1}"""
     )
 
 
