@@ -91,7 +91,7 @@ class Arguments:
         what is added to the scores
     workers : int
         threads to use at most
-    screen : copies and bounds of `ScreenedRows`, or None
+    screen : copies, bounds and scales of `ScreenedRows`, or None
     """
 
     screen: tuple[Any, ...] | None = None

@@ -137,7 +137,7 @@ def candidate_scores(x: Any, rows: ScreenedRows, alpha: float, bias: Any) -> Any
     ones, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)
     operands = np.broadcast_to(ones, (b, n)), np.full(b, alpha), sink, np.broadcast_to(bias, (b, n))
     columns, stops = np.empty(b * n + OVERHANG, np.int32), np.empty(b, np.int64)
-    screen_rows(x, rows.copies, rows.bounds, *operands, out=(columns, stops))
+    screen_rows(x * rows.scales, rows.copies, rows.bounds, *operands, out=(columns, stops))
     scores = np.full((b, n), -np.inf, x.dtype)
     for i, (start, stop) in enumerate(pairwise((0, *stops.tolist()))):
         own = columns[start:stop]
@@ -152,7 +152,7 @@ def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, 
     operands = np.broadcast_to(mask, (b, n)), alpha, sink, np.broadcast_to(bias, (b, n))
     size = b * n + OVERHANG
     kept = np.empty(size, np.int32), np.empty(b, np.int64)
-    screen_rows(x, rows.copies, rows.bounds, *operands, out=kept)
+    screen_rows(x * rows.scales, rows.copies, rows.bounds, *operands, out=kept)
     values, columns = np.empty(size, x.dtype), np.empty(size, np.int32)
     ends, sinks = np.empty(b, np.int64), np.empty(b, x.dtype)
     key, places = rows_at(rows.rows, *kept)

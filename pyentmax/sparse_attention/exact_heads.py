@@ -329,7 +329,8 @@ class _Heads:
         kept = np.empty(b * len(copies) + OVERHANG, np.int32), np.empty(b, np.int64)
         bounds = np.ascontiguousarray(bounds) if rows.step else bounds
         margins = np.full(b, float(margin))
-        screen_best(x, copies, bounds, np.full(b, k), margins, bias[:, rows], out=kept)
+        query = x * self.screened.scales
+        screen_best(query, copies, bounds, np.full(b, k), margins, bias[:, rows], out=kept)
         return kept
 
     def _some(self, x: Any, k: int, margin: float, bias: Any, places: Any) -> list[Any]:

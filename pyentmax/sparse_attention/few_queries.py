@@ -133,7 +133,7 @@ def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     else:
         places, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
         operands = screened.copies, screened.bounds, mask
-        screen_rows(query, *operands, *rows, out=(places, stops))
+        screen_rows(query * screened.scales, *operands, *rows, out=(places, stops))
         candidates(query, key, places, places, stops, mask, *rows, out=out)
     rows_product(values, columns, starts, ends, value, out=output)
     return output
@@ -195,7 +195,8 @@ def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, Attention
             few_queries(query, key, mask, *rows, out=out)
         else:
             kept = np.empty(found[1].shape, np.int32), np.empty(ends.shape, np.int64)
-            screen_rows(query, *map(cut, call.screen), mask, *rows, out=kept)
+            copies, bounds, scales = map(cut, call.screen)
+            screen_rows(query * scales, copies, bounds, mask, *rows, out=kept)
             key, places = rows_at(key, *kept)
             candidates(query, key, kept[0], places, kept[1], mask, *rows, out=out)
         value, places = rows_at(cut(call.value), found[1], ends)
@@ -225,7 +226,7 @@ class Call:
     ----------
     query, key, value, mask, bias : arrays (…, m or n, features), whose batch shapes broadcast
     alpha, sink : arrays (…, m)
-    screen : copies (…, n, bytes) and bounds (…, 3, n) of keys, or None
+    screen : copies (…, n, bytes), bounds (…, 3, n) and scales (…, 1, d) of keys, or None
     shape : the shape of the scores, batch + (m, n)
     axis : the axis of the batch to share among threads, counted from its end
     """
@@ -241,10 +242,10 @@ class Call:
             visible = min(max(bottom + reach, 0), visible)
         keys = slice(first, first + visible)
         self.key, self.value = (self.of_keys(x)[..., keys, :] for x in (key, value))
-        self.screen: tuple[Any, Any] | None = None
+        self.screen: tuple[Any, ...] | None = None
         if problem.screen is not None:
-            copies, bounds = map(self.of_keys, problem.screen)
-            self.screen = copies[..., :visible, :], bounds[..., :visible]
+            copies, bounds, scales = map(self.of_keys, problem.screen)
+            self.screen = copies[..., :visible, :], bounds[..., :visible], scales
         self.query: Any = np.ascontiguousarray(
             self._folded((problem.query * problem.scale)[..., top:bottom, :])
         )

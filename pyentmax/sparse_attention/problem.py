@@ -46,7 +46,7 @@ class AttentionProblem(Arguments):
                 "ScreenedRows as key: expected α-entmax with 1 < alpha <= 2, got "
                 f"{self.mapping.record.name} with alpha={alpha}; pass key.rows for other mappings"
             )
-        arrays = screened.copies, screened.bounds
+        arrays = screened.copies, screened.bounds, screened.scales
         self.screen = arrays if not self._groups else tuple(map(self._split_heads, arrays))
 
     def _set_halves(self, arrays: dict[str, Any]) -> None:

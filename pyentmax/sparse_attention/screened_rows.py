@@ -21,11 +21,17 @@ with |m'_j| ≤ min(32,767, (2³¹ − 1)/(127 d)), so that m' · m fits 32 bits
 r' and s' are the query's. Since q · k − c'm' · c m = q · (k − c m) + (q − c'm') · c m, by Cauchy
 and Schwarz |q · k − c'm' · c m| ≤ s' r + r' s. It does not matter how the integers were found.
 
+**Columns** that are large would spend the 8 bits of each row. So the row k / S is copied, and the
+query q S asked, with powers of two S_j for the columns: both are exact, and q · k is the same. All
+that stands below is then about these. The rounding of the score itself, too: it is at most
+γ Σ_j |q_j| |k_j| = γ Σ_j |q_j S_j| |k_j / S_j|. An entry that becomes subnormal is off by less than
+any term below.
+
 **Rounding.** Let u = ε/2 be the rounding of one operation, and c and c' within 2^±40, so that
 nothing overflows, and every product is a normal number or smaller than any term kept below.
 
 1. *The score that is compared.* A sum of d products in any order is off by at most
-   γ ‖q‖ ‖k‖ ≤ γ s' s, with γ = d u/(1 − d u) ≤ d ε.
+   γ Σ_j |q_j| |k_j| ≤ γ ‖q‖ ‖k‖ ≤ γ s' s, with γ = d u/(1 − d u) ≤ d ε.
 2. *The middle* a of the bounds, the integer m' · m times c' c, is rounded three times (float32
    rounds integers above 2²⁴): by at most 4u s' s.
 3. *Its distance* e to the bounds is two products and a sum, of factors that were rounded, rounded
@@ -62,8 +68,10 @@ from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
 from pyentmax.reference.mappings.entmax import entmax
 
+LEAST_SAMPLE = 64  # rows that say which columns are large
 STEP = 32  # copies end on a multiple of so many bytes
 BLOCK = 4096  # rows of a matrix that are copied at a time, those of half types through float32
+MOST_POWER = 20  # of 2, in the scales of columns
 LEAST_UNIT, MOST_UNIT = 2.0**-40, 2.0**40
 MOST = 127
 SLACK = 64  # × ε
@@ -171,6 +179,8 @@ class ScreenedRows:
         self._rows, self._owned = rows, False
         self._copies = np.empty((*batch, n, -(-d // STEP) * STEP), np.int8)
         self._bounds = np.empty((*batch, 3, n), widened(rows[..., :0, :]).dtype)
+        self._scales = column_scales(rows).astype(self._bounds.dtype)
+        self._is_scaled = bool((self._scales != 1).any())
         self._screen(0, n)
 
     def _screen(self, start: int, stop: int) -> None:
@@ -178,7 +188,10 @@ class ScreenedRows:
             some = slice(i, min(i + BLOCK, stop))
             out = self._copies[..., some, :], self._bounds[..., some]
             if out[0].size:
-                quantize_rows(widened(self._rows[..., some, :]), out=out)
+                rows = widened(self._rows[..., some, :])
+                with np.errstate(under="ignore"):
+                    rows = rows / self._scales if self._is_scaled else rows
+                quantize_rows(rows, out=out)
 
     @property
     def rows(self) -> Any:
@@ -197,6 +210,11 @@ class ScreenedRows:
     def bounds(self) -> Any:
         """c, r and s of each row, of shape (…, 3, n)."""
         return self._bounds[..., : self._count]
+
+    @property
+    def scales(self) -> Any:
+        """The columns' scales, of shape (…, 1, d): k / S is copied, and q S asked."""
+        return self._scales
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -271,6 +289,7 @@ class ScreenedRows:
             return new
 
         self._rows = moved(self._rows, -2) if rows is None else rows
+        self._scales = self._scales if order is None else self._scales[order]
         self._copies = moved(self._copies, -2)
         self._bounds, self._owned = moved(self._bounds, -1), True
 
@@ -314,6 +333,30 @@ class ScreenedRows:
         """
         order = np.arange(len(rows)) if order is None else order
         return self._taken(order, rows.shape[-2], rows)
+
+
+def column_scales(rows: Any) -> Any:
+    """Powers of two, (…, 1, d), that rows (…, n, d) are divided by; 1 for few rows.
+
+    A scale is that of a column, or its root, or 1: for which the norm of the scales, a query's if
+    all its features are alike, times the mean of the rows' largest entries is least.
+    """
+    *batch, n, d = rows.shape
+    ones = np.ones((*batch, 1, d))
+    if n < LEAST_SAMPLE or not ones.size:
+        return ones
+    sizes = np.abs(widened(rows[..., :: -(-n // 1024), :]).astype(np.float64))
+    with np.errstate(all="ignore"):
+        rms = np.sqrt(np.mean(sizes**2, axis=-2, keepdims=True))
+        powers = np.log2(rms / np.median(rms, axis=-1, keepdims=True))
+        powers = np.where(np.isfinite(powers), powers, 0).clip(-MOST_POWER, MOST_POWER)
+        choices = [2 ** np.rint(powers * part) for part in (0, 0.5, 1)]
+        costs = [
+            np.linalg.norm(x, axis=-1) * np.mean((sizes / x).max(axis=-1), axis=-1, keepdims=True)
+            for x in choices
+        ]
+    best = np.argmin(costs, axis=0)[None, ..., None]
+    return np.take_along_axis(np.stack(choices), best, axis=0)[0]
 
 
 def most_of_query(d: int) -> int:

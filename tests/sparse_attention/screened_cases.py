@@ -1,4 +1,4 @@
-"""Queries and rows of ten kinds, among them those that a screen could get wrong."""
+"""Queries and rows of eleven kinds, among them those that a screen could get wrong."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ KINDS = (
     "large",
     "broken rows",
     "wide",
+    "large columns",
 )
 
 
@@ -54,5 +55,9 @@ def screened_case(
         values = [0, 1e-45, 1e38, 1e-20, -1e-41, 0]
         for row in rng.integers(n, size=1 + n // 10):
             rows[row] = rng.choice(values)
+    elif kind == "large columns":
+        few = rng.choice(d, min(d, 5), False)
+        rows[:, few] *= 10.0 ** rng.uniform(1, 9, len(few))
+        x[:, few[1:]] *= 10.0 ** -rng.uniform(0, 9, len(few) - 1)
     with np.errstate(all="ignore"):
         return x.astype(dtype), rows.astype(dtype), alpha

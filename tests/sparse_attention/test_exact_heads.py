@@ -255,7 +255,9 @@ def test_a_screen_without_kernels_keeps_the_best() -> None:
     screened = ScreenedRows(rows)
     kept = np.empty(3 * 400 + 40, np.int32), np.empty(3, np.int64)
     operands = np.full(3, 6), np.zeros(3), np.zeros((3, 400), np.float32)
-    screened_rows.screen_best.reference(x, screened.copies, screened.bounds, *operands, out=kept)
+    screened_rows.screen_best.reference(
+        x * screened.scales, screened.copies, screened.bounds, *operands, out=kept
+    )
     parts = np.split(kept[0][: kept[1][-1]], kept[1][:-1])
     for part, z in zip(parts, x @ rows.T, strict=True):
         assert set(rule_of(z, 6)) <= set(part.tolist())

@@ -83,9 +83,9 @@ def test_bounds_hold_and_are_close(kind: str, dtype: Any) -> None:
     for seed in range(10):
         x, rows, _ = screened_case(kind, 100 + seed, dtype, 300)
         screened = ScreenedRows(rows)
-        low, high = (
-            b.astype(np.float64) for b in score_bounds(x, screened.copies, screened.bounds)
-        )
+        x_scaled = x * screened.scales
+        pair = score_bounds(x_scaled, screened.copies, screened.bounds)
+        low, high = (b.astype(np.float64) for b in pair)
         bounded = np.isfinite(high) & np.isfinite(low)
         exact, _ = scores_and_room(x, rows)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -98,6 +98,40 @@ def test_bounds_hold_and_are_close(kind: str, dtype: Any) -> None:
             assert 0.02 < share <= 1  # Cauchy and Schwarz allow what d directions seldom do
             norms = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(rows, axis=1)
             assert np.all((high - low) / 2 <= 0.02 * norms)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_large_columns_have_scales_of_their_own(dtype: Any) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((2, 3, 900, 128))
+    rows[1, :, :, [5, 77]] *= 25
+    rows[0, 1, :, 9] = 0
+    screened = ScreenedRows(rows.astype(dtype))
+    scales = screened.scales
+    assert scales.shape == (2, 3, 1, 128)
+    assert np.isin(scales, 2.0 ** np.arange(-2, 6)).all()
+    assert (scales[1][..., [5, 77]] >= 4).all()
+    assert (scales[0] == 1).all()
+    one = np.broadcast_to(np.ones(128), scales.shape).astype(scales.dtype)
+    plain = object.__new__(ScreenedRows)
+    vars(plain).update(vars(screened), _copies=screened._copies.copy(), _scales=one)
+    plain._bounds, plain._is_scaled = screened._bounds.copy(), False
+    plain._screen(0, 900)
+    query = rng.standard_normal((2, 3, 2, 128)).astype(scales.dtype)
+    widths = []
+    for each in (screened, plain):
+        low, high = score_bounds(query * each.scales, each.copies, each.bounds)
+        exact = query.astype(np.float64) @ rows.astype(dtype).astype(np.float64).swapaxes(-1, -2)
+        assert ((low <= exact) & (exact <= high)).all()
+        widths.append((high - low).mean(axis=(2, 3)))
+    np.testing.assert_array_equal(widths[0][0], widths[1][0])
+    assert (widths[0][1] < 0.35 * widths[1][1]).all()
+    assert (screened.take([1, 1]).scales == scales[[1, 1]]).all()
+    screened.append(rows[:, :, :5])
+    value = rng.standard_normal((2, 3, 905, 4))
+    expected = attention(query, screened.rows.astype(scales.dtype), value, scale=0.2)
+    output = attention(query, screened, value, scale=0.2)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
