@@ -650,3 +650,19 @@ def test_text_is_not_a_number():
     for call in (pj.entmax, pj.topk_softmax):
         with pytest.raises(TypeError, match="must be a number or an array, got '1.5'"):
             call(np.zeros(3), "1.5")
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_scores_of_jax_make_a_model_for_the_decoders(dtype):
+    """Its class has what says that an array is on a GPU, where its arrays are on the host, too."""
+    from pyentmax.seq2seq import list_outputs
+    from pyentmax.seq2seq.models import from_steps
+
+    def scores(prefixes, state):
+        return jnp.tile(jnp.array([0.5, 1.0, 0.25], dtype), (len(prefixes), 1)), state
+
+    [found] = list_outputs(from_steps(scores, eos=0, keep="top_k=2"), [[1]], max_length=3)
+    p = float(np.exp(0.5) / (np.exp(0.5) + np.exp(1)))
+    expected = {(1,) * n: p * (1 - p) ** n for n in range(4)}
+    listed = {h.tokens: h.probability for h in found.hypotheses}
+    assert listed == pytest.approx(expected, rel=1e-5, abs=1e-6)

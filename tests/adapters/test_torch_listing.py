@@ -267,6 +267,76 @@ def test_list_is_what_generate_can_draw():
         assert counts.get(string, 0) / 4000 == pytest.approx(p, abs=5 * math.sqrt(p / 4000) + 1e-3)
 
 
+def test_generates_own_cuts_are_read_from_its_config():
+    """It takes 50 tokens where nothing else is said, and what its config has."""
+    config = hub.LlamaConfig(
+        vocab_size=200, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    network = hub.LlamaForCausalLM(config).eval()
+    words, sampled = torch.tensor([[5, 6]]), {"do_sample": True, "max_new_tokens": 1}
+    for own, count in (({}, 50), ({"top_k": 9, "min_p": 0.1}, 9), ({"top_k": 0, "top_p": 0.2}, 0)):
+        for name, value in {"top_k": None, "top_p": None, "min_p": None, **own}.items():
+            setattr(network.generation_config, name, value)
+        network.generation_config.temperature = 0.3
+        model = from_transformers(network, keep="generate", eos=torch.tensor(2))
+        assert model.eos == 2
+        step, _ = model.step(model.encode(np.array([[5, 6]]), np.ones((1, 2), bool)), np.array([0]))
+        drawn = network.generate(
+            words.repeat(4000, 1), attention_mask=torch.ones(4000, 2, dtype=torch.long), **sampled
+        )
+        assert set(drawn[:, 2].tolist()) <= set(np.flatnonzero(step.support).tolist())
+        assert step.support.sum() == count or count == 0 < step.support.sum() < 30
+        share = np.bincount(drawn[:, 2].numpy(), minlength=200) / 4000
+        np.testing.assert_allclose(share, np.exp(step.log_prob[0]), rtol=0, atol=0.03)
+    network.generation_config.repetition_penalty = 1.2
+    with pytest.raises(ValueError, match="generate also changes scores by repetition_penalty"):
+        list_outputs(network, [[5]], keep="generate")
+    with pytest.raises(ValueError, match="temperature: expected none with keep='generate'"):
+        list_outputs(network, [[5]], keep="generate", temperature=0.5)
+
+
+def test_what_a_tokenizer_returns_is_read():
+    network, mask = build("Llama"), [[0, 1, 1], [1, 1, 1]]
+    expected = list_outputs(network, [[3, 4], [3, 4, 5]], keep="top_k=2", max_length=2)
+    inputs = hub.BatchEncoding({"input_ids": [[0, 3, 4], [3, 4, 5]], "attention_mask": mask})
+    for convert in (lambda x: x, lambda x: x.convert_to_tensors("pt")):
+        found = list_outputs(network, convert(inputs), keep="top_k=2", max_length=2)
+        assert len(found) == 2
+        for one, other in zip(found, expected, strict=True):
+            assert [h.tokens for h in one.hypotheses] == [h.tokens for h in other.hypotheses]
+
+
+def test_layers_that_share_keys_and_encoders_with_an_output_object():
+    tiny = {"vocab_size": 6, "hidden_size": 16, "intermediate_size": 32, "head_dim": 8}
+    tiny |= {"num_attention_heads": 2, "num_key_value_heads": 2, "eos_token_id": 2}
+    tiny |= {"pad_token_id": 0}
+    shared = hub.Gemma3nTextConfig(
+        **{**tiny, "intermediate_size": [32] * 4}, num_hidden_layers=4, num_kv_shared_layers=2,
+        vocab_size_per_layer_input=6, hidden_size_per_layer_input=8, laurel_rank=4,
+        layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=4,
+        activation_sparsity_pattern=[0.0] * 4,
+    )  # fmt: skip
+    part = hub.T5GemmaModuleConfig(**tiny, num_hidden_layers=2)
+    both = hub.T5GemmaConfig(
+        encoder=part, decoder=part, vocab_size=6, decoder_start_token_id=1, eos_token_id=2,
+        pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    for network in (hub.Gemma3nForCausalLM(shared), hub.T5GemmaForConditionalGeneration(both)):
+        network = network.double().eval()
+        results = [
+            list_outputs(model, [[3, 4, 5], [4, 5]], max_length=3)
+            for cache in (True, False)
+            for model in [from_transformers(network, keep="top_k=2", cache=cache)]
+        ]
+        for one, other in zip(*results, strict=True):
+            found, expected = ({h.tokens: h.log_prob for h in x.hypotheses} for x in (one, other))
+            assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+            assert "another probability" not in one.reason
+
+
 def test_tensors_in_the_state_of_a_function():
     network = build("GPT2")
     table = torch.randn(TOKENS, TOKENS, generator=torch.manual_seed(1))
@@ -340,7 +410,7 @@ def test_bad_models_and_inputs_are_refused():
     with pytest.raises(ValueError, match=r"scores: expected .* the end \(9\) among them"):
         list_outputs(network, [[1]], keep="top_k=2", eos=9)
     model = from_transformers(build("Mamba"), keep="top_k=2")
-    with pytest.raises(ValueError, match="its cache has .*cannot be rearranged: pass cache=False"):
+    with pytest.raises(ValueError, match="its cache has .* from_transformers.*, cache=False"):
         greedy_search(model, np.array([[1]]), np.array([[True]]))
     decoder = build("T5")
     decoder.generation_config.decoder_start_token_id = decoder.config.decoder_start_token_id = None

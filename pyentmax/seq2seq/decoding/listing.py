@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ class OutputList:
     Attributes
     ----------
     hypotheses : tuple of Hypothesis
-        Most probable first.
+        Those that ended, most probable first.
     texts : tuple of str or None
         Those of the tokenizer, in the same order.
     total : float
@@ -38,6 +38,8 @@ class OutputList:
         Why the list is complete, or why it is not.
     rest : float
         Upper bound on the probability of all outputs that are not listed; 0 if ``complete``.
+    unfinished : tuple of Hypothesis
+        If nothing ended: the prefixes that were reached.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -47,6 +49,7 @@ class OutputList:
     reason: str
     rest: float
     decode: Callable[[Sequence[int]], str] | None = None
+    unfinished: tuple[Hypothesis, ...] = ()
 
     def __repr__(self) -> str:
         """A line, since the list may be long."""
@@ -63,8 +66,7 @@ class OutputList:
         """
         sums: dict[str, float] = {}
         for text, hypothesis in zip(self._texts(), self.hypotheses, strict=True):
-            if hypothesis.finished:
-                sums[text] = sums.get(text, 0.0) + hypothesis.probability
+            sums[text] = sums.get(text, 0.0) + hypothesis.probability
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
     def at_most(self, condition: Callable[[str], bool]) -> float:
@@ -86,7 +88,7 @@ class OutputList:
         """The tree of the outputs; tokens are spelled by the tokenizer, or by ``decode``."""
         if decode is None and (spell := self.decode) is not None:
             decode = lambda token: spell([token])  # noqa: E731
-        return HypothesisTree.build(self.hypotheses, decode or str, **options)
+        return HypothesisTree.build(self.hypotheses or self.unfinished, decode or str, **options)
 
     def _texts(self) -> tuple[str, ...]:
         if self.texts is None:
@@ -120,8 +122,9 @@ def list_outputs(
     ----------
     model : transformers.PreTrainedModel, or a model of `pyentmax.seq2seq.models`
         As `from_transformers` takes it, or any model that the decoders do.
-    inputs : str, sequence of str, of lists of token ids, or (batch, length) int array
-        What the model reads. In an array all tokens count: for padding, pass lists.
+    inputs : str, sequence of str, of lists of token ids, (batch, length) int array, or mapping
+        What the model reads. In an array all tokens count: for padding, pass lists, or what a
+        tokenizer returns, with ``input_ids`` and ``attention_mask``.
     tokenizer : optional
         With ``encode(text)`` → ids and ``decode(ids)`` → text, as those of ``transformers``.
     mapping, keep, temperature, eos : as in `from_transformers`
@@ -142,6 +145,8 @@ def list_outputs(
 
     Raises
     ------
+    TypeError
+        If token ids are not integers, or the model or ``keep`` is of the wrong kind.
     ValueError
         If the mapping is dense and there is no keep-set, since every string would be possible; if
         there is nothing to read; as in `from_transformers` and `exact_search`.
@@ -211,6 +216,13 @@ def _adapted(
 
 def _read_inputs(inputs: Any, tokenizer: Any) -> tuple[IntArray, BoolArray]:
     """Token ids of all inputs, padded, and where they are real."""
+    hidden = None
+    if isinstance(inputs, Mapping):  # of a tokenizer
+        if "input_ids" not in inputs:
+            raise TypeError(f"inputs: expected input_ids in a mapping, got {', '.join(inputs)}")
+        inputs, hidden = inputs["input_ids"], inputs.get("attention_mask")
+        if len(inputs) and not np.ndim(inputs[0]):
+            inputs, hidden = [inputs], None if hidden is None else [hidden]
     rows = [inputs] if isinstance(inputs, str) else list(inputs)
     if any(isinstance(row, str) for row in rows):
         if tokenizer is None:
@@ -219,8 +231,14 @@ def _read_inputs(inputs: Any, tokenizer: Any) -> tuple[IntArray, BoolArray]:
             )
         encoded = [tokenizer.encode(row) for row in rows]
         rows = [getattr(row, "ids", row) for row in encoded]  # of the package tokenizers
+    rows = [row.tolist() if hasattr(row, "tolist") else row for row in rows]  # from devices, too
     if any(np.ndim(row) != 1 for row in rows):
         raise ValueError("inputs: expected a batch, a list of texts or of lists of token ids")
+    if hidden is not None:
+        pairs = zip(rows, hidden, strict=True)
+        rows = [[x for x, seen in zip(*pair, strict=True) if seen] for pair in pairs]
+    if strange := {type(x).__name__ for row in rows for x in row if not _is_integer(x)}:
+        raise TypeError(f"inputs: expected integers as token ids, got {', '.join(sorted(strange))}")
     lengths = np.array([len(row) for row in rows], np.int64)
     if (lengths == 0).any():
         raise ValueError(
@@ -232,6 +250,10 @@ def _read_inputs(inputs: Any, tokenizer: Any) -> tuple[IntArray, BoolArray]:
     if rows:
         source[mask] = np.concatenate([np.asarray(row) for row in rows])
     return source, mask
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 class _Counted:
@@ -275,11 +297,11 @@ def _checked(result: SearchResult, model: Any, source: IntArray) -> SearchResult
 
 
 def _outputs(result: SearchResult, tokenizer: Any) -> OutputList:
-    texts = None
+    listed = tuple(h for h in result.hypotheses if h.finished)
+    texts, unfinished = None, () if listed else result.hypotheses
     if tokenizer is not None:
-        texts = tuple(tokenizer.decode(list(h.tokens)) for h in result.hypotheses)
+        texts = tuple(tokenizer.decode(list(h.tokens)) for h in listed)
     rest = 0.0 if result.exact else min(result.mass_bound, 1.0)
     decode = None if tokenizer is None else tokenizer.decode
-    return OutputList(
-        result.hypotheses, texts, result.mass, result.exact, result.reason, rest, decode
-    )
+    state = result.mass, result.exact, result.reason, rest
+    return OutputList(listed, texts, *state, decode, unfinished)

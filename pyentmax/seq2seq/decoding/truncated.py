@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyentmax import log_softmax
-from pyentmax.seq2seq.models.outputs import choose_keep_set
+from pyentmax.seq2seq.models.outputs import choose_keep_sets
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
 
 
@@ -20,7 +20,8 @@ class Truncated:
     ----------
     model : JoinableDecodable
     keep_set : str
-        A set of `pyentmax.keep` by its name, and its parameter: ``"min_p=0.05"``.
+        A set of `pyentmax.keep` by its name, and its parameter: ``"min_p=0.05"``; or several,
+        one after the other: ``"top_k=50,min_p=0.05"``.
 
     Raises
     ------
@@ -53,7 +54,7 @@ class Truncated:
     def __init__(self, model: JoinableDecodable[Any], keep_set: str) -> None:
         self.model = model
         self.bos, self.eos = model.bos, model.eos
-        self._set, self._value = choose_keep_set(keep_set)
+        self._sets = choose_keep_sets(keep_set)
 
     def encode(self, source: IntArray, source_mask: BoolArray) -> Any:
         """The model's own state."""
@@ -62,7 +63,9 @@ class Truncated:
     def step(self, state: Any, tokens: IntArray) -> tuple[Step, Any]:
         """The model's step, truncated."""
         step, state = self.model.step(state, tokens)
-        support = self._set(step.log_prob, self._value, mask=step.support)
+        support = step.support
+        for function, value in self._sets:
+            support = function(step.log_prob, value, mask=support)
         log_prob = log_softmax(step.log_prob, mask=support)
         return step._replace(log_prob=log_prob, support=support, unseen=None), state
 

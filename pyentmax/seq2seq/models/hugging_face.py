@@ -20,7 +20,18 @@ from pyentmax.seq2seq.models.outputs import OutputRule
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
 from pyentmax.seq2seq.models.steps import StepModel, checked_ends
 
-LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer")  # of a cache: keys and values by position
+# Of a cache: keys and values by position, or nothing, in a layer that shares another's.
+LAYERS = ("DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer")
+# What generate(do_sample=True) cuts to, in its order, and the keep-sets of these cuts.
+CUTS = {"top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
+CUTS |= {"epsilon_cutoff": "epsilon", "eta_cutoff": "eta"}
+# What else changes its scores.
+PROCESSORS = (
+    "repetition_penalty encoder_repetition_penalty no_repeat_ngram_size top_h guidance_scale "
+    "encoder_no_repeat_ngram_size bad_words_ids sequence_bias min_length min_new_tokens "
+    "forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty suppress_tokens "
+    "begin_suppress_tokens"
+).split()
 
 
 def from_transformers(
@@ -35,17 +46,19 @@ def from_transformers(
     """A model for the decoders from a causal or encoder-decoder model of ``transformers``.
 
     A source is a prompt, of a causal model, or what the encoder reads; padding may be on either
-    side. The scores are the model's logits, with no processor in between: the options of
-    ``generate`` do not apply.
+    side. The scores are the model's logits, with no processor in between: what ``generate`` takes
+    from its call and the model's generation config does not apply, unless ``keep="generate"``.
 
     Parameters
     ----------
     model : transformers.PreTrainedModel
         With a ``forward`` that returns ``logits``; in evaluation mode.
     mapping, keep, temperature : as in `from_steps`
-        α-entmax or sparsemax for a model that was trained with such a loss. As
-        ``generate(do_sample=True, temperature=0.7, min_p=0.05)`` draws: ``temperature=0.7,
-        keep="min_p=0.05"``.
+        α-entmax or sparsemax for a model that was trained with such a loss. ``keep="generate"`` is
+        the temperature and the cuts with which ``generate(do_sample=True)`` draws: those of the
+        model's generation config, and 50 tokens where it has no ``top_k``. As
+        ``generate(do_sample=True, temperature=0.7, min_p=0.05)`` draws, if the config has nothing
+        else: ``temperature=0.7, keep="top_k=50,min_p=0.05"``.
     eos : int or sequence of int, optional
         The token that ends a string, or several; by default that of the generation config.
     cache : bool, default True
@@ -58,9 +71,9 @@ def from_transformers(
     Raises
     ------
     ValueError
-        If the model is in training mode, no token ends or begins a string, or an argument is out of
-        its range; in a step, if a prefix has more tokens than the model has positions, or its cache
-        cannot be rearranged.
+        If the model is in training mode, no token ends or begins a string, an argument is out of
+        its range, or ``generate`` would change scores in other ways than by cuts; in a step, if a
+        prefix has more tokens than the model has positions, or its cache cannot be rearranged.
 
     Examples
     --------
@@ -75,9 +88,12 @@ def from_transformers(
     def configured(name: str) -> Any:
         return next((x for c in configs if (x := getattr(c, name, None)) is not None), None)
 
-    ends = configured("eos_token_id") if eos is None else eos
-    ends = [] if ends is None else [ends] if isinstance(ends, int | np.integer) else list(ends)
-    rule = OutputRule(mapping, keep, temperature, checked_ends(ends))
+    if keep == "generate":
+        if temperature != 1:
+            raise ValueError("temperature: expected none with keep='generate', which has its own")
+        keep, temperature = _cuts_of_generate(configs[0])
+    ends = checked_ends(configured("eos_token_id") if eos is None else eos)
+    rule = OutputRule(mapping, keep, temperature, ends)
     begin = rule.ends[0]
     if model.config.is_encoder_decoder:
         begin = configured("decoder_start_token_id")
@@ -87,6 +103,20 @@ def from_transformers(
                 "decoder reads first, but it is None"
             )
     return StepModel(_Transformer(model, begin, cache), rule, begin)
+
+
+def _cuts_of_generate(config: Any) -> tuple[str | None, float]:
+    """The keep-sets and the temperature of ``generate(do_sample=True)``."""
+    if others := [x for x in PROCESSORS if getattr(config, x, None) not in (None, 0, 1)]:
+        raise ValueError(
+            f"keep: generate also changes scores by {', '.join(others)}, which are not cuts: set "
+            "them to None in model.generation_config, and in generate"
+        )
+    values = {name: getattr(config, name, None) for name in CUTS}
+    if values["top_k"] is None:
+        values["top_k"] = 50
+    cuts = [f"{CUTS[name]}={x}" for name, x in values.items() if x and (name == "top_k" or x < 1)]
+    return ",".join(cuts) or None, getattr(config, "temperature", None) or 1.0
 
 
 class _Part(NamedTuple):
@@ -217,10 +247,12 @@ class _Transformer:
     def _logits(self, part: _Part, new: Any, count: int, **options: Any) -> Any:
         """The model's output for the new tokens, with at least the last ``count`` scores."""
         import torch
+        from transformers.modeling_outputs import BaseModelOutput
 
         if part.encoded is not None:
             hidden, mask = part.encoded
-            options |= {"decoder_input_ids": new, "encoder_outputs": (hidden,)}
+            encoded = BaseModelOutput(last_hidden_state=hidden)
+            options |= {"decoder_input_ids": new, "encoder_outputs": encoded}
             options["attention_mask"] = mask
         else:
             options |= {"input_ids": new, "attention_mask": part.mask}
@@ -240,8 +272,8 @@ def _check_cache(cache: Any) -> None:
     names = {type(layer).__name__ for layer in layers or getattr(cache, "layers", [cache])}
     if strange := sorted(names.difference(LAYERS)):
         raise ValueError(
-            f"model: its cache has {', '.join(strange)}, which cannot be rearranged: pass "
-            "cache=False, and each prefix is read anew"
+            f"model: its cache has {', '.join(strange)}, which cannot be rearranged: "
+            "from_transformers(model, ..., cache=False) reads each prefix anew"
         )
 
 
@@ -270,7 +302,7 @@ def _joined(caches: Sequence[Any]) -> Any:
         result.self_attention_cache, result.cross_attention_cache = _joined(own), _joined(cross)
         return result
     for layer, *others in zip(result.layers, *(c.layers for c in caches[1:]), strict=True):
-        if layer.is_initialized:  # one that shares another's keys is not
+        if layer.is_initialized and layer.keys is not None:  # else it shares another's
             both = [layer, *others]
             layer.keys = _padded([x.keys for x in both], -2)
             layer.values = _padded([x.values for x in both], -2)

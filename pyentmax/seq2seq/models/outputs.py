@@ -22,7 +22,8 @@ class OutputRule:
     mapping : str or float
         As `choose_mapping` takes it: a name, or α.
     keep : str, optional
-        A keep-set by its name and parameter, ``"min_p=0.05"``: all other scores count as −∞.
+        A keep-set by its name and parameter, ``"min_p=0.05"``, or several, one after the other,
+        ``"top_k=50,min_p=0.05"``: all other scores count as −∞.
     temperature : float
         Scores are divided by it first.
     ends : sequence of int
@@ -49,21 +50,20 @@ class OutputRule:
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be a number above 0, not {temperature}")
         self.temperature, self.ends = temperature, [index(end) for end in ends]
-        self.keep = None if keep is None else choose_keep_set(keep)
+        self.keep = choose_keep_sets(keep)
 
     @property
     def is_sparse(self) -> bool:
         """Whether its zeros are certain: those of the mapping, or only those of the keep-set."""
         alpha = self.mapping.alpha
         dense = alpha is not None and alpha <= 1
-        return self.mapping.proves_zeros or (dense and self.keep is not None)
+        return self.mapping.proves_zeros or (dense and bool(self.keep))
 
     def __call__(self, scores: FloatArray, positions: int, *, prove: bool = True) -> Step:
         """The step of (rows, vocabulary) scores, with attention of 0 to so many positions."""
         if self.temperature != 1:
             scores = scores / self.temperature
-        if self.keep is not None:
-            function, value = self.keep
+        for function, value in self.keep:
             scores = np.where(function(scores, value), scores, -np.inf)
         if prove:
             log_prob, support, unseen = self.mapping.certified(scores)
@@ -76,6 +76,16 @@ class OutputRule:
             log_prob[:, others], support[:, others] = -np.inf, False
         attention = np.broadcast_to(np.zeros((), log_prob.dtype), (len(scores), positions))
         return Step(log_prob, support, attention, unseen)
+
+
+def choose_keep_sets(choice: str | None) -> list[tuple[Any, float]]:
+    """The functions and parameters that ``"top_k=50,min_p=0.05"`` names, in their order."""
+    if not isinstance(choice, str | None):
+        raise TypeError(
+            "keep: expected a str such as 'min_p=0.05', or 'top_k=50,min_p=0.05' for several, got "
+            f"{choice!r}"
+        )
+    return [] if choice is None else [choose_keep_set(part) for part in choice.split(",")]
 
 
 def choose_keep_set(choice: str) -> tuple[Any, float]:

@@ -171,7 +171,8 @@ def from_steps(
         From scores to probabilities: a name in `pyentmax.MAPPINGS` or an α, as in
         ``"sparsemax"``, ``1.5``, ``"topk_softmax:8"``.
     keep : str, optional
-        A set of `pyentmax.keep` to which the scores are cut first: ``"min_p=0.05"``.
+        A set of `pyentmax.keep` to which the scores are cut first, ``"min_p=0.05"``, or several,
+        one after the other, ``"top_k=50,min_p=0.05"``.
     temperature : float, default 1.0
         The scores are divided by it before.
 
@@ -201,14 +202,16 @@ def from_steps(
     >>> [h.tokens for h in result.hypotheses]
     [(), (2,), (2, 1)]
     """
-    ends = [eos] if isinstance(eos, int | np.integer) else list(eos)
-    return StepModel(
-        _Prefixes(fn), OutputRule(mapping, keep, temperature, checked_ends(ends)), ends[0]
-    )
+    ends = checked_ends(eos)
+    return StepModel(_Prefixes(fn), OutputRule(mapping, keep, temperature, ends), ends[0])
 
 
-def checked_ends(ends: Sequence[int]) -> list[int]:
-    """The tokens that end a string; a ValueError if there is none."""
+def checked_ends(eos: Any) -> list[int]:
+    """The tokens that end a string, one or several; a ValueError if there is none."""
+    try:
+        ends = [index(eos)]  # arrays and tensors of one token, too
+    except TypeError:
+        ends = [] if eos is None else list(eos)
     if not ends or any(index(end) < 0 for end in ends):
         raise ValueError(
             f"eos: expected the id of the token that ends a string, or several, got {ends}: "

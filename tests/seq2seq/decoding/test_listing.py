@@ -88,6 +88,48 @@ def test_output_too_improbable_for_a_float_is_not_impossible():
     assert outputs.at_most(lambda text: text == "") > 0
 
 
+def test_unfinished_prefixes_are_not_outputs():
+    def fn(prefixes, state):
+        return np.tile([0.0, 0.0, 2.0, 0.0], (len(prefixes), 1)), state
+
+    model = from_steps(fn, eos=0, keep="top_k=1")
+    [outputs] = list_outputs(model, [[0]], Letters(), max_length=2)
+    assert repr(outputs).startswith("OutputList(0 outputs, total 0, not complete, at most 1")
+    assert (outputs.hypotheses, outputs.texts, outputs.by_text()) == ((), (), {})
+    assert [h.tokens for h in outputs.unfinished] == [(2, 2)]
+    assert "…" in str(outputs.tree())
+
+
+def test_mappings_of_tokenizers_are_read():
+    expected = list_outputs(WORDS, [[0], [1, 0]])
+    ids, mask = np.array([[3, 0], [1, 0]]), np.array([[0, 1], [1, 1]])
+    for inputs in ({"input_ids": ids, "attention_mask": mask}, {"input_ids": [[0], [1, 0]]}):
+        found = list_outputs(WORDS, inputs)
+        assert [[h.tokens for h in x.hypotheses] for x in found] == [
+            [h.tokens for h in x.hypotheses] for x in expected
+        ]
+    [one] = list_outputs(WORDS, {"input_ids": [1, 0], "attention_mask": [1, 1]})
+    assert {h.tokens for h in one.hypotheses} == {(), (3,)}
+    with pytest.raises(TypeError, match="inputs: expected input_ids in a mapping, got text"):
+        list_outputs(WORDS, {"text": ["start"]}, Letters())
+
+
+def test_several_keep_sets_follow_each_other():
+    def fn(prefixes, state):
+        return np.tile(np.log([0.05, 0.5, 0.25, 0.2]), (len(prefixes), 1)), state
+
+    for keep, listed in (("top_k=3,top_p=0.76", [1, 2]), ("top_p=0.76,top_k=3", [1, 2, 3])):
+        model = from_steps(fn, eos=np.array([1]), keep=keep)
+        [outputs] = list_outputs(model, [[2]], max_length=1)
+        tokens = {h.tokens for h in outputs.hypotheses}
+        support = model.output(np.log([[0.05, 0.5, 0.25, 0.2]]), 0).support
+        assert np.flatnonzero(support).tolist() == listed
+        assert tokens == {(), *((x,) for x in listed if x != 1)}
+    [cut] = list_outputs(WORDS, [[0]], keep="top_k=2,top_p=0.5")
+    [alone] = list_outputs(WORDS, [[0]], keep="top_p=0.5")
+    assert {h.tokens for h in cut.hypotheses} == {h.tokens for h in alone.hypotheses}
+
+
 # --- planted faults -------------------------------------------------------------------------------
 def test_dropped_prefix_prevents_the_claim(monkeypatch):
     add = exact._Search.add
@@ -145,6 +187,12 @@ def test_bad_input_is_refused():
     for inputs in ([0, 1], [[[0]]]):
         with pytest.raises(ValueError, match="inputs: expected a batch"):
             list_outputs(WORDS, inputs)
+    for ids in ([[0.0]], [["0"]], [[True]], np.array([[1.5]])):
+        with pytest.raises((TypeError, ValueError), match="inputs: expected"):
+            list_outputs(WORDS, ids)
+    for keep in ({"top_k": 50}, ["top_k=50"], 0.1):
+        with pytest.raises(TypeError, match="keep: expected a str such as 'min_p=0.05'"):
+            list_outputs(WORDS, [[0]], keep=keep)
     with pytest.raises(ValueError, match="budget must be at least 1"):
         list_outputs(WORDS, [[0]], budget=0)
     [outputs] = list_outputs(WORDS, [[0]])
