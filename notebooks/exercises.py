@@ -19,7 +19,6 @@ An exercise begins with its number and its level: ``**4 ★★.**`` ★ is paper
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,7 +66,7 @@ def guard(
 
     def released(argument: Any) -> Any:
         """What the check hands over may do what it likes."""
-        if not inspect.isroutine(argument):
+        if not callable(argument):
             return argument
 
         @functools.wraps(argument, updated=())
