@@ -2,7 +2,6 @@
 
 from pyentmax.seq2seq.training.checkpoint import (
     CheckpointError,
-    checkpoint_kind,
     load_checkpoint,
     save_checkpoint,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "Trainable",
     "TrainingConfig",
     "Validation",
-    "checkpoint_kind",
     "counting",
     "fingerprint",
     "load_checkpoint",

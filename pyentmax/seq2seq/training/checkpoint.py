@@ -64,23 +64,6 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
     return arrays, meta
 
 
-def checkpoint_kind(path: str | Path) -> str:
-    """What a checkpoint holds, according to its description; its arrays are not read.
-
-    Errors are those of `load_checkpoint`, whose second argument this is.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_checkpoint(f"{folder}/a.npz", {"x": np.zeros(3)}, {"kind": "example"})
-    ...     checkpoint_kind(f"{folder}/a.npz")
-    'example'
-    """
-    with _opened(Path(path)) as archive:
-        return str(json.loads(str(archive[_META]))["kind"])
-
-
 def _native(array: np.ndarray) -> np.ndarray:
     """The array in this machine's byte order: a file may come from another."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)

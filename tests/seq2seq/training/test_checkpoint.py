@@ -11,7 +11,6 @@ import pytest
 
 from pyentmax.seq2seq.training import (
     CheckpointError,
-    checkpoint_kind,
     load_checkpoint,
     save_checkpoint,
 )
@@ -29,7 +28,6 @@ def path(tmp_path):
 def test_round_trip(path):
     arrays, meta = load_checkpoint(path, "test")
     assert meta == META
-    assert checkpoint_kind(path) == "test"
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
