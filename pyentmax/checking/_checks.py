@@ -24,7 +24,7 @@ DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
 def check_jacobian(
     fn: Callable[[Any], Any],
     z: Any,
-    jacobian: Callable[[Any], Any],
+    jacobian: Callable[[Any], Any] | None = None,
     axis: int = -1,
     *,
     rng: np.random.Generator | int | None = None,
@@ -44,8 +44,9 @@ def check_jacobian(
         It gets a copy, and its output is copied, so it may work in place.
     z : array
         Scores, at least one and all finite.
-    jacobian : callable
-        From fn's output to an array of shape batch + (d, d), whose entry (i, j) is ∂fn_i/∂z_j.
+    jacobian : callable, optional
+        From fn's output to an array of shape batch + (d, d), whose entry (i, j) is ∂fn_i/∂z_j;
+        by default that of a mapping, ``fn.jacobian``.
     axis : int
         The axis that each row lies along.
     rng : numpy.random.Generator or int, optional
@@ -64,15 +65,16 @@ def check_jacobian(
 
     Examples
     --------
-    >>> from pyentmax import sparsemax, sparsemax_jacobian
-    >>> check_jacobian(sparsemax, [0.3, 0.1, -2.0], sparsemax_jacobian).passed
+    >>> from pyentmax import sparsemax
+    >>> check_jacobian(sparsemax, [0.3, 0.1, -2.0]).passed
     True
     >>> report = check_jacobian(sparsemax, [0.3, 0.1, -2.0], lambda p: np.eye(3))
     >>> print(report)  # doctest: +ELLIPSIS
     Jacobian: FAILED
       largest error  1.00e+00 ...
     """
-    _check_arguments(rtol, atol, epsilon, fn=fn, jacobian=jacobian)
+    formula: Any = getattr(fn, "jacobian", None) if jacobian is None else jacobian
+    _check_arguments(rtol, atol, epsilon, fn=fn, jacobian=formula)
     to_caller, z = _from_caller(z)
     axis = normalize_axis_index(axis, z.ndim) + 1  # in an array of all directions
     *batch, d = np.moveaxis(z, axis - 1, -1).shape
@@ -85,7 +87,7 @@ def check_jacobian(
     p = _to_host(p, "fn's output", keep_dtype=True)
     if p.shape != z.shape:
         raise ValueError(f"fn must return an array of z's shape {z.shape}, got {p.shape}")
-    analytic = _to_host(jacobian(to_caller(p)), "the Jacobian")
+    analytic = _to_host(formula(to_caller(p)), "the Jacobian")
     if analytic.shape != (*batch, d, d):
         raise ValueError(
             f"the Jacobian must have shape {(*batch, d, d)}, got {analytic.shape}; its entry "
@@ -147,8 +149,8 @@ def check_vjp(
 
     Examples
     --------
-    >>> from pyentmax import entmax15, entmax15_jvp, entmax15_vjp
-    >>> check_vjp(entmax15, [0.3, 0.1, -2.0], entmax15_vjp, entmax15_jvp).passed
+    >>> from pyentmax import entmax15
+    >>> check_vjp(entmax15, [0.3, 0.1, -2.0], entmax15.vjp, entmax15.jvp).passed
     True
     """
     _check_arguments(rtol, atol, epsilon, fn=fn, vjp=vjp, **{} if jvp is None else {"jvp": jvp})
@@ -206,10 +208,10 @@ def check_gradient(
 
     Examples
     --------
-    >>> from pyentmax import entmax15_loss, entmax15_loss_and_grad
+    >>> from pyentmax import entmax15
     >>> z, y = [[0.3, 0.1, -2.0]], [1]
     >>> check_gradient(
-    ...     lambda z: entmax15_loss(z, y), z, lambda z: entmax15_loss_and_grad(z, y)[1]
+    ...     lambda z: entmax15.loss(z, y), z, lambda z: entmax15.loss_and_grad(z, y)[1]
     ... ).passed
     True
     """

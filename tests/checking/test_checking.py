@@ -86,6 +86,15 @@ def test_wrong_entry_is_named(size: float) -> None:
         report.raise_if_failed()
 
 
+def test_mapping_is_checked_with_its_own_jacobian() -> None:
+    check_jacobian(pyentmax.entmax15, Z).raise_if_failed()
+    wrong: Any = partial(pyentmax.sparsemax)
+    with pytest.raises(TypeError, match="jacobian must be a function, got None"):
+        check_jacobian(wrong, Z)
+    wrong.jacobian = pyentmax.softmax.jacobian
+    assert check_jacobian(wrong, Z).verdict == "failed"
+
+
 def test_passing_report_names_the_largest_absolute_error() -> None:
     report = check_jacobian(pyentmax.entmax15, Z, pyentmax.entmax15_jacobian).raise_if_failed()
     assert report.raise_if_failed() is report
