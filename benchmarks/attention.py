@@ -267,8 +267,9 @@ def steps(kind: str, length: int, alpha: float, rounds: int) -> None:
     torch.set_num_threads(1)
 
     def sparse(query: Any, key: Any, value: Any, g: Any) -> tuple[Any, ...]:
-        output, weights = attention(query, key, value, alpha, return_weights=True, workers=1)
-        return output, weights, *attention_vjp(weights, query, key, value, g, alpha, workers=1)
+        with pyentmax.set_workers(1):
+            output, weights = attention(query, key, value, alpha, return_weights=True)
+            return output, weights, *attention_vjp(weights, query, key, value, g, alpha)
 
     def with_torch(*arrays: Any) -> tuple[Any, ...]:
         *tensors, g = (torch.from_numpy(x)[None, None] for x in arrays)

@@ -162,7 +162,7 @@ def products(dtype: np.dtype, rounds: int) -> None:
                 p = getattr(pyentmax, name)(z)
                 runs[name] = partial(getattr(pyentmax, f"{name}_vjp"), p, v)
             for alpha in ALPHAS:
-                runs[alpha] = partial(pyentmax.entmax_vjp, pyentmax.entmax(z, alpha), v, alpha)
+                runs[alpha] = partial(pyentmax.entmax.vjp, pyentmax.entmax(z, alpha), v, alpha)
             print_multiples([size(shape), f"scale {scale}"], runs, rounds, shape[0])
 
 
@@ -179,7 +179,7 @@ def losses(dtype: np.dtype, rounds: int) -> None:
             runs: dict[Any, Run] = {"torch": partial(torch_loss_and_grad, z, y)}
             runs |= {n: partial(getattr(pyentmax, f"{n}_loss_and_grad"), z, y) for n in EXACT}
             for alpha in LOSS_ALPHAS:
-                runs[alpha] = partial(pyentmax.entmax_loss_and_grad, z, y, alpha)
+                runs[alpha] = partial(pyentmax.entmax.loss_and_grad, z, y, alpha)
             print_multiples([size(shape), kind], runs, rounds, shape[0])
 
 
@@ -262,6 +262,14 @@ def small(dtype: np.dtype, rounds: int) -> None:
     print_row([f"{t / calls * 1e6:.2f}" for t in taken.values()])
 
 
+def with_threads(
+    workers: int, function: Callable[..., object], z: np.ndarray, out: np.ndarray
+) -> None:
+    """One call on that number of threads."""
+    with pyentmax.set_workers(workers):
+        function(z, out=out)
+
+
 def threads(dtype: np.dtype, rounds: int) -> None:
     """What a second thread gains, writing to the same array."""
     print_header("Two threads: the time of one, divided by theirs", ["shape", *EXACT, "α = 1.25"])
@@ -271,7 +279,7 @@ def threads(dtype: np.dtype, rounds: int) -> None:
         z = np.random.default_rng(0).standard_normal(shape).astype(dtype)
         out = np.empty_like(z)
         runs = {
-            (name, workers): partial(function, z, out=out, workers=workers)
+            (name, workers): partial(with_threads, workers, function, z, out)
             for name, function in functions.items()
             for workers in (1, 2)
         }

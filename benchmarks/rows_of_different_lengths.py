@@ -1,4 +1,4 @@
-"""Rows of different lengths: `offsets=` compared with dense rows and with NumPy's `reduceat`.
+"""Rows of different lengths: `by_rows` compared with dense rows and with NumPy's `reduceat`.
 
     python benchmarks/rows_of_different_lengths.py [--rounds 15]
 
@@ -41,13 +41,13 @@ def main() -> None:
     }
     runs: dict[str, Callable[[], object]] = {"reduceat": lambda: by_reduceat(z, offsets)}
     for name, function in functions.items():
-        runs[f"{name} by offsets"] = partial(function, z, offsets=offsets)
+        runs[f"{name} by rows"] = partial(pyentmax.by_rows, function, (z,), offsets)
         runs[f"{name} dense"] = partial(function, dense)
     with pyentmax.set_workers(1):
         taken = medians(runs, args.rounds)
     print(f"\n{'':>12} {'ms':>7} {'/ dense':>8} {'/ reduceat':>10}")
     for name in functions:
-        seconds = taken[f"{name} by offsets"]
+        seconds = taken[f"{name} by rows"]
         ratios = (seconds / taken[f"{name} dense"], seconds / taken["reduceat"])
         print(f"{name:>12} {seconds * 1e3:7.2f} {ratios[0]:8.2f} {ratios[1]:10.2f}")
 

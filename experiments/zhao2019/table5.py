@@ -36,7 +36,7 @@ from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from experiments.tasks.translation import SentencePair, Translator
 from experiments.translation import paired_bootstrap, read_data
-from pyentmax import log_softmax
+from pyentmax import softmax
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 from pyentmax.seq2seq.models.transformer_layers import LayerPass
@@ -136,7 +136,7 @@ def sentence_losses(translator: Translator, pairs: Sequence[Pair]) -> PerSentenc
     for index in bucketed_batches(pairs, 64):
         batch = make_batch(pairs, index)
         scores = model.scores(model.params, batch.source, batch.source_mask, batch.target_in)
-        log_p = log_softmax(scores.data)
+        log_p = softmax.log(scores.data)
         chosen = np.take_along_axis(log_p, batch.target_out[..., None], axis=-1)[..., 0]
         counts[index] = batch.target_mask.sum(axis=1)
         means[index] = -(chosen * batch.target_mask).sum(axis=1) / counts[index]
