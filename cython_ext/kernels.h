@@ -28,6 +28,7 @@
 #include "attention/entmax_rows.h"
 #include "attention/compressed_rows.h"
 #include "attention/few_queries.h"
+#include "attention/given_keys.h"
 #include "attention/screen.h"
 #include "attention/product.h"
 

@@ -23,6 +23,8 @@
 #define ROWS_VJP_OPERANDS(real) \
     real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, real, real, real, real
 #define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real, real
+#define ROWS_TRANSPOSED_OPERANDS(real) \
+    real, real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, NPY_INT32, real, real
 #define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
 
 /* Where the entries of some rows begin and end. */
@@ -122,6 +124,10 @@ KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
                       "Weights, columns, starts and ends of rows, and a first column to all "
                       "entries.",
                       5, 1, ROWS_SPREAD_OPERANDS, rows_spread_loop)
+KERNEL_WITHOUT_RECORD("rows_transposed", "(c),(c),(c),(m),(m)->(n),(c),(c),(c)",
+                      "Two weights of each entry, columns, starts and ends of rows to where each "
+                      "column ends, and the rows and weights of its entries.",
+                      5, 4, ROWS_TRANSPOSED_OPERANDS, rows_transposed_loop)
 
 #elif defined(REAL)
 
@@ -491,6 +497,48 @@ static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const pt
                 return;
             }
         }
+    }
+}
+
+/* Entries column after column, those of a column from top to bottom. */
+static void TYPED(rows_transposed_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                        void *data) {
+    (void)data;
+    Heads all;
+    if (!read_heads(&all, "c c ci m m n ci c c", sizeof(REAL), args, dims, steps)) return;
+    const ptrdiff_t m = axis_size(&all, 'm'), n = axis_size(&all, 'n');
+    for (ptrdiff_t i = 0; i < all.count; i++) {
+        const REAL *w = (const REAL *)of_head(&all, 0, i), *x = (const REAL *)of_head(&all, 1, i);
+        const int32_t *columns = (const int32_t *)of_head(&all, 2, i);
+        const RowEnds rows = row_ends(&all, 3, i);
+        int32_t *places = (int32_t *)of_head(&all, 6, i);
+        REAL *to_w = (REAL *)of_head(&all, 7, i), *to_x = (REAL *)of_head(&all, 8, i);
+        char *ends = of_head(&all, 5, i); /* while entries are placed: where the next one goes */
+        ptrdiff_t first = 0;
+        if (!rows_fit(&rows, m, axis_size(&all, 'c'), columns, n)) return;
+        for (ptrdiff_t j = 0; j < n; j++) *(int64_t *)(ends + j * all.key[5]) = 0;
+        for (ptrdiff_t r = 0, before = 0; r < m; r++) {
+            if (row_start(&rows, r) < before) {
+                value_error("rows_transposed: rows must follow each other");
+                return;
+            }
+            before = row_end(&rows, r);
+            for (ptrdiff_t k = row_start(&rows, r); k < before; k++)
+                ++*(int64_t *)(ends + columns[k] * all.key[5]);
+        }
+        for (ptrdiff_t j = 0; j < n; j++) {
+            int64_t *at = (int64_t *)(ends + j * all.key[5]);
+            const ptrdiff_t count = (ptrdiff_t)*at;
+            *at = first;
+            first += count;
+        }
+        for (ptrdiff_t r = 0; r < m; r++)
+            for (ptrdiff_t k = row_start(&rows, r), stop = row_end(&rows, r); k < stop; k++) {
+                const int64_t to = (*(int64_t *)(ends + columns[k] * all.key[5]))++;
+                places[to] = (int32_t)r;
+                to_w[to] = w[k];
+                to_x[to] = x[k];
+            }
     }
 }
 

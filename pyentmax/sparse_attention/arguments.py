@@ -33,6 +33,7 @@ from pyentmax.sparse_attention.bias import (
     array_of,
     check_distances,
 )
+from pyentmax.sparse_attention.key_sets import KeySets, key_sets
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
@@ -81,6 +82,10 @@ class Arguments:
     support_alpha : float, array that broadcasts to the batch shape, or None
         the α whose entmax has the mapping's Jacobian on the support, if there is one
     mask : bool array that broadcasts to batch + (T, S), or None
+    sets : KeySets, or None
+        the keys that each query sees, in place of a mask of bools
+    set_numbers : list of int
+        which of the sets' matrices each head has
     sequences : list of Sequence
         one, unless several are packed
     scale : number, or array that broadcasts against batch + (T, 1)
@@ -118,7 +123,10 @@ class Arguments:
         self._arrange(query, key, value)
         self._set_mapping(ENTMAX if mapping is None else record_of(mapping), alpha, parameters)
         self.mask = None
-        if mask is not None:
+        self.sets: KeySets | None = key_sets(mask, *self.shape[-2:])
+        if self.sets is not None:
+            self._check_sets(cu_seqlens)
+        elif mask is not None:
             mask = as_mask(mask, "where a key may be seen")
             self.mask = self._per_score(on_device_of(mask, self.query, "mask"), "mask")
         by_slopes = isinstance(bias, DistanceBias) and bias.is_alibi
@@ -133,6 +141,8 @@ class Arguments:
             reach = max(top - bottom, min(own, stop - first)) - top if causal else None
             shift = top - first + (most - own if by_slopes else 0)
             self.sequences.append(Sequence(top, bottom, first, stop, reach, shift))
+        if self.sets is not None and causal:
+            self.sets = self.sets.up_to(np.arange(t) + (self.sequences[0].reach or 0))
         self.scale: Any = self._checked_scale(scale)
         self.sink = None
         if sink is not None:
@@ -151,6 +161,21 @@ class Arguments:
             self._distances = np.abs(distances).astype(self.dtype)
         self.bias: Any = None if bias is None else self.checked_bias(bias)
         self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
+
+    def _check_sets(self, cu_seqlens: Any) -> None:
+        assert self.sets is not None
+        if on_device(self.query):
+            raise TypeError("a set of keys as mask: expected NumPy arrays, got arrays on a GPU")
+        if cu_seqlens is not None:
+            raise ValueError("a set of keys as mask: expected one sequence, got cu_seqlens")
+        if not self.is_entmax or not np.all(np.asarray(self.support_alpha) >= 1):
+            raise ValueError(
+                "a set of keys as mask: expected α-entmax with alpha >= 1, got "
+                f"{self.mapping.record.name}; pass a mask of bools"
+            )
+        batch = self.sets.ends.shape[:-1]
+        numbers = self.per_head(np.arange(math.prod(batch)).reshape(batch), "a set of keys as mask")
+        self.set_numbers: Any = np.broadcast_to(numbers, self.batch).ravel()
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
         if "alpha" in record.parameters:
@@ -186,6 +211,10 @@ class Arguments:
         """A bias, or a direction for one, as rows."""
         array, _ = as_floating(array_of(bias), "bias")
         array = on_device_of(array, self.query, "bias").astype(self.dtype, copy=False)
+        if self.sets is not None and not isinstance(bias, DistanceBias):
+            array = self.sets.in_order(array)
+            _fitting(array, (*self.outer, array.shape[-1]), "bias", "the batch and the entries")
+            return ScoreBias.of_entries(self._split_outer(array, 1)[..., None, :])
         if not isinstance(bias, DistanceBias):
             return ScoreBias.of_scores(self._per_score(array, "bias"))
         if bias.is_alibi:
@@ -199,7 +228,10 @@ class Arguments:
         """The gradient of the caller's bias, from that of the rows of a `ScoreBias`."""
         if self._distances is not None:
             rows = -(rows * self._distances).sum(axis=-1)
-        return rows.reshape(np.shape(array_of(bias))).astype(self.result_dtype, copy=False)[()]
+        shape = np.shape(array_of(bias))
+        if self.sets is not None and not isinstance(bias, DistanceBias):
+            rows = self.sets.as_stored(rows, shape)
+        return rows.reshape(shape).astype(self.result_dtype, copy=False)[()]
 
     def _arrange(self, query: Any, key: Any, value: Any) -> None:
         arrays: list[Any] = []

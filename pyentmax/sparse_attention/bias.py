@@ -112,6 +112,11 @@ class ScoreBias:
         return cls(rows, 0, s if t > 1 else 0, 1 if s > 1 else 0, False)
 
     @classmethod
+    def of_entries(cls, rows: Any) -> ScoreBias:
+        """That of numbers by entry of sets of keys, of shape (…, 1, entries)."""
+        return cls(rows, 0, 0, 0, False)
+
+    @classmethod
     def of_distances(cls, rows: Any, t: int) -> ScoreBias:
         """That of numbers by distance, of shape (…, 1, T + S − 1)."""
         return cls(rows, t - 1, -1, 1, True)

@@ -142,6 +142,22 @@ def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out
     heads[h[inside], i[inside], j[inside]] = w[entries][inside]
 
 
+@writes_out
+def rows_transposed(
+    w: Any, x: Any, columns: Any, starts: Any, ends: Any, *, out: tuple[Any, Any, Any, Any]
+) -> None:
+    """Entries column after column: where each column ends, the rows, and two weights of each.
+
+    Those of a column go from top to bottom.
+    """
+    column_ends, rows, to_w, to_x = out
+    _, i, entries = _places(starts, ends, columns, len(column_ends))
+    order = np.argsort(columns[entries], kind="stable")
+    count = len(order)
+    rows[:count], to_w[:count], to_x[:count] = i[order], w[entries][order], x[entries][order]
+    column_ends[...] = np.cumsum(np.bincount(columns[entries], minlength=len(column_ends)))
+
+
 def _places(starts: Any, ends: Any, columns: Any, n: int | None = None) -> tuple[Any, Any, slice]:
     """Head and row of each entry, and the slice of entries.
 

@@ -164,15 +164,19 @@ def serves(problem: Arguments, keep: bool) -> bool:
 def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
     if len(problem.sequences) == 1:
-        return _forward(problem, Call(problem, problem.sequences[0]), keep)
+        return _forward(problem, FewQueries(problem, problem.sequences[0]), keep)
     output = np.zeros((*problem.shape[:-1], problem.value.shape[-1]), problem.dtype)
     for own in problem.sequences:
         if own.top < own.bottom and own.first < own.stop:
-            output[..., own.top : own.bottom, :] = _forward(problem, Call(problem, own), False)[0]
+            output[..., own.top : own.bottom, :] = _forward(
+                problem, FewQueries(problem, own), False
+            )[0]
     return output, None
 
 
-def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, AttentionWeights | None]:
+def _forward(
+    problem: Arguments, call: FewQueries, keep: bool
+) -> tuple[Any, AttentionWeights | None]:
     *batch, m, n = call.shape
     values = np.empty((*batch, m * n + OVERHANG), problem.dtype)
     columns = np.empty(values.shape, np.int32)
@@ -219,7 +223,7 @@ def _forward(problem: Arguments, call: Call, keep: bool) -> tuple[Any, Attention
     return output, AttentionWeights(problem.outer_shape, data, indices, indptr, sink)
 
 
-class Call:
+class FewQueries:
     """The operands of the kernels: of queries in one axis (…, m, d) where they share keys.
 
     Attributes

@@ -12,6 +12,7 @@ from pyentmax.engine.calls.record import Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.few_queries import short_call
+from pyentmax.sparse_attention.key_sets import key_sets
 from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -53,8 +54,11 @@ def attention(
         and gives no zeros, 2 sparsemax. Mappings without a parameter of that name ignore it
     mapping : name of a row of `pyentmax.MAPPINGS` or a `Mapping`, optional
         replaces α-entmax
-    mask : bool array that broadcasts to (…, T, S), optional
-        True where a query may see a key. The other keys may hold anything, even NaN
+    mask : bool array that broadcasts to (…, T, S), or a set of keys, optional
+        True where a query may see a key. The other keys may hold anything, even NaN. Or the keys
+        that each query sees, for α-entmax with α ≥ 1 at a cost that follows their number: a boolean
+        `scipy.sparse` CSR array (T, S), integers (…, T, k) with −1 for none, or the
+        `AttentionWeights` of another call
     causal : bool, default False
         query t sees only the keys 0 … t + offset
     offset : int, default 0
@@ -68,7 +72,8 @@ def attention(
         takes none of the k places. Softmax with sink 0 is e^{z_i}/(1 + Σ_j e^{z_j})
     bias : array that broadcasts to (…, T, S), or DistanceBias, optional
         added to the scores. `DistanceBias` has a number for each distance, as ALiBi, so that no
-        array of T × S numbers is made
+        array of T × S numbers is made. With a set of keys, a number for each of its entries, in the
+        shape of the CSR array's data, (…, entries), or of the integers
     cu_seqlens : array of int, or a pair of them, optional
         where packed sequences begin, and the last one ends: integers that rise from 0 to T, or a
         pair for queries and keys. Each sequence sees its own keys only, as in a call of its own
@@ -117,6 +122,8 @@ def attention(
         if output is not None:
             return output
     if any(map(is_dask, (query, key, value))):
+        if key_sets(mask, query.shape[-2], key.shape[-2]) is not None:
+            raise TypeError("a set of keys as mask: expected arrays in memory, got Dask arrays")
         if return_weights:
             raise TypeError(
                 "return_weights=True: expected arrays in memory, got Dask arrays, whose weights "

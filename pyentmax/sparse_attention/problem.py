@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.sparse_attention import few_queries, tiles
+from pyentmax.sparse_attention import few_queries, given_keys, tiles
 from pyentmax.sparse_attention.arguments import Arguments, has_gradient
 from pyentmax.sparse_attention.screened_rows import ScreenedRows, is_half, stand_in, widened
 from pyentmax.sparse_attention.weights import AttentionWeights
@@ -34,6 +34,8 @@ class AttentionProblem(Arguments):
         else:
             rows = screened.rows
             super().__init__(query, stand_in(rows), stand_in(value), alpha, **options)
+            if self.sets is not None:
+                raise ValueError("ScreenedRows as key: expected a mask of bools, got a set of keys")
             self._set_screen(screened)
             self._set_halves({"query": query, "key": rows, "value": value})
         self._alpha = alpha
@@ -74,7 +76,9 @@ class AttentionProblem(Arguments):
         zeros are not stored.
         """
         with np.errstate(**QUIET):
-            if few_queries.serves(self, return_weights):
+            if self.sets is not None:
+                output, weights = given_keys.forward(self, return_weights)
+            elif few_queries.serves(self, return_weights):
                 output, weights = few_queries.forward(self, return_weights)
             else:
                 if self.screen is not None:

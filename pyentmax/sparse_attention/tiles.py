@@ -17,6 +17,7 @@ share the work give the same bits as one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
@@ -45,8 +46,8 @@ WORK = 1 << 18  # scores from which a further thread pays
 TRUE = np.ones(1, bool)  # the mask of a tile without a mask, with strides of 0
 
 
-class Call(Tiling):
-    """What the mapping of a call does to its tiles, and the weights of these.
+class TiledAttention(Tiling):
+    """Apply the mapping to the tiles of a call, and find the stored weights of each.
 
     Attributes
     ----------
@@ -64,7 +65,11 @@ class Call(Tiling):
 
     def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
         super().__init__(problem)
-        self.query: Heads = self.heads(problem.query * problem.scale)
+        query = problem.query
+        if self.has_kernels:  # at once as the kernels take it
+            self.query: Heads = self.heads(np.multiply(query, problem.scale, order="C"))
+        else:
+            self.query = self.heads(query * problem.scale)
         self.key: Heads = self.heads(problem.key)
         self.value: Heads = self.heads(problem.value)
         self._bias = None if problem.bias is None else self.heads(problem.bias.rows)
@@ -72,9 +77,12 @@ class Call(Tiling):
             map(self._parameter, problem.mapping.values, problem.mapping.record.parameters)
         )
         scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
+        if problem.sets is not None:
+            sets = problem.sets
+            scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
         self.workers: int = min(scores // WORK, problem.workers) if self.has_kernels else 1
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
-        if not self.only_dense:
+        if problem.support_alpha is not None:
             self.alphas: Any = np.empty(problem.batch)
             self.alphas[...] = problem.support_alpha
             self.alphas = self.alphas.reshape(self.n_heads)
@@ -109,6 +117,22 @@ class Call(Tiling):
             return None
         return self.problem.bias.tile(self._bias.some(tile.start, tile.stop), tile)
 
+    def entry_bias(self, head: int, top: int, stops: Any, entries: slice) -> Any:
+        """What is added to the scores of entries of sets, of queries from `top` on; empty for none.
+
+        Their sets go from one of `stops` to the next.
+        """
+        if self._bias is None:
+            return np.empty(0, self.problem.dtype)
+        bias, sets = self.problem.bias, self.problem.sets
+        rows = self._bias.some(head, head + 1)[0, 0]
+        assert sets is not None
+        if not bias.by_distance:
+            return rows[entries]
+        query = np.repeat(np.arange(top, top + len(stops) - 1), np.diff(stops))
+        shift = self.problem.sequences[0].shift
+        return rows[bias.places(query, sets.indices[entries], shift)]
+
     def bias_gradient(self, g_scores: Any, sums: Iterable[Any]) -> Any:
         """The gradient of the rows of numbers that are added, from those of the weights' scores.
 
@@ -132,10 +156,15 @@ class Call(Tiling):
 
     def _bias_sums(self, head: Any, query: Any, key: Any, shift: Any, g_scores: Any) -> Any:
         assert self._bias is not None
-        n, _, size = self._bias.own.shape
+        (n, _, size), own = self._bias.own.shape, head
         if self._bias.is_shared:
             head = array_module(head).asarray(self._bias.number)[head]
-        places = head * size + self.problem.bias.places(query, key, shift)
+        problem = self.problem
+        if problem.sets is None or problem.bias.by_distance:
+            places = problem.bias.places(query, key, shift)
+        else:
+            places = problem.sets.places(problem.set_numbers[own] * self.t + query, key)
+        places = head * size + places
         return np.bincount(places, weights=g_scores, minlength=n * size)
 
     def mapping(self, tile: Tile) -> RowMapping:
@@ -233,7 +262,7 @@ def forward(
     problem: Arguments, keep: bool, whole: bool = True
 ) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept; all of them, or as derivatives need."""
-    call, columns = Call(problem), None
+    call, columns = TiledAttention(problem), None
     if call.has_kernels:
         columns = replace(call.key, own=call.key.own.swapaxes(1, 2).copy())
         if not (call.only_dense or keep and whole):
@@ -274,7 +303,7 @@ def forward(
     return output, weights if whole else replace(weights, dense_heads=call.again)
 
 
-def _order(call: Call, tiles: list[Tile]) -> Any:
+def _order(call: TiledAttention, tiles: list[Tile]) -> Any:
     """Where each row of the weights is among those of the tiles."""
     order = np.empty((call.n_heads, call.t), np.int64)
     first = 0
@@ -285,7 +314,7 @@ def _order(call: Call, tiles: list[Tile]) -> Any:
     return order.ravel()
 
 
-def _dense_heads(call: Call, columns: Heads) -> Any:
+def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
     """Which heads have few zeros among their weights, by some queries in the middle of each."""
     longest = max(call.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
     are_dense = np.zeros(call.n_heads, bool)
@@ -320,7 +349,7 @@ class _Kernels:
     Fresh memory for each tile would cost more than the work on it.
     """
 
-    def __init__(self, call: Call, columns: Heads, tiles: list[Tile]) -> None:
+    def __init__(self, call: TiledAttention, columns: Heads, tiles: list[Tile]) -> None:
         self._call, self._keys = call, columns
         size = max(map(attrgetter("size"), tiles), default=0)
         self._scores = np.empty(size, call.problem.dtype)
@@ -405,7 +434,7 @@ def vjp(
     Then that of scale, of shape batch + (T,), or None for a number, that of the sink, of the batch
     shape, and that of the rows of the bias; None instead where there is none.
     """
-    call = Call(problem, weights)
+    call = TiledAttention(problem, weights)
     heads_g, each = call.heads(g), _heads_per_key(call)
     t, s, owners = call.t, call.s, call.n_heads // each
     g_query = call.zeros(shape=(call.n_heads, t, problem.query.shape[-1]))
@@ -466,7 +495,22 @@ def vjp(
                 g_key[i // each, tile.columns] += gradients[1][i - tile.start]
                 g_value[i // each, tile.columns] += gradients[2][i - tile.start]
 
+    def sum_transposed(owner: int) -> None:
+        """The same for all keys of an owner, column after column of the transposed weights."""
+        rows_of_owner = slice(owner * each, (owner + 1) * each)
+        entries, indptr = call.entries(rows_of_owner.start * t, rows_of_owner.stop * t)
+        w, indices = (g_scores[entries], weights.data[entries]), weights.indices[entries]
+        edges, places = np.zeros(s + 1, np.int64), np.empty_like(indices)
+        moved = np.empty_like(w[0]), np.empty_like(w[1])
+        out = edges[1:], places, *moved
+        rows.rows_transposed(*w, indices, indptr[:-1], indptr[1:], out=out)
+        for x, heads, gradient in zip(moved, (call.query, heads_g), (g_key, g_value), strict=True):
+            operand = heads.some(rows_of_owner.start, rows_of_owner.stop)
+            operand = operand.reshape(each * t, operand.shape[-1])
+            rows.rows_product(x, places, edges[:-1], edges[1:], operand, out=gradient[owner])
+
     by_queries: list[Tile] = []
+    by_owner: list[int] = []
     by_keys: list[Any] = []
     by_heads: list[Any] = []  # which add to the gradients of keys and values
     of_bias: dict[int, Any] = {}
@@ -479,11 +523,15 @@ def vjp(
             if call.again[owner : owner + each].any():
                 by_heads.append((owner, owner + each, False))
         by_queries += call.rows(start, stop)
+        if problem.sets is not None:
+            by_owner += range(start // each, stop // each)
+            continue
         for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value)):
             for block in blocks:
                 by_keys.append((start // each, stop // each, *block, *term))
     threads.run_pieces(by_queries, lambda: sparse_tile, call.workers)
     threads.run_pieces(by_keys, lambda: sum_columns, call.workers)
+    threads.run_pieces(by_owner, lambda: sum_transposed, call.workers)
     threads.run_pieces(by_heads, lambda: dense_tiles, call.workers)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
@@ -500,7 +548,7 @@ def vjp(
     )
 
 
-def _heads_per_key(call: Call) -> int:
+def _heads_per_key(call: TiledAttention) -> int:
     """The number of neighbouring heads that share keys and values; 1 if others share some."""
     each = max(1, call.n_heads // max(1, len(call.key.own)))
     neighbours = np.arange(call.n_heads) // each
@@ -510,7 +558,7 @@ def _heads_per_key(call: Call) -> int:
 
 def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
     """The contribution of each head to the gradient of α, of the batch shape."""
-    call = Call(problem, weights)
+    call = TiledAttention(problem, weights)
     heads_g = call.heads(g)
     each = call.zeros(shape=(call.n_heads, call.t))
 

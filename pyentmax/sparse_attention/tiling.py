@@ -25,6 +25,7 @@ DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
 SAMPLE = 16  # queries of a head that tell whether few of its weights are zero
 QUERIES = 256  # queries in a tile of the backward pass over the support, or of a causal one
+SET_QUERIES = 4096  # the same over sets of keys, of which each may be small
 KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 
 
@@ -110,7 +111,7 @@ class Tiling:
         self.t, self.s = problem.shape[-2:]
         self.n_heads: int = math.prod(problem.batch)
         self.again: Any = np.zeros(self.n_heads, bool)
-        self.zeros = partial(np.zeros_like, problem.query)
+        self.zeros = partial(np.zeros_like, problem.query, order="C")
         query, key, value = problem.query, problem.key, problem.value
         self.has_kernels: bool = (
             isinstance(query, np.ndarray)
@@ -179,9 +180,10 @@ class Tiling:
         """Tiles of stored weights before all keys, where sequences need not be kept apart."""
         whole = Sequence(0, self.t, 0, self.s, None, 0)
         heads, tiles = self.at_once() if self.t <= QUERIES else 1, []
+        side = QUERIES if self.problem.sets is None else SET_QUERIES
         for first in range(start, stop, heads):
-            for top in range(0, self.t, QUERIES):
-                place = top, min(top + QUERIES, self.t), whole
+            for top in range(0, self.t, side):
+                place = top, min(top + side, self.t), whole
                 tiles.append(self.tile(first, min(first + heads, stop), *place))
         return tiles
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyentmax.sparse_attention import DistanceBias
 from pyentmax.sparse_attention.arguments import batch_shapes
+from pyentmax.sparse_attention.key_sets import KeySets
 from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.torch.operations import PARAMETERS
 
@@ -25,12 +26,13 @@ class TensorProblem(NamedTuple):
     mapping: str
     parameter: Any  # of the mapping, a tensor or None; or else a number
     number: Any
-    mask: Any
+    mask: Any  # bools; or the keys of sets, of integers, which end at `ends`
+    ends: Any
     causal: bool
     offset: Any
     scale: Any
     sink: Any
-    bias: Any  # a tensor or None, by its kind: "scores", "distances" or "slopes"
+    bias: Any  # a tensor or None, by its kind: "scores", "entries", "distances" or "slopes"
     kind: str
     cu_queries: Any  # where packed sequences begin and end, and the offset of each
     cu_keys: Any
@@ -141,10 +143,13 @@ class TensorProblem(NamedTuple):
     def on_arrays(self) -> AttentionProblem:
         """The same problem of a record that holds arrays."""
         own, bias = PARAMETERS[self.mapping], self.bias
-        if bias is not None and self.kind != "scores":
+        if bias is not None and self.kind in ("distances", "slopes"):
             bias = DistanceBias(slopes=bias) if self.kind == "slopes" else DistanceBias(bias)
+        mask = self.mask
+        if self.ends is not None:
+            mask = KeySets(mask, self.ends, mask.shape)
         return AttentionProblem(
-            *self[:3], mapping=self.mapping, mask=self.mask, causal=self.causal,
+            *self[:3], mapping=self.mapping, mask=mask, causal=self.causal,
             offset=self.offset if self.offsets is None else self.offsets, scale=self.scale,
             sink=self.sink, bias=bias,
             cu_seqlens=None if self.cu_queries is None else (self.cu_queries, self.cu_keys),
@@ -154,8 +159,8 @@ class TensorProblem(NamedTuple):
 
 SCHEMA = (
     "Tensor query, Tensor key, Tensor value, str mapping, Tensor? parameter, float? number, "
-    "Tensor? mask, bool causal, int offset, float? scale, Tensor? sink, Tensor? bias, str kind, "
-    "Tensor? cu_queries, Tensor? cu_keys, Tensor? offsets, float? softcap, float dropout, "
-    "bool return_weights"
+    "Tensor? mask, Tensor? ends, bool causal, int offset, float? scale, Tensor? sink, "
+    "Tensor? bias, str kind, Tensor? cu_queries, Tensor? cu_keys, Tensor? offsets, "
+    "float? softcap, float dropout, bool return_weights"
 )
 FIELDS = len(TensorProblem._fields)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -42,6 +43,7 @@ from pyentmax.torch.calls import (
     parameter_of,
     split,
 )
+from pyentmax.torch.key_sets import KeySets, bias_of_entries, tensor_sets
 from pyentmax.torch.registry import is_plain, is_unwatched
 from pyentmax.torch.screened import ScreenedRows, screened_attention
 
@@ -95,11 +97,16 @@ def attention(
         of shape (H,) it is one for each head of (B, H, T, d), and gets a gradient
     mapping : str, default "entmax"
         the name of a row of `pyentmax.MAPPINGS`
-    mask : bool Tensor that broadcasts to (…, T, S), optional
-        True where a query may see a key
+    mask : bool Tensor that broadcasts to (…, T, S), or a set of keys, optional
+        True where a query may see a key. Or the keys that each query sees, on the CPU and for
+        α-entmax with α ≥ 1, at a cost that follows their number, forward and backward: a boolean
+        `torch.sparse_csr` tensor, integers (…, T, k) with −1 for none, or the `AttentionWeights` of
+        another call
     bias : Tensor that broadcasts to (…, T, S), or DistanceBias of a tensor, optional
-        added to the scores; −∞ hides a key. `DistanceBias` has a number for each distance, such as
-        relative positions, or ALiBi's slopes, and no T × S tensor is made. It gets a gradient
+        added to the scores; −∞ hides a key. With a set of keys, a number for each of its entries,
+        (…, entries), or in the shape of the integers. `DistanceBias` has a number for each
+        distance, such as relative positions, or ALiBi's slopes, and no T × S tensor is made. It
+        gets a gradient
     causal : bool, default False
         query t sees only the keys 0 … t + offset
     offset : int, default 0
@@ -171,12 +178,18 @@ def attention(
         return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
-    if mask is not None:
+    sets, ends, kind = None, None, "scores"
+    is_bools = isinstance(mask, Tensor) and mask.dtype == torch.bool
+    if mask is not None and not (is_bools and mask.layout is torch.strided):
+        options = {"cu_seqlens": cu_seqlens, "softcap": softcap, "dropout": dropout}
+        sets = tensor_sets(mask, shape, mapping=mapping, **options)
+        if sets is not None and causal:
+            sets = sets.up_to(np.arange(shape[-2]) + int(offset))
+    if sets is None and mask is not None:
         check_mask(mask)
         check_broadcast(mask, shape, "mask", "the scores")
-    kind = "scores"
     if bias is not None:
-        bias, kind = _checked_bias(bias, shape, query)
+        bias, kind = _checked_bias(bias, shape, query, sets)
     if softcap is not None or dropout:
         check_settings(softcap, dropout)
     if not causal and kind != "slopes" and isinstance(offset, int) and offset:
@@ -196,11 +209,15 @@ def attention(
     cu_queries = cu_keys = offsets = None
     if cu_seqlens is not None:
         cu_queries, cu_keys, offsets, offset = _checked_sequences(cu_seqlens, offset, query)
+    if sets is not None:
+        if causal:
+            causal, offset = False, offset if kind == "slopes" else 0
+        mask, ends = torch.from_numpy(sets.indices), torch.from_numpy(sets.ends)
     problem = TensorProblem(
-        query, key, value, mapping, *split(mapping, parameter), mask, causal, int(offset), scale,
-        sink, bias, kind, cu_queries, cu_keys, offsets, softcap, dropout, return_weights,
+        query, key, value, mapping, *split(mapping, parameter), mask, ends, causal, int(offset),
+        scale, sink, bias, kind, cu_queries, cu_keys, offsets, softcap, dropout, return_weights,
     )  # fmt: skip
-    output, weights = _run(route(problem, shape), problem)
+    output, weights = _run(_route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
 
 
@@ -222,11 +239,13 @@ def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     return None if output is None else torch.from_numpy(output)
 
 
-def route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
+def _route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
     """How a problem is computed: "sparse", "dense", "triton" or "sdpa".
 
     The numbers that decide are in `pyentmax.sparse_attention.route`.
     """
+    if problem.ends is not None:
+        return "sparse"
     device, onnx = problem.query.device, in_onnx_export()
     kernels = has_kernels(problem.query)
     if not kernels and not onnx and _is_for_triton(problem):
@@ -342,10 +361,16 @@ def _checked_sequences(cu_seqlens: Any, offset: Any, like: Tensor) -> tuple[Any,
     return queries, keys, torch.as_tensor(offset, device=like.device), 0
 
 
-def _checked_bias(bias: Any, shape: tuple[int, ...], query: Tensor) -> tuple[Tensor, str]:
+def _checked_bias(
+    bias: Any, shape: tuple[int, ...], query: Tensor, sets: KeySets | None
+) -> tuple[Tensor, str]:
     """The tensor of a bias, and what its numbers belong to, or an error unless it fits."""
     if not isinstance(bias, DistanceBias):
         check_scores(bias, "bias")
+        if sets is not None:
+            bias = bias_of_entries(bias, sets)
+            check_broadcast(bias, (*shape[:-2], bias.shape[-1]), "bias", "the batch")
+            return bias, "entries"
         check_broadcast(bias, shape, "bias", "the scores")
         return bias, "scores"
     array = bias.array

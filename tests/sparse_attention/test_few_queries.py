@@ -83,7 +83,7 @@ def test_keys_are_read_where_they_lie() -> None:
     key = np.swapaxes(cache, 1, 2)[:, :, :700]
     problem = AttentionProblem(query, key, key)
     assert few_queries.serves(problem, True)
-    call = few_queries.Call(problem, problem.sequences[0])
+    call = few_queries.FewQueries(problem, problem.sequences[0])
     assert np.shares_memory(call.key, cache)
     assert np.shares_memory(call.value, cache)
     expected = attention(query, key.copy(), key.copy())

@@ -1,0 +1,286 @@
+"""A set of keys as mask: as the mask of bools, in every form, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+from pyentmax.engine.backends import choice
+from pyentmax.sparse_attention import compressed_rows, given_keys
+from pyentmax.sparse_attention.key_sets import key_sets
+
+sparse = pytest.importorskip("scipy.sparse")
+
+T, S, HEADS = 30, 40, 6
+EXACT = {"rtol": 0, "atol": 1e-11}
+PER_HEAD = np.array([1, 1.2, 1.5, 1.7, 2, 3])
+has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def bools(seed: int = 0) -> Any:
+    mask = np.random.default_rng(seed).random((T, S)) < 0.2
+    mask[7] = False
+    return mask
+
+
+def numbers(mask: Any, seed: int = 0) -> Any:
+    """The keys of each query in any order, with −1 anywhere among them."""
+    rng, k = np.random.default_rng(seed), int(mask.sum(-1).max()) + 2
+    keys = np.full((len(mask), k), -1)
+    for row, seen in zip(keys, mask, strict=True):
+        own = rng.permutation(np.flatnonzero(seen))
+        row[rng.permutation(k)[: len(own)]] = own
+    return keys
+
+
+def unsorted(mask: Any) -> Any:
+    """A CSR array whose keys fall, with an entry that is stored as False."""
+    matrix = sparse.csr_array(mask)
+    for start, stop in zip(matrix.indptr, matrix.indptr[1:], strict=False):
+        matrix.indices[start:stop] = matrix.indices[start:stop][::-1].copy()
+    hidden = mask.copy()
+    row, column = int(mask.any(-1).nonzero()[0][0]), int(matrix.indices[0])
+    matrix.data[0] = hidden[row, column] = False
+    matrix.has_sorted_indices = False
+    return matrix, hidden
+
+
+def arguments(groups: int = HEADS, dtype: Any = np.float64) -> tuple[Any, Any, Any, Any]:
+    arrays = (HEADS, T, 8), (groups, S, 8), (groups, S, 5), (HEADS, T, 5)
+    return tuple(normal(*x, seed=i, dtype=dtype) for i, x in enumerate(arrays))  # type: ignore[return-value]
+
+
+def both_passes(query: Any, key: Any, value: Any, g: Any, alpha: Any, **options: Any) -> list[Any]:
+    output, weights = pe.attention(query, key, value, alpha, return_weights=True, **options)
+    np.testing.assert_array_equal(pe.attention(query, key, value, alpha, **options), output)
+    gradients = pe.attention_vjp(weights, query, key, value, g, alpha, **options)
+    in_alpha = pe.attention_vjp_alpha(weights, value, g, alpha)
+    sinks = [] if weights.sink is None else [weights.sink]
+    return [output, weights.to_dense(), *sinks, *gradients, in_alpha]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"causal": True, "offset": 5},
+    "sink, scale": {"sink": normal(HEADS), "scale": normal(HEADS, T) ** 2},
+    "slopes": {"bias": pe.DistanceBias(slopes=normal(HEADS) ** 2)},
+    "causal, distances": {"bias": pe.DistanceBias(normal(HEADS, T + S - 1)), "causal": True},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("groups", [HEADS, 2])
+@pytest.mark.parametrize("alpha", [1, 1.5, 2.5, PER_HEAD], ids=str)
+def test_set_of_keys_is_its_mask(alpha: Any, groups: int, option: str) -> None:
+    mask, options = bools(), OPTIONS[option]
+    expected = both_passes(*arguments(groups), alpha, mask=mask, **options)
+    for form in (sparse.csr_array(mask), numbers(mask)):
+        for x, y in zip(
+            both_passes(*arguments(groups), alpha, mask=form, **options), expected, strict=True
+        ):
+            np.testing.assert_allclose(x, y, **EXACT)
+
+
+def test_unsorted_rows_and_stored_false() -> None:
+    matrix, hidden = unsorted(bools())
+    before = matrix.indices.copy()
+    expected = both_passes(*arguments(), 1.5, mask=hidden)
+    for x, y in zip(both_passes(*arguments(), 1.5, mask=matrix), expected, strict=True):
+        np.testing.assert_allclose(x, y, **EXACT)
+    np.testing.assert_array_equal(matrix.indices, before)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("form", ["csr", "unsorted", "numbers"])
+def test_bias_of_each_entry(form: str, causal: bool) -> None:
+    mask, bias = bools(), normal(HEADS, T, S)
+    row, column = np.nonzero(mask)
+    if form == "numbers":
+        keys = numbers(mask)
+        row, column = np.arange(T)[:, None], keys
+        given: Any = keys
+    else:
+        given = sparse.csr_array(mask)
+        if form == "unsorted":
+            given, mask = unsorted(mask)
+            row, column = np.repeat(np.arange(T), np.diff(given.indptr)), given.indices
+    own = np.where(mask[row, column] & (column >= 0), bias[:, row, column], np.nan)
+    options = {"causal": causal, "sink": 0.5}
+    expected = both_passes(*arguments(), 1.5, mask=mask, bias=bias, **options)
+    result = both_passes(*arguments(), 1.5, mask=given, bias=own, **options)
+    expected[-2] = np.where(np.isnan(own), 0, expected[-2][:, row, column])
+    for x, y in zip(result, expected, strict=True):
+        np.testing.assert_allclose(x, y, **EXACT)
+
+
+def test_weights_of_a_call_are_sets_of_each_head() -> None:
+    query, key, value, g = arguments()
+    _, weights = pe.attention(query, key, value, 1.5, return_weights=True)
+    mask = weights.to_dense() != 0
+    expected = both_passes(query, key, value, g, 1, mask=mask)
+    for x, y in zip(both_passes(query, key, value, g, 1, mask=weights), expected, strict=True):
+        np.testing.assert_allclose(x, y, **EXACT)
+
+
+def test_numbers_of_keys_of_each_head() -> None:
+    keys = np.argsort(normal(2, 1, T, S), axis=-1)[..., :4]
+    mask = np.zeros((2, 1, T, S), bool)
+    np.put_along_axis(mask, keys, True, axis=-1)
+    arrays = [np.stack([x, x]) for x in arguments()]
+    expected = both_passes(*arrays, 1.5, mask=mask)
+    for x, y in zip(both_passes(*arrays, 1.5, mask=keys), expected, strict=True):
+        np.testing.assert_allclose(x, y, **EXACT)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.5])
+def test_gradients_by_differences(alpha: float) -> None:
+    mask = sparse.csr_array(bools())
+    query, key, value, g = arguments()
+    bias = normal(HEADS, mask.nnz, seed=9)
+    names = {"query": query, "key": key, "value": value, "bias": bias}
+    _, weights = pe.attention(**names, alpha=alpha, mask=mask, return_weights=True)
+    gradients = pe.attention_vjp(weights, g=g, **names, alpha=alpha, mask=mask)
+    for name, gradient in zip(names, gradients, strict=True):
+        step = 1e-6 * normal(*names[name].shape, seed=11)
+        ahead, behind = (
+            pe.attention(**{**names, name: names[name] + x}, alpha=alpha, mask=mask)
+            for x in (step, -step)
+        )
+        np.testing.assert_allclose(((ahead - behind) * g).sum(), 2 * (gradient * step).sum(), rtol=1e-5)
+
+
+@has_kernels
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_and_pieces_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    mask, results = numbers(bools()), []
+    arrays = arguments(2, dtype)
+    for room, workers in ((1 << 16, 1), (20, 1), (50, 3)):
+        monkeypatch.setattr(given_keys, "ROOM", room)
+        monkeypatch.setattr("pyentmax.sparse_attention.tiles.WORK", 1)
+        with pe.set_workers(workers):
+            results.append(both_passes(*arrays, 1.5, mask=mask))
+    for other in results[1:]:
+        for x, y in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_nan_stays_in_the_rows_that_see_it() -> None:
+    mask = bools()
+    query, key, value, _ = arguments()
+    key[:, 3] = np.nan
+    output, weights = pe.attention(
+        query, key, value, mask=sparse.csr_array(mask), return_weights=True
+    )
+    np.testing.assert_array_equal(np.isnan(output).all(-1), np.broadcast_to(mask[:, 3], (HEADS, T)))
+    assert not np.isnan(output).any(-1)[:, ~mask[:, 3]].any()
+    assert not output[:, 7].any()
+    seen = np.isnan(weights.to_dense())
+    np.testing.assert_array_equal(seen, np.broadcast_to(mask & mask[:, 3:4], seen.shape))
+
+
+@pytest.mark.parametrize(("t", "s", "k"), [(0, 5, 2), (5, 0, 0), (5, 5, 0), (3, 5, 2)])
+def test_empty_sets_and_shapes(t: int, s: int, k: int) -> None:
+    query, key, value = normal(2, t, 4), normal(2, s, 4), normal(2, s, 3)
+    keys = np.full((t, k), -1)
+    output, weights = pe.attention(query, key, value, mask=keys, return_weights=True)
+    assert output.shape == (2, t, 3)
+    assert not output.any()
+    gradients = pe.attention_vjp(weights, query, key, value, output + 1, mask=keys)
+    assert not any(x.any() for x in gradients)
+
+
+def test_no_array_of_all_scores() -> None:
+    tracemalloc = pytest.importorskip("tracemalloc")
+    x = normal(1, 20_000, 4, dtype=np.float32)
+    keys = (np.arange(20_000)[:, None] + [[0, 5, 9]]) % 20_000
+    tracemalloc.start()
+    output, weights = pe.attention(x, x, x, 1, mask=keys, return_weights=True)
+    pe.attention_vjp(weights, x, x, x, output, 1, mask=keys)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6  # scores would take 1.6e9 bytes
+
+
+X = normal(2, 4, 8)
+WRONG: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "bools as integers": (np.eye(4, dtype=int), {}, ValueError, r"mean mask.astype\(bool\)"),
+    "rows": (np.zeros((3, 2), int), {}, ValueError, r"expected shape \(…, 4, k\)"),
+    "beyond": (np.full((4, 2), 4), {}, ValueError, "expected 0 to 3"),
+    "below": (np.full((4, 2), -2), {}, ValueError, "-1 for none, got -2"),
+    "repeated": (np.full((4, 2), 3), {}, ValueError, "got key 3 twice"),
+    "coo": (sparse.coo_array(np.eye(4, dtype=bool)), {}, TypeError, "of format coo"),
+    "weights of CSR": (sparse.csr_array(np.eye(4)), {}, TypeError, "expected a boolean CSR"),
+    "shape": (sparse.csr_array(np.ones((4, 5), bool)), {}, ValueError, r"shape \(4, 4\), got"),
+    "batch": (np.zeros((3, 4, 1), int), {}, ValueError, "does not broadcast"),
+    "packed": (np.zeros((4, 1), int), {"cu_seqlens": [0, 4]}, ValueError, "one sequence"),
+    "mapping": (np.zeros((4, 1), int), {"mapping": "topk_softmax", "k": 2}, ValueError, "bools"),
+    "below 1": (np.zeros((4, 1), int), {"alpha": 0.5}, ValueError, "alpha >= 1"),
+    "bias": (np.zeros((4, 1), int), {"bias": np.ones((4, 4))}, ValueError, "for each entry"),
+    "bias heads": (np.zeros((4, 1), int), {"bias": np.ones((3, 4, 1))}, ValueError, "broadcast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_sets_are_refused(name: str) -> None:
+    mask, options, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        pe.attention(X, X, X, mask=mask, **options)
+
+
+def test_repeated_key_of_csr_is_refused() -> None:
+    matrix = sparse.csr_array((np.ones(2, bool), [1, 1], [0, 2, 2, 2, 2]), shape=(4, 4))
+    with pytest.raises(ValueError, match="got key 1 twice"):
+        pe.attention(X, X, X, mask=matrix)
+    matrix.indices[0] = 9
+    with pytest.raises(ValueError, match="expected keys from 0 to 3, got 1 to 9"):
+        pe.attention(X, X, X, mask=matrix)
+
+
+def test_sets_go_with_plain_arrays_alone() -> None:
+    keys = np.zeros((4, 1), int)
+    with pytest.raises(ValueError, match="ScreenedRows as key"):
+        pe.attention(X, pe.ScreenedRows(X), X, mask=keys)
+    dask = pytest.importorskip("dask.array")
+    lazy = dask.from_array(X, chunks=(1, 4, 8))
+    with pytest.raises(TypeError, match="got Dask arrays"):
+        pe.attention(lazy, lazy, lazy, mask=keys)
+
+
+@has_kernels
+def test_kernels_are_their_twins() -> None:
+    sets = key_sets(numbers(bools()), T, S)
+    assert sets is not None
+    query, key, value, _ = arguments()
+    stops, n = sets.ends, len(sets.indices)
+    for alpha, sink, bias in ((1.5, 0.3, normal(n)), (1.0, -np.inf, np.empty(0))):
+        results = []
+        for run in (given_keys.given_keys, given_keys.given_keys.reference):
+            out = np.zeros(n + 32), np.zeros(n + 32, np.int32), np.zeros(T, np.int64), np.zeros(T)
+            rows = np.full(T, alpha), np.full(T, sink)
+            run(query[0], key[0], sets.indices, stops, bias, *rows, out=out)
+            results.append([x[: out[2][-1]] if len(x) > T else x for x in out])
+        for x, y in zip(*results, strict=True):
+            np.testing.assert_allclose(x, y, **EXACT)
+    moved = []
+    for run in (compressed_rows.rows_transposed, compressed_rows.rows_transposed.reference):
+        out = np.empty(S, np.int64), np.empty(n, np.int32), np.empty(n), np.empty(n)
+        run(normal(n), normal(n, seed=1), sets.indices, sets.indptr[:-1], stops, out=out)
+        moved.append(out)
+    for x, y in zip(*moved, strict=True):
+        np.testing.assert_array_equal(x, y)
+    out = np.empty(S - 1, np.int64), *moved[0][1:]
+    operands = normal(n), normal(n), sets.indices, sets.indptr[:-1], stops
+    with pytest.raises(ValueError, match="outside"):
+        compressed_rows.rows_transposed(*operands, out=out)
+    out = np.zeros(n + 32), np.zeros(n + 32, np.int32), np.zeros(T, np.int64), np.zeros(T)
+    rest = np.empty(0), np.full(T, 1.5), np.full(T, -np.inf)
+    for keys, ends in ((key[0][: S - 1], stops), (key[0], stops + 1), (key[0], stops[::-1].copy())):
+        with pytest.raises(ValueError, match="outside"):
+            given_keys.given_keys(query[0], keys, sets.indices, ends, *rest, out=out)
