@@ -135,7 +135,8 @@ def cases() -> list[Any]:
         run = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
         for needs in sorted({block.needs for block in run}, key=sorted):
             name = "/".join(page.relative_to(ROOT / "docs").parts)
-            marks = [pytest.mark.slow] if page.name in JUDGING else []
+            late = page.name in JUDGING or "dask" in needs  # which takes seconds to start
+            marks = [pytest.mark.slow] if late else []
             identity = "-".join([name, *sorted(needs)])
             found.append(pytest.param(page, needs, id=identity, marks=marks))
     return found

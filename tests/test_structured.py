@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stages import slow
 
 import pyentmax as pe
 from pyentmax.structured import (
@@ -58,7 +59,7 @@ CASES: dict[str, tuple[Any, np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*sorted(CASES)[:-1], *slow("trees")])
 def test_optimal_among_all_structures(name: str) -> None:
     if name == "trees":
         pytest.importorskip("networkx", reason="NetworkX is not installed: pip install networkx")

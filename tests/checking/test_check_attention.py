@@ -97,7 +97,8 @@ def test_planted_fault_of_backward_pass_is_named(name: str) -> None:
     assert [one.partition(":")[0] for one in report.causes] == [name]
 
 
-@pytest.mark.parametrize("name", sample(planted_in_practice.ATTENTION, 17))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", planted_in_practice.ATTENTION)
 def test_fault_of_practice_is_found(name: str) -> None:
     changes, verdict, cause = planted_in_practice.ATTENTION[name]
     text = planted_in_practice.TILED
@@ -109,11 +110,13 @@ def test_fault_of_practice_is_found(name: str) -> None:
     assert [one.partition(":")[0] for one in report.causes] == [cause][: bool(cause)]
 
 
+@pytest.mark.slow
 def test_tiled_attention_passes() -> None:
     assert check(planted_in_practice.TILED).verdict == "right"
 
 
-@pytest.mark.parametrize("name", sample(planted_in_practice.BACKWARD, 5))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", planted_in_practice.BACKWARD)
 def test_fault_of_practice_in_backward_pass_is_found(name: str) -> None:
     old, new, verdict = planted_in_practice.BACKWARD[name]
     assert BACKWARD.count(old) == 1

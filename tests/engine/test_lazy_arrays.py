@@ -13,7 +13,6 @@ import pyentmax as pe
 from pyentmax.regularized import separable_mapping
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
-xr = pytest.importorskip("xarray", reason="xarray is not installed")
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((6, 8, 5)).astype(np.float32)
@@ -150,7 +149,10 @@ def test_values_are_checked_when_a_chunk_is_computed() -> None:
         (lambda: pe.entmax(Z, LAZY[..., 0]), "alpha is lazy"),
         (lambda: pe.softmax_loss(Z, LAZY), "y is lazy"),
         (lambda: pe.csr("sparsemax", LAZY[0]), "z is lazy"),
-        (lambda: pe.softmax(xr.DataArray(LAZY)), "z is lazy, a DataArray"),
+        (
+            lambda: pe.softmax(pytest.importorskip("xarray").DataArray(LAZY)),
+            "z is lazy, a DataArray",
+        ),
     ],
 )
 def test_what_would_compute_an_array_whole_is_refused(call: Any, message: str) -> None:
@@ -169,6 +171,7 @@ def test_arrays_that_do_not_fit_are_refused_at_once() -> None:
 
 
 def test_xarray_passes_chunks_on() -> None:
+    xr = pytest.importorskip("xarray", reason="xarray is not installed")
     frame = xr.DataArray(LAZY, dims=("a", "b", "word"))
     found = xr.apply_ufunc(
         pe.entmax15, frame, input_core_dims=[["word"]], output_core_dims=[["word"]], dask="allowed"

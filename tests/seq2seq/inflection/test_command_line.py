@@ -192,7 +192,7 @@ def test_tilde_in_an_option_is_the_home_folder(option):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal to a process")
-@pytest.mark.parametrize("name", ["SIGINT", *slow("SIGTERM", "SIGHUP")])
+@pytest.mark.parametrize("name", slow("SIGINT", "SIGTERM", "SIGHUP"))
 def test_interrupt_finishes_update_and_can_be_resumed(tmp_path, name):
     signum = getattr(signal, name)
     (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")

@@ -92,6 +92,7 @@ def test_inflect_searches_as_asked(run, capsys):
     assert "unknown tag 'FUT'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_force_prints_and_draws(run, capsys, tmp_path):
     assert main(["force", str(run), "walk", "V;PST", "sss", "--pictures", str(tmp_path)]) == 0
     text = capsys.readouterr().out

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bigrams import Bigrams, Interrupting, Windows
+from stages import slow
 
 from pyentmax.seq2seq.data import BucketedPairs
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
@@ -276,7 +277,7 @@ EVERYTHING = {  # an update of three batches spans two epochs
     ("stop", "settings", "attention"),
     [
         (7, {}, "1.5"),  # between two validations, at the end of an epoch
-        (10, {"schedule": "halve"}, "learned"),  # at a validation
+        *slow((10, {"schedule": "halve"}, "learned")),  # at a validation
     ],
 )
 def test_interrupted_and_resumed_run_equals_straight_one(tmp_path, stop, settings, attention):
@@ -311,6 +312,7 @@ def test_killed_run_repeats_what_followed_its_checkpoint(tmp_path):
     assert_same_run(resumed, run(resumed, tmp_path, resume=True), straight, expected)
 
 
+@pytest.mark.slow
 def test_run_killed_at_its_first_checkpoint_begins_anew(tmp_path):
     class Killed(BaseException):
         pass
@@ -361,6 +363,7 @@ def test_longer_run_validates_as_often_as_its_length_says(tmp_path):
         run(Bigrams(), tmp_path / "linear", config(updates=60), resume=True)
 
 
+@pytest.mark.slow
 def test_finished_run_can_be_extended(tmp_path):
     settings = config(**EVERYTHING)
     straight, longer = new_model(), new_model()
