@@ -173,7 +173,7 @@ def linear_sample(
     >>> rows = ScreenedRows(np.array([[1.0, 0.0], [0.8, 0.6], [-9.0, 0.0]]))
     >>> words, scores = linear_sample([[1.0, 0.5]] * 4, rows, np.random.default_rng(0))
     >>> words.tolist()
-    [1, 1, 0, 0]
+    [0, 0, 0, 1]
     """
     heads, t = _Heads(x, rows, bias, scale), float(temperature)
     if not 0 < t < np.inf:
