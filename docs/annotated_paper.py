@@ -48,8 +48,8 @@ def force(model: dict[str, Any], params: Any, source: list[int], form: list[int]
         scores = memory.data[0] @ (state[0].data[0] @ params["attention"])
         attention.append(pyentmax.entmax15(scores.astype(float)))
     z = np.array(rows)
-    support = pyentmax.entmax15_support(z)
-    return ForcedDecoding(np.array(after), pyentmax.log_entmax15(z), support, np.array(attention))
+    support = pyentmax.entmax15.support(z)
+    return ForcedDecoding(np.array(after), pyentmax.entmax15.log(z), support, np.array(attention))
 
 
 def records(name: str) -> list[dict[str, Any]]:
