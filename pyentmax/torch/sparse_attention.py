@@ -176,6 +176,8 @@ def attention(
         options |= {"cu_seqlens": cu_seqlens, "return_weights": return_weights, **parameters}
         tensors = query, key, value
         return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
+    if torch.jit.is_tracing() and torch.onnx.is_in_onnx_export():
+        raise RuntimeError("attention goes to ONNX by torch.onnx.export(..., dynamo=True) alone")
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     sets, ends, kind = None, None, "scores"
