@@ -32,7 +32,11 @@ if importlib.util.find_spec("hypothesis"):
 collect_ignore = ["typing", "adapters/interpreted_triton.py"]
 
 ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may be missing
-NEEDS = {"triton_attention.py": "triton", "screened_cache.py": "transformers"}  # files in them
+NEEDS = {
+    "triton_attention.py": "triton",
+    "screened_cache.py": "transformers",
+    "screened_head.py": "transformers",
+}  # files in them
 
 
 # Files whose tests take many seconds: begun last, they would leave the other workers without work.

@@ -33,6 +33,7 @@ scored. What needs Σ_j e^{z_j}, such as top-p or log p, is not here: all scores
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -87,9 +88,9 @@ def linear_argmax(x: Any, rows: Any, *, bias: Any = None, scale: float = 1.0) ->
     >>> words.tolist(), scores.round(3).tolist()
     ([1, 2], [1.1, 2.0])
     """
-    heads = _Heads(x, rows, bias, scale)
-    found = [_best(*own, 1) for own in heads.scored(1)]
-    return heads.one_each(found)
+    head = Head(x, rows, bias, scale)
+    found = [_best(*own, 1) for own in head.scored(1)]
+    return head.one_each(found)
 
 
 def linear_top_k(
@@ -117,9 +118,9 @@ def linear_top_k(
     >>> words.tolist(), scores.round(3).tolist(), offsets.tolist()
     ([1, 0], [1.1, 1.0], [0, 2])
     """
-    heads = _Heads(x, rows, bias, scale)
-    k = min(_count(k), heads.n)
-    return heads.compressed([_best(*own, k) for own in heads.scored(k)])
+    head = Head(x, rows, bias, scale)
+    k = min(_count(k), head.n)
+    return head.compressed([_best(*own, k) for own in head.scored(k)])
 
 
 def linear_min_p(
@@ -139,8 +140,8 @@ def linear_min_p(
     >>> linear_min_p([1.0, 0.5], rows, 0.8)[0].tolist()  # exp(1.0 - 1.1) is 0.9, exp(0.5 - 1.1) 0.5
     [1, 0]
     """
-    heads, margin = _Heads(x, rows, bias, scale), -np.log(_share(min_p))
-    return heads.compressed([_near(*own, margin) for own in heads.scored(1, margin)])
+    head, margin = Head(x, rows, bias, scale), -np.log(_share(min_p))
+    return head.compressed([_near(*own, margin) for own in head.scored(1, margin)])
 
 
 def linear_sample(
@@ -175,27 +176,39 @@ def linear_sample(
     >>> words.tolist()
     [0, 0, 0, 1]
     """
-    heads, t = _Heads(x, rows, bias, scale), float(temperature)
+    n = rows.shape[0] if isinstance(rows, ScreenedRows) else len(rows)
+
+    def noise(start: int, count: int) -> Any:
+        numbers = rng.standard_exponential((count, n))
+        with np.errstate(divide="ignore"):
+            return np.negative(np.log(numbers, out=numbers), out=numbers)
+
+    return sampled(x, rows, noise, temperature, top_k, min_p, bias, scale)
+
+
+def sampled(
+    x: Any, rows: Any, noise: Callable[[int, int], Any], temperature: float, top_k: int | None,
+    min_p: float | None, bias: Any, scale: float,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The same with Gumbel noise (count, n) for `count` states from the first argument on."""
+    head, t = Head(x, rows, bias, scale), float(temperature)
     if not 0 < t < np.inf:
         raise ValueError(f"temperature must be above 0, got {temperature}; at 0: linear_argmax")
-    k = None if top_k is None else min(_count(top_k), heads.n)
+    k = None if top_k is None else min(_count(top_k), head.n)
     margin = None if min_p is None else -t * np.log(_share(min_p))
     found = []
-    for i in range(0, len(heads.x), FEW):
-        count = min(FEW, len(heads.x) - i)
-        noise = rng.standard_exponential((count, heads.n))
-        with np.errstate(divide="ignore"):
-            np.negative(np.log(noise, out=noise), out=noise)
+    for i in range(0, len(head.x), FEW):
+        g = noise(i, min(FEW, len(head.x) - i))
         if k is None and margin is None:
-            scored = heads.scored(1, 0, t * noise, i)
+            scored = head.scored(1, 0, t * g, i)
         else:
-            scored = heads.scored(k or 1, (margin or 0) if k is None else 0, None, i)
-        for own, g in zip(scored, noise, strict=True):
+            scored = head.scored(k or 1, (margin or 0) if k is None else 0, None, i)
+        for own, row in zip(scored, g, strict=True):
             words, z = own if k is None else _best(*own, k)
             words, z = (words, z) if margin is None else _near(words, z, margin)
-            place = _first(z.astype(np.float64) / t + g[words], words)
+            place = _first(z.astype(np.float64) / t + row[words], words)
             found.append((words[place : place + 1], z[place : place + 1]))
-    return heads.one_each(found)
+    return head.one_each(found)
 
 
 def _count(k: Any) -> int:
@@ -237,7 +250,7 @@ def _near(words: Any, z: Any, margin: float) -> tuple[Any, Any]:
     return _best(words[places], z[places], None)
 
 
-class _Heads:
+class Head:
     """States, rows and bias in one dtype, and the scores that a rule cannot do without."""
 
     def __init__(self, x: Any, rows: Any, bias: Any, scale: float) -> None:
@@ -278,9 +291,9 @@ class _Heads:
         """Words, scores and offsets of all states."""
         offsets = np.zeros(len(found) + 1, np.int64)
         offsets[1:] = np.cumsum([len(words) for words, _ in found])
-        words, scores = zip(*found, strict=True) if found else ([np.empty(0)], [self.x[:0, 0]])
-        scores = np.concatenate(scores).astype(self.x.dtype, copy=False)
-        return np.concatenate(words).astype(np.int64), scores, offsets
+        words, scores = zip(*found or [(np.empty(0), self.x[:0, 0])], strict=True)
+        joined = np.concatenate(scores).astype(self.x.dtype, copy=False)
+        return np.concatenate(words).astype(np.int64), joined, offsets
 
     def scored(
         self, k: int, margin: float = 0.0, added: Any = None, start: int | None = None
@@ -300,7 +313,7 @@ class _Heads:
         if added is not None:
             bias = added if self.bias is None else np.add(added, bias, out=added)
         with np.errstate(over="ignore"):
-            bias = np.broadcast_to(bias.astype(x.dtype), (len(x), self.n))
+            bias = np.broadcast_to(bias.astype(x.dtype, copy=False), (len(x), self.n))
         undecided = self._undecided(x, k, margin, bias)
         result: list[Any] = [None] * len(x)
         if (places := np.flatnonzero(~undecided)).size:

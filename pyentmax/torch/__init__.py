@@ -24,6 +24,12 @@ from pyentmax.torch import entmax_package as entmax_package
 from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.attention_weights import AttentionWeights
+from pyentmax.torch.exact_heads import (
+    linear_argmax,
+    linear_min_p,
+    linear_sample,
+    linear_top_k,
+)
 from pyentmax.torch.linear_loss import LinearLoss, linear_loss
 from pyentmax.torch.log_probabilities import (
     log_entmax,
@@ -116,7 +122,11 @@ __all__ = [
     "entmax_sigmoid_loss",
     "fenchel_young_loss",
     "keep",
+    "linear_argmax",
     "linear_loss",
+    "linear_min_p",
+    "linear_sample",
+    "linear_top_k",
     "log_entmax",
     "log_entmax15",
     "log_softmax",

@@ -244,6 +244,45 @@ def _scale_and_softcap(model: Any, head: Any, x: Tensor, logits: Tensor) -> tupl
     )
 
 
+def screen_head(model: Any) -> Any:
+    """Let ``generate`` read most of a model's output layer in 8 bits, and write what it writes.
+
+    Greedy decoding, ``top_k``, ``min_p``, ``temperature``, plain sampling and their combinations
+    choose between few words; the others are proved to be out, and get −∞. After
+    ``torch.manual_seed`` the ids are the same for an output layer in float32; one of a half type
+    chooses by products in float32, where its own rounding would make words tie. Repetition
+    penalties, banned words and a minimal length are supported. A call that needs all scores, by
+    ``top_p``, beams, an assistant, ``output_scores`` or another processor, computes them, and says
+    so in a warning.
+
+    Parameters
+    ----------
+    model : a model of ``transformers`` with a linear output layer, on the CPU
+
+    Returns
+    -------
+    object with a method ``remove()``, which undoes it
+
+    Raises
+    ------
+    TypeError
+        if the model has no such layer
+    ImportError
+        if ``transformers`` cannot be imported
+    ValueError
+        in ``generate``, if the model changes its logits behind the layer, as by a softcap
+
+    Examples
+    --------
+    >>> screened = screen_head(model)  # doctest: +SKIP
+    >>> model.generate(words, do_sample=True, top_k=50)  # doctest: +SKIP
+    >>> screened.remove()  # doctest: +SKIP
+    """
+    from pyentmax.torch.screened_head import ScreenedHead
+
+    return ScreenedHead(model)
+
+
 def _heads(layer: Any) -> int:
     for name in ("num_heads", "num_attention_heads", "n_heads"):
         if hasattr(layer, name):

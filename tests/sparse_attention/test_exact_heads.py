@@ -153,8 +153,8 @@ def test_undecided_states_go_the_dense_way(monkeypatch: pytest.MonkeyPatch) -> N
     other, equal = head("rows nearly equal", 8192, 32, 4)
     dense = []
     monkeypatch.setattr(
-        exact_heads._Heads, "_all",
-        lambda self, x, all=exact_heads._Heads._all: dense.append(len(x)) or all(self, x),
+        exact_heads.Head, "_all",
+        lambda self, x, all=exact_heads.Head._all: dense.append(len(x)) or all(self, x),
     )  # fmt: skip
     np.testing.assert_array_equal(linear_argmax(x, ScreenedRows(rows))[0], (x @ rows.T).argmax(-1))
     assert dense == []

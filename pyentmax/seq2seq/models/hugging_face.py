@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +103,7 @@ def from_transformers(
                 "model: expected generation_config.decoder_start_token_id, the token that the "
                 "decoder reads first, but it is None"
             )
-    return StepModel(_Transformer(model, begin, cache), rule, begin)
+    return StepModel(_Transformer(model, begin, cache, (keep or "", temperature)), rule, begin)
 
 
 def _cuts_of_generate(config: Any) -> tuple[str | None, float]:
@@ -131,8 +132,8 @@ class _Part(NamedTuple):
 class _Transformer:
     """A network that is a model of ``transformers``."""
 
-    def __init__(self, model: Any, begin: int, cache: bool) -> None:
-        self.model, self.begin, self.cache = model, begin, cache
+    def __init__(self, model: Any, begin: int, cache: bool, kept: tuple[str, float]) -> None:
+        self.model, self.begin, self.cache, self.kept = model, begin, cache, kept
         self.encodes = bool(model.config.is_encoder_decoder)
         self.size = model.get_input_embeddings().num_embeddings
         self.most = getattr(model.config, "max_position_embeddings", None)
@@ -238,11 +239,14 @@ class _Transformer:
         options: dict[str, Any] = {"use_cache": self.cache}
         if part.cache is not None:
             options[self.cached] = _copied(part.cache)
-        output = self._logits(part, new, 1, **options)
+        head = getattr(self.model, "screened_head", None)  # of `pyentmax.torch.transformers`
+        with nullcontext(lambda x: x) if head is None else head.keeping(*self.kept) as kept_scores:
+            output = self._logits(part, new, 1, **options)
+            scores = kept_scores(output.logits[:, -1])
         cache = getattr(output, self.cached, None) if self.cache else None
         if cache is not None:
             _check_cache(cache)
-        return output.logits[:, -1], part._replace(cache=cache)
+        return scores, part._replace(cache=cache)
 
     def _logits(self, part: _Part, new: Any, count: int, **options: Any) -> Any:
         """The model's output for the new tokens, with at least the last ``count`` scores."""
