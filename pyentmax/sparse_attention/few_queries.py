@@ -26,6 +26,7 @@ from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
 
 FEW = 8  # queries of a head, which the kernel reads keys for at once
 WORK = 1 << 21  # numbers of keys from which a further thread pays
+SCREENED_WORK = 10_000_000  # the same of screened keys, most of which are read in 8 bits
 
 NonZeros = tuple[Any, Any, Any, Any]  # values, columns, ends of rows, weights of sinks
 
@@ -115,7 +116,10 @@ def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
         m > FEW
         or not (key.shape == (*batch, n, d) and value.shape[:-1] == key.shape[:-1])
         or not key.strides[-1] == dtype.itemsize == value.strides[-1]
-        or (key.size >= 2 * WORK and threads.get_workers() > 1)
+        or (
+            key.size >= 2 * (WORK if screened is None else SCREENED_WORK)
+            and threads.get_workers() > 1
+        )
     ):
         return None
     query = np.ascontiguousarray(query * dtype.type(1 / math.sqrt(d)))
@@ -207,7 +211,8 @@ def _forward(
         rows_product(found[0], places, starts, ends, value, out=cut(output))
 
     length = batch[call.axis] if batch else 1
-    workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // WORK)
+    work = WORK if call.screen is None else SCREENED_WORK
+    workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // work)
     pieces = min(length, 2 * workers) if workers > 1 else 1
     cuts = pairwise(length * i // pieces for i in range(pieces + 1))
     threads.run_pieces([slice(*ends) for ends in cuts], lambda: run, workers)

@@ -130,6 +130,9 @@ class ScreenedRows:
         kept as it is, not copied, until rows are appended, unless features do not lie side by
         side: what is changed in it afterwards makes results wrong. Of float16 only the rows that
         are read in full are converted, to float32
+    room : int, default 0
+        number of rows to take memory for at once, which copies `rows`: until they are more,
+        `append` moves nothing
 
     Attributes
     ----------
@@ -158,7 +161,7 @@ class ScreenedRows:
     ScreenedRows(501 rows of 8, float64)
     """
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, *, room: int = 0) -> None:
         if not isinstance(rows, np.ndarray) or (
             rows.dtype not in KERNEL_DTYPES and not is_half(rows)
         ):
@@ -181,6 +184,8 @@ class ScreenedRows:
         self._bounds = np.empty((*batch, 3, n), widened(rows[..., :0, :]).dtype)
         self._scales = column_scales(rows).astype(self._bounds.dtype)
         self._is_scaled = bool((self._scales != 1).any())
+        if room > n:
+            self._reserve(room)
         self._screen(0, n)
 
     def _screen(self, start: int, stop: int) -> None:

@@ -30,6 +30,8 @@ class ScreenedRows:
     rows : Tensor of shape (…, n, d) of a floating type, on the CPU
         kept as it is until rows are appended; do not change it. Of float16 and bfloat16 only the
         rows that are read in full are converted, to float32
+    room : int, default 0
+        number of rows to take memory for at once, which copies `rows`
 
     Raises
     ------
@@ -50,14 +52,14 @@ class ScreenedRows:
     ScreenedRows(501 rows of 4, torch.float32)
     """
 
-    def __init__(self, rows: Tensor) -> None:
+    def __init__(self, rows: Tensor, *, room: int = 0) -> None:
         if not isinstance(rows, Tensor) or rows.dtype not in DTYPES or not rows.is_cpu:
             what = f"{rows.dtype} on {rows.device}" if isinstance(rows, Tensor) else type(rows)
             raise TypeError(
                 f"rows: expected a tensor of a floating type on the CPU, got {what}; convert it "
                 "first"
             )
-        self.screened = pyentmax.ScreenedRows(_array(rows))
+        self.screened = pyentmax.ScreenedRows(_array(rows), room=room)
 
     @property
     def rows(self) -> Tensor:

@@ -30,6 +30,7 @@ from pyentmax.torch.sparse_attention import attention, attention_parameter
 REFUSED = ("sinks", "alibi", "relative_position_bias", "head_mask", "block_indices")
 # Names that `transformers` itself gives a meaning: each model of the process would change.
 RESERVED = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+_NAMES: dict[str, None] = {}  # that `register` has given, in their order
 NO_LAYER = (
     "no layer of {} looks its attention up by its name, so attn_implementation cannot change it"
 )
@@ -81,6 +82,7 @@ def register(
         if not as_number(parameter, "alpha") > 0:
             raise ValueError(f"alpha must be above 0, got {parameter}")
     setting = {"mapping": mapping, "alpha": alpha, **parameters}
+    _NAMES[name] = None
     AttentionInterface.register(name, partial(_attend, name, setting))
     AttentionMaskInterface.register(name, partial(_mask, name))
 
@@ -106,11 +108,18 @@ def learn_alpha(
     Raises
     ------
     ValueError
-        if α is not in (1, 2), or no layer looks its attention up by its name
+        if α is not in (1, 2), or no layer has an implementation that `register` has named: layers
+        that run another, as those of another part of the model, get none
     """
     if not 1 < alpha < 2:
         raise ValueError(f"a learned alpha must begin in (1, 2), got {alpha:g}")
-    for layer in (layers := attention_layers(model)):
+    layers = [x for x in attention_layers(model) if x.config._attn_implementation in _NAMES]
+    if not layers:
+        raise ValueError(
+            f"no layer has an implementation that register has named ({', '.join(_NAMES)}): call "
+            "model.set_attn_implementation(name) before"
+        )
+    for layer in layers:
         heads = _heads(layer) if per_head else 1
         start = torch.full((heads,), alpha - 1, dtype=torch.float64, device="cpu").logit()
         held = [*layer.parameters(), *layer.buffers(), *model.parameters(), *model.buffers()]

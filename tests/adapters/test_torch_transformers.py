@@ -639,3 +639,23 @@ def test_mixin_refuses_other_heads_and_models(tmp_path: Any) -> None:
     bert = hub.BertForMaskedLM(hub.BertConfig(**SIZES))
     with pytest.raises(NotImplementedError, match="does not predict the next token"):
         trainer(bert, tmp_path).train()
+
+
+def test_only_layers_with_this_attention_learn_alpha() -> None:
+    """The vision tower's layers, which run SDPA, had parameters that nothing used."""
+    register("entmax")
+    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    vision |= {"num_attention_heads": 4, "image_size": 16, "patch_size": 8, "projection_dim": 32}
+    config = hub.LlavaConfig(
+        vision_config=hub.CLIPVisionConfig(**vision), image_token_id=39,
+        text_config=hub.LlamaConfig(**GROUPED, **SPECIAL),
+    )  # fmt: skip
+    parts = {"text_config": "entmax", "vision_config": "sdpa"}
+    made = hub.LlavaForConditionalGeneration._from_config(config, attn_implementation=parts)
+    alphas, ids = learn_alpha(made), torch.tensor([[1, 39, 39, 39, 39, 5, 6, 7]])
+    assert len(alphas) == 2
+    made(input_ids=ids, pixel_values=torch.randn(1, 3, 16, 16), labels=ids).loss.backward()
+    assert all(a.grad is not None for a in alphas)
+    made.set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match=r"no layer has an implementation .*entmax.*before"):
+        learn_alpha(made)

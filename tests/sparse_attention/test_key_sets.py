@@ -153,7 +153,9 @@ def test_gradients_by_differences(alpha: float) -> None:
             pe.attention(**{**names, name: names[name] + x}, alpha=alpha, mask=mask)
             for x in (step, -step)
         )
-        np.testing.assert_allclose(((ahead - behind) * g).sum(), 2 * (gradient * step).sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            ((ahead - behind) * g).sum(), 2 * (gradient * step).sum(), rtol=1e-5
+        )
 
 
 @has_kernels

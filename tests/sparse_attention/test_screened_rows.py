@@ -10,7 +10,7 @@ from screened_cases import KINDS, screened_case
 
 import pyentmax as pe
 from pyentmax import ScreenedRows, attention, attention_vjp, entmax_linear
-from pyentmax.engine.backends import choice
+from pyentmax.engine.backends import choice, threads
 from pyentmax.sparse_attention import screened_rows
 from pyentmax.sparse_attention.screened_rows import most_of_query, score_bounds
 
@@ -333,3 +333,27 @@ def test_wrong_arguments_say_what_to_do() -> None:
     output, weights = attention(x, rows, rows.rows, return_weights=True)
     with pytest.raises(TypeError, match="no derivatives"):
         attention_vjp(weights, x, rows, rows.rows, output)
+
+
+def test_room_is_taken_at_once():
+    rows, more = np.random.default_rng(0).normal(size=(2, 2, 40, 8))
+    screened = ScreenedRows(rows, room=80)
+    places = [x.__array_interface__["data"] for x in (screened._rows, screened._copies)]
+    for row in range(40):
+        screened.append(more[:, row : row + 1])
+    assert places == [x.__array_interface__["data"] for x in (screened._rows, screened._copies)]
+    np.testing.assert_array_equal(screened.rows, np.concatenate([rows, more], axis=1))
+    assert ScreenedRows(rows, room=3).shape == rows.shape
+
+
+def test_few_screened_scores_take_one_thread(monkeypatch):
+    """Under 300,000 a second cost half of the processor's time again, and saved none."""
+    counts, run = [], threads.run_pieces
+    monkeypatch.setattr(threads, "run_pieces", lambda p, b, n: counts.append(n) or run(p, b, n))
+    rng = np.random.default_rng(0)
+    query, key = rng.normal(size=(8, 1, 64)), rng.normal(size=(8, 8200, 64))
+    with pe.set_workers(2):
+        for keys in (key, ScreenedRows(key)):
+            attention(query, keys, key, scale=0.1)
+    assert counts[0] == 2
+    assert counts[1] < 2
