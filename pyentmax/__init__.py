@@ -1,6 +1,7 @@
 """pyentmax: sparse probability mappings of the α-entmax family, to read, call, check and learn."""
 
-from importlib.metadata import PackageNotFoundError, version
+import importlib
+import importlib.metadata as _metadata
 from typing import TYPE_CHECKING
 
 import pyentmax.keep as keep
@@ -46,9 +47,14 @@ from pyentmax.sparse_attention import (
     linear_top_k,
 )
 
+if TYPE_CHECKING:
+    import pyentmax.regularized as regularized
+    import pyentmax.sorting as sorting
+    import pyentmax.structured as structured
+
 try:
-    __version__ = version("pyentmax")
-except PackageNotFoundError:  # a checkout that was not installed
+    __version__ = _metadata.version("pyentmax")
+except _metadata.PackageNotFoundError:  # a checkout that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
@@ -92,13 +98,34 @@ __all__ = [
 ]
 __all__ += functions.__all__
 
+_IMPORTED_ON_USE = (
+    "jax",
+    "regularized",
+    "seq2seq",
+    "sklearn",
+    "sorting",
+    "structured",
+    "torch",
+)
 _REMOVED = {  # to go with the first release
     "attention_jvp": "attention_vjp, or jax.jvp of pyentmax.jax.attention",
-    "budget_sparsemax_vjp_bounds": "budget_sparsemax_vjp; the bounds are 0 and 1",
+    "budget_sparsemax_vjp_bounds": "budget_sparsemax.vjp; the bounds are 0 and 1",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
     def __getattr__(name: str):
+        if name in _IMPORTED_ON_USE:
+            try:
+                return importlib.import_module(f"pyentmax.{name}")
+            except ImportError as error:  # hasattr and inspect.getmembers expect the other error
+                raise AttributeError(str(error)) from error
         instead = f", use {_REMOVED[name]}" if name in _REMOVED else ""
         raise AttributeError(f"module 'pyentmax' has no attribute {name!r}{instead}")
+
+
+def __dir__() -> list[str]:
+    # An attribute of a mapping, as entmax.jvp, is not shown under its older name, entmax_jvp.
+    names = [name for name in __all__ if "." not in getattr(globals()[name], "__qualname__", "")]
+    rooms = ("checking", "reference", "sparse_attention", *_IMPORTED_ON_USE)
+    return sorted({*names, *rooms, *(name for name in globals() if name.startswith("__"))})

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import pydoc
 import re
+import subprocess
 import sys
 import textwrap
 import traceback
@@ -151,6 +152,45 @@ def test_names_of_all_files_are_listed() -> None:
     listed = [name for file in files for name in sys.modules[file].__all__ if name[0].islower()]
     assert len(files) > 10
     assert sorted(functions.__all__) == sorted(listed)
+
+
+ADAPTERS = {"jax", "sklearn", "torch"}
+ROOMS = {"regularized", "seq2seq", "sorting", "structured"} | ADAPTERS
+"""Modules that are imported when `pyentmax` is asked for them."""
+
+
+def test_dir_shows_public_names_alone() -> None:
+    shown = {name for name in dir(pyentmax) if not name.startswith("__")}
+    written = ast.parse(Path(str(pyentmax.__file__)).read_text("utf-8"))
+    (listed,) = (
+        ast.literal_eval(node.value)
+        for node in written.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    sigmoids = {name for name in functions.__all__ if name.startswith(("entmax_sigmoid", "one_vs"))}
+    rooms = ROOMS | {"checking", "keep", "reference", "sparse_attention"}
+    assert shown == {*listed, *OBJECTS, *sigmoids, *rooms}
+    assert {"__version__", "__doc__"} <= set(dir(pyentmax))
+
+
+def test_rooms_are_imported_on_first_use() -> None:
+    code = f"""
+import sys
+import pyentmax
+for name in {sorted(ADAPTERS)}:
+    sys.modules[name] = None  # as if the library were not installed
+for name in {sorted(ROOMS)}:
+    assert f"pyentmax.{{name}}" not in sys.modules, name
+    try:
+        assert getattr(pyentmax, name) is sys.modules[f"pyentmax.{{name}}"]
+    except AttributeError as error:
+        assert name in {sorted(ADAPTERS)} and f"pip install 'pyentmax[{{name}}]'" in str(error)
+    else:
+        assert name not in {sorted(ADAPTERS)}
+print(pyentmax.sorting.soft_rank([1.0, 3.0, 2.0], 0.1))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1. 3. 2.]\n"
 
 
 @pytest.mark.parametrize("name", pyentmax._REMOVED)
