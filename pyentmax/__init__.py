@@ -48,9 +48,9 @@ from pyentmax.sparse_attention import (
 )
 
 if TYPE_CHECKING:
-    import pyentmax.regularized as regularized
-    import pyentmax.sorting as sorting
-    import pyentmax.structured as structured
+    from pyentmax import regularized as regularized
+    from pyentmax import sorting as sorting
+    from pyentmax import structured as structured
 
 try:
     __version__ = _metadata.version("pyentmax")
