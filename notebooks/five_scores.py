@@ -24,9 +24,9 @@ def rows() -> dict[int, tuple[str, Any]]:
         1: ("probability p", p),
         2: ("term of the entropy H", (p - p**ALPHA) / (ALPHA * (ALPHA - 1))),
         3: ("height above the level, x − τ", x - (x[0] - p[0] ** (ALPHA - 1))),
-        4: ("first row of the Jacobian", pyentmax.entmax_jacobian(p, ALPHA)[0]),
+        4: ("first row of the Jacobian", pyentmax.entmax.jacobian(p, ALPHA)[0]),
         5: ("gradient of the loss, p − e₂", p - np.eye(5)[LABEL]),
-        6: ("slope in α, ∂p/∂α", pyentmax.entmax_grad_alpha(p, ALPHA)),
+        6: ("slope in α, ∂p/∂α", pyentmax.entmax.parameter_slope(p, ALPHA)),
     }
 
 

@@ -74,7 +74,7 @@ def with_sink(z: Any, sink: Any) -> Any:
 
 def size(z: Any) -> Any:
     """The number of entries in the support of sparsemax."""
-    return pyentmax.sparsemax_support(z).sum(-1)
+    return pyentmax.sparsemax.support(z).sum(-1)
 
 
 def threshold(z: Any, support: Any) -> Any:
@@ -169,7 +169,7 @@ PUZZLES = {
         "τ",
         "The first two scores are in the support. What stands out above τ must sum to 1.",
         tuple(
-            (label, with_support(z, pyentmax.sparsemax_support))
+            (label, with_support(z, pyentmax.sparsemax.support))
             for label, z in ((ONE, Z), ("a batch", BATCH), ("three axes", WIDE), ("ties", TIES))
         ),
         level=0.55,
@@ -247,7 +247,7 @@ PUZZLES = {
         "p",
         "The first three are in the support: their levels above τ, squared, sum to 1.",
         tuple(
-            (label, with_support(z, pyentmax.entmax15_support))
+            (label, with_support(z, pyentmax.entmax15.support))
             for label, z in ((ONE, Z), ("a batch", BATCH), ("three axes", WIDE), ("ties", TIES))
         ),
     ),
@@ -265,7 +265,7 @@ PUZZLES = {
         ),
     ),
     15: Puzzle(
-        lambda p, v, alpha: pyentmax.entmax_jvp(p, v, alpha),
+        lambda p, v, alpha: pyentmax.entmax.jvp(p, v, alpha),
         ("p", "v", "alpha"),
         "Jv",
         "Pushed along v, the probabilities move along Jv: zero stays zero, and the sum stays 1.",
@@ -278,7 +278,7 @@ PUZZLES = {
         ),
     ),
     16: Puzzle(
-        lambda z, y: pyentmax.sparsemax_loss(z, y, reduction="none"),
+        lambda z, y: pyentmax.sparsemax.loss(z, y, reduction="none"),
         ("z", "y"),
         "loss",
         "Both labels are 1. First another score leads, then the lead is too small.",

@@ -91,7 +91,7 @@ Var.__pow__, Var.__matmul__, Var.sum = power, matmul, total
 def entmax(z, alpha):
     """α-entmax of the scores in a Var; softmax for α = 1."""
     p = pyentmax.entmax(z.value, alpha)
-    return Var(p, (z, lambda g: pyentmax.entmax_vjp(p, g, alpha)))
+    return Var(p, (z, lambda g: pyentmax.entmax.vjp(p, g, alpha)))
 
 
 def gradients(f, *arrays):
