@@ -236,8 +236,9 @@ def apply_loss(
     parameter, number = split(name, value)
     setting = (z, y, name, parameter, number)
     if name in (*composed.NAMES, "one_vs_all") and in_transform():
-        rest = weight, mask, reduction, ignore_index, smoothing, operations.differentiable
-        return composed.loss_and_gradient(z, y, name, value, *rest)[0].to(z.dtype)
+        graph: tuple[Any, ...] = (weight, mask, reduction, ignore_index, smoothing)
+        graph += (operations.differentiable,)
+        return composed.loss_and_gradient(z, y, name, value, *graph)[0].to(z.dtype)
     if not learned and z.dtype not in composed.HALF:
         return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
     # The operation reduces by weights that are constant. It keeps p − q in the scores' type, which
