@@ -742,12 +742,12 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     sink, share = torch.tensor([0.1, 0.2], requires_grad=True), torch.tensor(0.1)
     slopes = torch.tensor([0.1, 0.3], requires_grad=True)
     heads = TensorProblem(
-        query, key, value, "entmax", two, None, None, True, 0, None, sink, slopes, "slopes",
-        None, None, None,
+        query, key, value, "entmax", two, None, None, None, True, 0, None, sink, slopes,
+        "slopes", None, None, None,
     )  # fmt: skip
     shared = TensorProblem(
-        query, key[:, :1], value, "sparsemax", None, None, None, False, 0, 0.3, None, None,
-        "scores", None, None, None,
+        query, key[:, :1], value, "sparsemax", None, None, None, None, False, 0, 0.3, None,
+        None, "scores", None, None, None,
     )  # fmt: skip
     constant = (x.detach() if isinstance(x, torch.Tensor) else x for x in heads)
     rest = ("entmax", alpha.detach(), mask)
