@@ -8,10 +8,10 @@ which is ``softmax(z, mask=keep.NAME(z, parameter))``. While K does not change, 
 and logarithm are softmax's under that mask, and any other mapping can take the same set. A label
 outside of K has an infinite loss, as every masked label.
 
-Of each set, the textbook of one vector comes first, then the body on rows. What holds for all of
+Of each set, the textbook of one vector comes first, then the text of the call and the rule on rows. What holds for all of
 them: K depends on the scores alone, so ties are kept or dropped together; at least one score is
 kept; masked scores and those of −∞ never are; a row that contains NaN or +∞ keeps all others, so
-that it is not hidden. Bodies get the array functions of a library as their first argument, so that
+that it is not hidden. Rules get the array functions of a library as their first argument, so that
 `pyentmax.torch.keep` and `pyentmax.jax.keep` compute the same sets.
 """
 
@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
+from pyentmax.engine.backends.function import Arguments, keep_set
 from pyentmax.engine.calls.parameters import PerRow
-from pyentmax.engine.calls.types import Array, ArrayLike, Axis
+from pyentmax.engine.calls.types import ArrayLike, Axis
 
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
 
@@ -45,18 +45,10 @@ def textbook_top_k(z: Any, k: int) -> np.ndarray:
     return z >= np.sort(z)[-k]
 
 
-def _top_k(xp: Any, z: Any, k: Any) -> Any:
-    rising = xp.sort(z, axis=-1)
-    place = xp.cumsum(xp.ones_like(z), axis=-1)  # 1, …, d
-    below = xp.where(place <= z.shape[-1] - k + 1, rising, -xp.inf)  # and the k-th largest
-    return z >= xp.amax(below, axis=-1, keepdims=True)
-
-
-@declare.keep_set(_top_k, PerRow("k", 1, whole=True, shifted=False))
+@keep_set(PerRow("k", 1, whole=True, shifted=False))
 def top_k(
-    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, k: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """Where a score is among the k largest: z_i ≥ t, t the k-th largest.
 
     Fan, Lewis & Dauphin (2018); for attention Zhao et al. (2019), Eq. 2. Scores that tie with the
@@ -71,7 +63,6 @@ def top_k(
         axis, or axes, that a row of scores lies along; None takes all
     mask : bool array that broadcasts to z, optional
         True where a score may be kept
-    offsets : as in `pyentmax.softmax`
 
     Returns
     -------
@@ -90,7 +81,15 @@ def top_k(
     >>> print(top_k([2.0, 1.0, 0.0, 1.0], 2))
     [ True  True False  True]
     """
-    return top_k.dispatch(z, k, axis, mask, offsets)
+    return z, k, axis, mask, None
+
+
+@top_k.rule
+def _top_k(xp: Any, z: Any, k: Any) -> Any:
+    rising = xp.sort(z, axis=-1)
+    place = xp.cumsum(xp.ones_like(z), axis=-1)  # 1, …, d
+    below = xp.where(place <= z.shape[-1] - k + 1, rising, -xp.inf)  # and the k-th largest
+    return z >= xp.amax(below, axis=-1, keepdims=True)
 
 
 def textbook_top_p(z: Any, mass: float) -> np.ndarray:
@@ -104,21 +103,10 @@ def textbook_top_p(z: Any, mass: float) -> np.ndarray:
     return larger < mass
 
 
-def _top_p(xp: Any, z: Any, mass: Any) -> Any:
-    rising = xp.sort(z, axis=-1)
-    e = xp.exp(rising)
-    tail = xp.cumsum(e, axis=-1) / xp.sum(e, axis=-1, keepdims=True)
-    threshold = xp.amin(
-        xp.where(tail > 1 - mass, rising, xp.zeros_like(rising)), axis=-1, keepdims=True
-    )
-    return (z >= threshold) | (mass == 1)
-
-
-@declare.keep_set(_top_p, MASS)
+@keep_set(MASS)
 def top_p(
-    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """The nucleus: the fewest largest scores whose softmax has this mass.
 
     Holtzman et al. (2020). A score is kept if the probabilities above its own sum to less
@@ -128,7 +116,7 @@ def top_p(
 
     Parameters
     ----------
-    z, axis, mask, offsets : as in `top_k`
+    z, axis, mask : as in `top_k`
     mass : number or array that broadcasts against the batch shape
         above 0 and at most 1, which keeps all
 
@@ -146,7 +134,18 @@ def top_p(
     >>> print(top_p([2.0, 1.0, 0.0, -1.0], 0.8))
     [ True  True False False]
     """
-    return top_p.dispatch(z, mass, axis, mask, offsets)
+    return z, mass, axis, mask, None
+
+
+@top_p.rule
+def _top_p(xp: Any, z: Any, mass: Any) -> Any:
+    rising = xp.sort(z, axis=-1)
+    e = xp.exp(rising)
+    tail = xp.cumsum(e, axis=-1) / xp.sum(e, axis=-1, keepdims=True)
+    threshold = xp.amin(
+        xp.where(tail > 1 - mass, rising, xp.zeros_like(rising)), axis=-1, keepdims=True
+    )
+    return (z >= threshold) | (mass == 1)
 
 
 # --- by distance from the largest -----------------------------------------------------------------
@@ -160,22 +159,17 @@ def textbook_min_p(z: Any, ratio: float) -> np.ndarray:
     return p >= ratio * p.max()
 
 
-def _min_p(xp: Any, z: Any, ratio: Any) -> Any:
-    return xp.exp(z) >= ratio
-
-
-@declare.keep_set(_min_p, PerRow("ratio", 0, most=1))
+@keep_set(PerRow("ratio", 0, most=1))
 def min_p(
-    z: ArrayLike, ratio: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, ratio: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """Where softmax gives at least a ratio of its largest probability: z_i ≥ max z + log ratio.
 
     Nguyen et al. (2024), arXiv 2407.01082. The set does not depend on the other scores.
 
     Parameters
     ----------
-    z, axis, mask, offsets : as in `top_k`
+    z, axis, mask : as in `top_k`
     ratio : number or array that broadcasts against the batch shape
         from 0, which keeps all, to 1
 
@@ -193,7 +187,12 @@ def min_p(
     >>> print(min_p([2.0, 1.0, 0.0, -1.0], 0.3))
     [ True  True False False]
     """
-    return min_p.dispatch(z, ratio, axis, mask, offsets)
+    return z, ratio, axis, mask, None
+
+
+@min_p.rule
+def _min_p(xp: Any, z: Any, ratio: Any) -> Any:
+    return xp.exp(z) >= ratio
 
 
 def textbook_top_n_sigma(z: Any, n: float) -> np.ndarray:
@@ -205,23 +204,10 @@ def textbook_top_n_sigma(z: Any, n: float) -> np.ndarray:
     return z >= z.max() - n * z.std()
 
 
-def _top_n_sigma(xp: Any, z: Any, n: Any) -> Any:
-    live, zeros = z > -xp.inf, xp.zeros_like(z)
-    count = xp.sum(xp.where(live, xp.ones_like(z), zeros), axis=-1, keepdims=True)
-    finite = xp.where(live, z, zeros)
-    scale = xp.amax(-finite, axis=-1, keepdims=True)  # squares of large scores would overflow
-    finite = finite / xp.where(scale > 0, scale, xp.ones_like(scale))
-    apart = finite - xp.sum(finite, axis=-1, keepdims=True) / count
-    square = xp.where(live, apart * apart, zeros)
-    deviation = scale * xp.sqrt(xp.sum(square, axis=-1, keepdims=True) / count)
-    return (z >= -n * deviation) | (z == 0)
-
-
-@declare.keep_set(_top_n_sigma, PerRow("n", 0))
+@keep_set(PerRow("n", 0))
 def top_n_sigma(
-    z: ArrayLike, n: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, n: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """Where a score is at most n standard deviations below the largest: z_i ≥ max z − n·std(z).
 
     Tang et al. (2024), arXiv 2411.07641. The deviation is that of the unmasked scores, whose number
@@ -229,7 +215,7 @@ def top_n_sigma(
 
     Parameters
     ----------
-    z, axis, mask, offsets : as in `top_k`
+    z, axis, mask : as in `top_k`
     n : number or array that broadcasts against the batch shape
         at least 0
 
@@ -247,7 +233,20 @@ def top_n_sigma(
     >>> print(top_n_sigma([2.0, 1.0, 0.0, -1.0], 1))
     [ True  True False False]
     """
-    return top_n_sigma.dispatch(z, n, axis, mask, offsets)
+    return z, n, axis, mask, None
+
+
+@top_n_sigma.rule
+def _top_n_sigma(xp: Any, z: Any, n: Any) -> Any:
+    live, zeros = z > -xp.inf, xp.zeros_like(z)
+    count = xp.sum(xp.where(live, xp.ones_like(z), zeros), axis=-1, keepdims=True)
+    finite = xp.where(live, z, zeros)
+    scale = xp.amax(-finite, axis=-1, keepdims=True)  # squares of large scores would overflow
+    finite = finite / xp.where(scale > 0, scale, xp.ones_like(scale))
+    apart = finite - xp.sum(finite, axis=-1, keepdims=True) / count
+    square = xp.where(live, apart * apart, zeros)
+    deviation = scale * xp.sqrt(xp.sum(square, axis=-1, keepdims=True) / count)
+    return (z >= -n * deviation) | (z == 0)
 
 
 # --- by probability -------------------------------------------------------------------------------
@@ -261,22 +260,17 @@ def textbook_epsilon(z: Any, epsilon: float) -> np.ndarray:
     return (p >= epsilon) | (p == p.max())
 
 
-def _epsilon(xp: Any, z: Any, epsilon: Any) -> Any:
-    return (xp.exp(_log_p(xp, z)) >= epsilon) | (z == 0)
-
-
-@declare.keep_set(_epsilon, PerRow("epsilon", 0, most=1))
+@keep_set(PerRow("epsilon", 0, most=1))
 def epsilon(
-    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """Where softmax gives at least ε, and its largest.
 
     Hewitt, Manning & Liang (2022), arXiv 2210.15191.
 
     Parameters
     ----------
-    z, axis, mask, offsets : as in `top_k`
+    z, axis, mask : as in `top_k`
     epsilon : number or array that broadcasts against the batch shape
         from 0, which keeps all, to 1
 
@@ -294,10 +288,13 @@ def epsilon(
     >>> print(epsilon([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    return _keep_epsilon.dispatch(z, epsilon, axis, mask, offsets)
+    return z, epsilon, axis, mask, None
 
 
-_keep_epsilon = epsilon  # which its own parameter hides
+@epsilon.rule
+def _epsilon(xp: Any, z: Any, epsilon: Any) -> Any:
+    return (xp.exp(_log_p(xp, z)) >= epsilon) | (z == 0)
+
 
 
 def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
@@ -311,25 +308,17 @@ def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
     return (p >= min(epsilon, epsilon**0.5 * np.exp(-entropy))) | (p == p.max())
 
 
-def _eta(xp: Any, z: Any, epsilon: Any) -> Any:
-    log_p = _log_p(xp, z)
-    root = epsilon**0.5 * xp.exp(-_entropy(xp, log_p))
-    p = xp.exp(log_p)
-    return (p >= epsilon) | (p >= root) | (z == 0)
-
-
-@declare.keep_set(_eta, PerRow("epsilon", 0, most=1))
+@keep_set(PerRow("epsilon", 0, most=1))
 def eta(
-    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, epsilon: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """Where softmax gives at least η = min(ε, √ε e^{−H}), H its entropy, and its largest.
 
     Hewitt, Manning & Liang (2022), arXiv 2210.15191: a flat distribution keeps more.
 
     Parameters
     ----------
-    z, axis, mask, offsets : as in `top_k`
+    z, axis, mask : as in `top_k`
     epsilon : as in `epsilon`
 
     Returns
@@ -346,7 +335,15 @@ def eta(
     >>> print(eta([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    return eta.dispatch(z, epsilon, axis, mask, offsets)
+    return z, epsilon, axis, mask, None
+
+
+@eta.rule
+def _eta(xp: Any, z: Any, epsilon: Any) -> Any:
+    log_p = _log_p(xp, z)
+    root = epsilon**0.5 * xp.exp(-_entropy(xp, log_p))
+    p = xp.exp(log_p)
+    return (p >= epsilon) | (p >= root) | (z == 0)
 
 
 def textbook_typical(z: Any, mass: float) -> np.ndarray:
@@ -361,22 +358,10 @@ def textbook_typical(z: Any, mass: float) -> np.ndarray:
     return nearer < mass
 
 
-def _typical(xp: Any, z: Any, mass: Any) -> Any:
-    log_p = _log_p(xp, z)
-    distance = xp.abs(log_p + _entropy(xp, log_p))
-    falling = xp.argsort(-distance, axis=-1)
-    tail = xp.cumsum(xp.take_along_axis(xp.exp(log_p), falling, axis=-1), axis=-1)
-    distances = xp.take_along_axis(distance, falling, axis=-1)
-    nearest = xp.amin(distance, axis=-1, keepdims=True)
-    enough = xp.where(tail > 1 - mass, distances, nearest)
-    return (distance <= xp.amax(enough, axis=-1, keepdims=True)) | (mass == 1)
-
-
-@declare.keep_set(_typical, MASS)
+@keep_set(MASS)
 def typical(
-    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    z: ArrayLike, mass: ArrayLike, axis: Axis = -1, *, mask: ArrayLike | None = None
+) -> Arguments:
     """The fewest scores of this mass whose surprise −log p is nearest to the entropy of softmax.
 
     Locally typical sampling: Meister et al. (2023), arXiv 2202.00666. The largest score may be
@@ -400,7 +385,19 @@ def typical(
     >>> print(typical([1.0, 0.7, 0.7], 0.3))
     [False  True  True]
     """
-    return typical.dispatch(z, mass, axis, mask, offsets)
+    return z, mass, axis, mask, None
+
+
+@typical.rule
+def _typical(xp: Any, z: Any, mass: Any) -> Any:
+    log_p = _log_p(xp, z)
+    distance = xp.abs(log_p + _entropy(xp, log_p))
+    falling = xp.argsort(-distance, axis=-1)
+    tail = xp.cumsum(xp.take_along_axis(xp.exp(log_p), falling, axis=-1), axis=-1)
+    distances = xp.take_along_axis(distance, falling, axis=-1)
+    nearest = xp.amin(distance, axis=-1, keepdims=True)
+    enough = xp.where(tail > 1 - mass, distances, nearest)
+    return (distance <= xp.amax(enough, axis=-1, keepdims=True)) | (mass == 1)
 
 
 def _log_p(xp: Any, z: Any) -> Any:

@@ -22,7 +22,6 @@ Axes, masks, dtypes, devices and errors are not written per mapping: `Function.r
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import (
     Any,
@@ -317,10 +316,8 @@ class Mapping(OfScores[P], Generic[P, K]):
         self.loss_and_grad: LossAndGrad[K] = LossAndGrad(
             f"{name}.loss_and_grad", *own, f"{name}_loss_and_grad"
         )
-        self.loss.define(self.regularizer, functools.partial(fenchel_young, self))
-        self.loss_and_grad.define(
-            self.regularizer, functools.partial(fenchel_young_and_gradient, self)
-        )
+        self.loss.define(self, fenchel_young)
+        self.loss_and_grad.define(self, fenchel_young_and_gradient)
         varied = "" if parameter is None else parameter.name
         self.parameter_slope: ParameterSlope[P] = ParameterSlope(
             f"{name}.parameter_slope", *own, f"{name}_grad_{varied}"

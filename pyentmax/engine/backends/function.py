@@ -355,6 +355,34 @@ class SetOfScores(OfScores[P]):
         return result
 
 
+class KeepSet(SetOfScores[P]):
+    """A set of scores to keep, for a mask; a row with a NaN or +∞ keeps its other scores.
+
+    The first argument of its rule is the library of the array functions.
+    """
+
+    empty_value = True
+
+    def __init__(self, text: Text[P], parameter: Parameter) -> None:
+        super().__init__(text.__name__, text, parameter)
+        self.__doc__, self.__wrapped__ = text.__doc__, text
+
+    def rule(self, body: F) -> F:
+        """Decorator: the function of a library and rows that the set is by definition."""
+        self.body = body
+        return body
+
+    def by_rule(self, call: Call) -> Any:
+        """See `Function`."""
+        body = functools.partial(self.body, np)
+        return apply_to_scores(body, call.rows, self.parameter, call.checked, empty_value=True)
+
+
+def keep_set(parameter: Parameter) -> Callable[[Text[P]], KeepSet[P]]:
+    """Decorator: the keep-set of a text, which returns its arguments; its rule follows."""
+    return lambda text: KeepSet(text, parameter)
+
+
 class OfProbabilities(Function[P]):
     """Functions whose first array holds probabilities p, perhaps with a direction and scores."""
 

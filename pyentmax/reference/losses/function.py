@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pyentmax.engine.backends import threads
-from pyentmax.engine.backends.function import Call, Function, OfScores, P, is_plain
+from pyentmax.engine.backends.function import Call, OfScores, P, is_plain
 from pyentmax.engine.calls.dask_arrays import plan_rows
 from pyentmax.engine.calls.options import USUAL, Options
 from pyentmax.engine.calls.parameters import Parameter
@@ -38,16 +38,17 @@ class LossFunction(OfScores[P]):
 
     arrays = ("z", "y")
     results: ClassVar[tuple[str, ...]] = ("number",)
-    regularizer: Function[Any]
+    mapping: Any
 
-    def define(self, regularizer: Function[Any], body: functools.partial[Any]) -> None:
+    def define(self, mapping: Any, definition: Callable[..., Any]) -> None:
         """Set the rule, which holds for every mapping that has a regularizer."""
-        self.regularizer, self.body, self.__wrapped__ = regularizer, body, body.func
+        self.mapping, self.__wrapped__ = mapping, definition
+        self.body = functools.partial(definition, mapping)
 
     @property
     def is_defined(self) -> bool:
         """Whether the mapping has a regularizer."""
-        return self.regularizer.is_defined
+        return bool(self.mapping.regularizer.is_defined)
 
     def run_straight(
         self, kernel: Any, arrays: tuple[Any, ...], value: Any, mask: Any, out: Any, options: Any

@@ -7,33 +7,28 @@ rest is that of `entmax`: Ω and the derivatives need p alone, and decoders ask 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import declare
-from pyentmax.engine.calls.parameters import PerRow
+from pyentmax.engine.backends.function import Arguments
+from pyentmax.engine.calls.parameters import Alpha
+from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
-from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.reference.thresholds.bisection import bisection
+from pyentmax.reference.mapping import mapping
+from pyentmax.reference.mappings.entmax import entmax
+from pyentmax.reference.thresholds.bisection import bisection as halve
 from pyentmax.reference.thresholds.threshold import beta_per_row
 
 
-def _forward(y: Any, alpha: Any) -> Any:
-    beta = beta_per_row(alpha[:, 0], y)
-    x = beta * y
-    p = np.maximum(x - bisection(x, alpha[:, 0]).tau, 0) ** (1 / beta)
-    # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
-    return p / np.sum(p, axis=-1, keepdims=True)
-
-
-@declare.mapping(_forward, PerRow("alpha", least=1, strict=True))
-def entmax_by_bisection(
+@mapping(Alpha("alpha", least=1, strict=True), omega_at_vertices=0.0)
+def bisection(
     z: ArrayLike, alpha: ArrayLike = 1.5, axis: Axis = -1, *, mask: ArrayLike | None = None,
-    out: Array | None = None, workers: int | None = None, offsets: ArrayLike | None = None,
-) -> Array:  # fmt: skip
+    out: Array | None = None,
+) -> Arguments:  # fmt: skip
     """p = [(α−1) z − τ]₊^{1/(α−1)}, τ by halving a bracket (Peters et al. 2019, Alg. 1).
+
+    It is not in `pyentmax.MAPPINGS`, because it is the same mapping as `entmax`.
 
     Parameters
     ----------
@@ -41,20 +36,23 @@ def entmax_by_bisection(
 
     Examples
     --------
-    >>> print(entmax_by_bisection([2.0, 1.6, -1.0]).round(6))
+    >>> print(bisection([2.0, 1.6, -1.0]).round(6))
     [0.64 0.36 0.  ]
     """
-    return entmax_by_bisection.dispatch(z, alpha, axis, mask, out, workers, offsets)
+    return z, alpha, axis, mask, out
 
 
-_ENTMAX = MAPPINGS["entmax"]
-BISECTION = replace(
-    _ENTMAX,
-    name="bisection",
-    forward=entmax_by_bisection,
-    conjugate=None,
-    loss=None,
-    loss_and_grad=None,
-)
-"""The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
-the same mapping."""
+@bisection.rule
+def _forward(y: Any, alpha: Any) -> Any:
+    beta = beta_per_row(alpha[:, 0], y)
+    x = beta * y
+    p = np.maximum(x - halve(x, alpha[:, 0]).tau, 0) ** (1 / beta)
+    # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
+bisection.support, bisection.log, bisection.doubtful = entmax.support, entmax.log, entmax.doubtful
+bisection.jvp, bisection.vjp, bisection.jacobian = entmax.jvp, entmax.vjp, entmax.jacobian
+bisection.regularizer, bisection.parameter_slope = entmax.regularizer, entmax.parameter_slope
+bisection.parameter_vjp, bisection.vjps = entmax.parameter_vjp, entmax.vjps
+BISECTION = record_from(bisection)

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 import pyentmax as pe
 from pyentmax.seq2seq.autograd import Tensor
-from pyentmax.seq2seq.nn.bisection import entmax_by_bisection
+from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
 ALPHAS = [1.25, 1.5, 2.0, 3.0]
@@ -22,7 +22,7 @@ def test_bisection_agrees_with_exact_algorithms(z, alpha):
     mask = np.ones(z.shape, dtype=bool)
     mask[1, 2:] = False
     mask[2] = False
-    p = entmax_by_bisection(z, alpha, mask=mask)
+    p = bisection(z, alpha, mask=mask)
     np.testing.assert_allclose(p, pe.entmax(z, alpha, mask=mask), rtol=0, atol=1e-12)
     np.testing.assert_allclose(p.sum(axis=1), [1, 1, 0], rtol=0, atol=1e-14)
 
@@ -48,7 +48,7 @@ def test_bisection_trains_as_entmax(z, alpha):
 
 
 def test_bisection_keeps_the_dtype_of_scores():
-    p = entmax_by_bisection(np.array([2.0, 1.6, -1.0], np.float32))
+    p = bisection(np.array([2.0, 1.6, -1.0], np.float32))
     assert p.dtype == np.float32
     np.testing.assert_allclose(p, [0.64, 0.36, 0], rtol=1e-6)
 
