@@ -32,6 +32,11 @@ from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_l
 from pyentmax.reference.linear_loss import linear_loss, linear_loss_and_grad
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.reference.mappings.functions import *  # noqa: F403  # a line for each mapping is there
+from pyentmax.reference.one_vs_all import (
+    entmax_sigmoid,
+    one_vs_all_loss,
+    one_vs_all_loss_and_grad,
+)
 from pyentmax.reference.sparse_output import csr
 from pyentmax.sparse_attention import (
     AttentionWeights,
@@ -79,6 +84,7 @@ __all__ = [
     "check_vjp",
     "csr",
     "entmax_linear",
+    "entmax_sigmoid",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
     "get_workers",
@@ -91,6 +97,8 @@ __all__ = [
     "linear_sample",
     "linear_top_k",
     "norm_entropy",
+    "one_vs_all_loss",
+    "one_vs_all_loss_and_grad",
     "set_workers",
     "shannon_entropy",
     "show_config",

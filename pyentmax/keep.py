@@ -296,7 +296,6 @@ def _epsilon(xp: Any, z: Any, epsilon: Any) -> Any:
     return (xp.exp(_log_p(xp, z)) >= epsilon) | (z == 0)
 
 
-
 def textbook_eta(z: Any, epsilon: float) -> np.ndarray:
     """p_i ≥ min(ε, √ε e^{−H}), H the entropy of p, or p_i the largest.
 

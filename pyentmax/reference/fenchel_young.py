@@ -23,7 +23,6 @@ from pyentmax.engine.calls.record import Mapping, record_from
 from pyentmax.engine.calls.rows import arrange_scores, check_one_axis
 from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.reference.losses.function import loss_by_body, plan_loss
-from pyentmax.reference.losses.targets import with_class_weight
 from pyentmax.reference.mapping import Mapping as MappingObject
 from pyentmax.reference.mappings import MAPPINGS
 
@@ -39,7 +38,6 @@ def fenchel_young_loss(
     mask: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    class_weight: Any = None,
     **params: Any,
 ) -> Any:
     """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
@@ -54,7 +52,9 @@ def fenchel_young_loss(
     reduction : "mean", "sum" or "none"
         the mean divides by the sum of the weights that count, and is 0 where none does
     weight : array that broadcasts against the labels' shape, optional
-        the weight of each row; `class_weight` has those of classes
+        the weight of each row. Weights of classes, of shape (d,), are those of the rows' labels:
+        ``weight=class_weight[np.where(y == ignore_index, 0, y)]``. That is the `weight` of
+        PyTorch's ``cross_entropy`` for integer labels that are not smoothed
     mask : bool array that broadcasts to z, optional
         True where a score may get probability. The loss of a label on a masked entry is infinite;
         a distribution's values there are ignored. Rows that are all masked and rows of weight 0
@@ -63,11 +63,6 @@ def fenchel_young_loss(
         rows with this label are ignored; for labels only
     label_smoothing : float in [0, 1]
         ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
-    class_weight : array of shape (d,), optional
-        the weight of each class: a row counts by that of its label, before smoothing, or by the
-        mean of all under its distribution, times its `weight`. With integer labels that are not
-        smoothed this is the `weight` of PyTorch's ``cross_entropy``, which otherwise multiplies
-        each term −q_c log p_c, and divides the mean over distributions by the number of rows
     **params
         the mapping's own parameters, such as ``alpha``
 
@@ -90,7 +85,7 @@ def fenchel_young_loss(
     >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
     1.0
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
     return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
@@ -105,7 +100,6 @@ def fenchel_young_loss_and_grad(
     mask: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    class_weight: Any = None,
     **params: Any,
 ) -> tuple[Any, Any]:
     """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
@@ -114,7 +108,7 @@ def fenchel_young_loss_and_grad(
     ----------
     z, y, mapping, axis : as in `fenchel_young_loss`
     reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-    class_weight, **params : as in `fenchel_young_loss`
+    **params : as in `fenchel_young_loss`
 
     Returns
     -------
@@ -133,7 +127,7 @@ def fenchel_young_loss_and_grad(
     >>> print(loss, grad)
     1.0 [[ 1. -1.  0.]]
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing, class_weight)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
     loss, gradient = _loss(z, y, mapping, axis, options, params, gradient=True)
     return loss, gradient
 
@@ -151,8 +145,10 @@ def _loss(
     """The loss, or that and its gradient: the mapping's own function, else by definition."""
     record, values = record_and_parameters(mapping, params)
     own = record.loss_and_grad if gradient else record.loss
+    chosen = options._asdict()
+    chosen.pop("class_weight")
     if own is not None:
-        return own(z, y, *values, axis=axis, **options._asdict())
+        return own(z, y, *values, axis=axis, **chosen)
     if record.omega is None:
         raise ValueError(
             f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
@@ -160,12 +156,10 @@ def _loss(
         )
     forms = ("number", "entries") if gradient else ("number",)
     if is_dask(z):
-        arguments = {"z": z, "y": y, "axis": axis, **options._asdict()}
+        arguments = {"z": z, "y": y, "axis": axis, **chosen}
         arguments |= zip(record.parameters, values, strict=True)
         function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
         return plan_loss(function, None, arguments, forms, mapping=record)
-    if options.class_weight is not None:
-        options = with_class_weight(options, z, y, axis)
     rows = arrange_scores(z, axis, options.mask)
     if record.one_axis:
         check_one_axis(rows.axes)

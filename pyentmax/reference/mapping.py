@@ -49,7 +49,6 @@ from pyentmax.engine.calls.parameters import Alpha, Parameter, Strength, TopK
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.reference.losses.function import LossFunction
-from pyentmax.reference.losses.targets import with_class_weight
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -180,7 +179,6 @@ class LossOptions(TypedDict, total=False):
     mask: ArrayLike | None
     ignore_index: int | None
     label_smoothing: float
-    class_weight: ArrayLike | None
 
 
 class Loss(LossFunction[...], Generic[K, R]):
@@ -214,19 +212,14 @@ class Loss(LossFunction[...], Generic[K, R]):
     ) -> R: ...  # fmt: skip
     def __call__(
         self, z: Any, y: Any, *args: Any, reduction: Any = "mean", weight: Any = None,
-        ignore_index: Any = None, label_smoothing: Any = 0.0, class_weight: Any = None,
-        **kwargs: Any,
+        ignore_index: Any = None, label_smoothing: Any = 0.0, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """The loss, reduced."""
         _, value, axis, mask, out = self.bind(z, *args, **kwargs)
-        if reduction == "mean" and weight is ignore_index is class_weight is None is mask:
+        if reduction == "mean" and weight is ignore_index is mask is None:
             if label_smoothing == 0.0:
                 return self.run((z, y), value, axis, mask, out, USUAL)
-        options = checked_options(
-            reduction, weight, mask, ignore_index, label_smoothing, class_weight
-        )
-        if class_weight is not None:
-            options = with_class_weight(options, z, y, axis)
+        options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
         return self.run((z, y), value, axis, mask, out, options)
 
 

@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pyentmax.engine.calls.devices import array_module, is_dask, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import as_array, as_floating
-from pyentmax.engine.calls.parameters import Parameter, PerEntry, UpperBounds
+from pyentmax.engine.calls.parameters import Parameter, UpperBounds
 from pyentmax.engine.calls.rows import broadcasts, check_out, check_same_shape, reduce_to
 
 SAME_SHAPE = ("z", "p", "v", "g")
@@ -120,7 +120,7 @@ class CutAxis:
             its arguments with their names, an array of the shape first
         parameter : Parameter, optional
         results : sequence of {"entries", "number", "gradient"}
-            as of `pyentmax.engine.backends.declare`; a gradient comes for each row or entry
+            as of `pyentmax.engine.backends.function`; a gradient comes for each row or entry
         """
         first = named[0][1]
         kinds = [self._kind(name, x, first, parameter, results) for name, x in named]
@@ -153,7 +153,7 @@ class CutAxis:
         """
         if name == "axis":
             return "", -1
-        per_entry = isinstance(parameter, UpperBounds | PerEntry)
+        per_entry = isinstance(parameter, UpperBounds)
         named = "" if parameter is None else parameter.name
         if value is None or name not in (*SAME_SHAPE, "mask", "y", "weight", named):
             return "", value
@@ -201,7 +201,7 @@ def call_by_offsets(
 
     Parameters
     ----------
-    call, roles, parameter, results : as of `pyentmax.engine.backends.declare`
+    call, roles, parameter, results : as of `pyentmax.engine.backends.function`
     offsets : array of integers
     *values : the arguments named by roles
     """

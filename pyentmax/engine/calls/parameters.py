@@ -204,26 +204,6 @@ class TopK(PerRow):
 
 
 @dataclass(frozen=True)
-class PerEntry(PerRow):
-    """A number for each entry, or one for all: it broadcasts to the scores."""
-
-    def for_few(self, value: Any, rows: Any) -> None:
-        """No kernel takes such values as they are."""
-
-    def for_scores(self, value: Any, rows: Rows) -> Any:
-        """The values in rows, or one for all."""
-        value = self.checked(value, rows.array, rows.shape)
-        return to_rows(np.broadcast_to(value, rows.shape), rows.axes) if value.ndim else value
-
-    def _check_shape(self, value: Any, batch: tuple[int, ...]) -> None:
-        if value.ndim and not broadcasts(value.shape, batch):
-            raise ValueError(
-                f"{self.name} of shape {value.shape} does not broadcast to the entries, of shape "
-                f"{batch}"
-            )
-
-
-@dataclass(frozen=True)
 class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 

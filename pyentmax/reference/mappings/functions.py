@@ -9,8 +9,6 @@ from pyentmax.reference.mappings.softmax import *
 from pyentmax.reference.mappings.sparsemax import *
 from pyentmax.reference.mappings.entmax15 import *
 from pyentmax.reference.mappings.entmax import *
-from pyentmax.reference.mappings.entmax_sigmoid import *
-from pyentmax.reference.losses.one_vs_all import *
 from pyentmax.reference.mappings.normmax import *
 from pyentmax.reference.mappings.topk_softmax import *
 from pyentmax.reference.mappings.topk_sparsemax import *
@@ -22,10 +20,6 @@ from pyentmax.reference.mappings.budget_sparsemax import *
 
 # Written out for type checkers; a test compares it with the files' own lists.
 __all__ = [
-    "entmax_sigmoid_loss",
-    "entmax_sigmoid_loss_and_grad",
-    "one_vs_all_loss",
-    "one_vs_all_loss_and_grad",
     "budget_sparsemax",
     "budget_sparsemax_jacobian",
     "budget_sparsemax_jvp",
@@ -62,11 +56,6 @@ __all__ = [
     "entmax15_support",
     "entmax15_vjp",
     "log_entmax15",
-    "entmax_sigmoid",
-    "entmax_sigmoid_grad_alpha",
-    "entmax_sigmoid_jvp",
-    "entmax_sigmoid_vjp",
-    "entmax_sigmoid_vjp_alpha",
     "fusedmax",
     "fusedmax_jacobian",
     "fusedmax_jvp",

@@ -38,8 +38,7 @@ def arguments(name: str, dtype: Any) -> dict[str, Any]:
         if parameter == "p":
             given["p"] = pyentmax.softmax(z)
         elif parameter == "y":
-            shape = z.shape if name.startswith("entmax_sigmoid") else z.shape[:1]
-            given["y"] = np.resize([1, 0, 1], shape)
+            given["y"] = np.resize([1, 0, 1], z.shape[:1])
         elif parameter in ("z", "v", "g"):
             given[parameter] = z
         elif parameter == "mapping":
