@@ -41,23 +41,6 @@ cdef extern from "gufunc/kernel.h":
     const char *BUILD_FLAGS
 
 
-cdef extern from "gufunc/cut_rows.h":
-    enum:
-        MOST_CUT_OPERANDS
-    ctypedef struct CutOperand:
-        char *first
-        Py_ssize_t batch, step
-        bint is_row
-    ctypedef struct CutCall:
-        void *loop
-        void *record
-        int operands
-        CutOperand operand[MOST_CUT_OPERANDS]
-        Py_ssize_t batch
-        const Py_ssize_t *starts
-    void run_cut_rows(const CutCall *call, Py_ssize_t begin, Py_ssize_t end) noexcept nogil
-
-
 cdef enum:
     STEP = 64
 
@@ -137,33 +120,6 @@ def pack(const real[:, ::1] block, real[::1] values, index[::1] columns, cnp.int
                 start = stop
             ends[r] = count
     return count
-
-
-def run_rows(cnp.ufunc kernel, tuple operands, tuple are_rows, const Py_ssize_t[::1] starts,
-             Py_ssize_t begin, Py_ssize_t end):
-    """Run a kernel of rows on those from `begin` to `end` that start so along an axis.
-
-    `operands`, results among them, have the shape (batch, entries), or (batch, rows) where they are
-    not rows, aligned, and in the dtypes of the kernel's loop for the first of them.
-    """
-    cdef CutCall call
-    cdef cnp.ndarray array
-    cdef int k, loop = 0 if operands[0].dtype.itemsize == 4 else 1
-    call.loop, call.record = <void *>kernel.functions[loop], kernel.data[loop]
-    call.operands, call.batch = len(operands), operands[0].shape[0]
-    if call.operands != kernel.nargs or call.operands > MOST_CUT_OPERANDS:
-        raise ValueError(f"{kernel.nargs} operands expected, got {call.operands}")
-    call.starts = &starts[0]
-    for k in range(call.operands):
-        array = operands[k]
-        length = starts[starts.shape[0] - 1] if are_rows[k] else starts.shape[0] - 1
-        if array.ndim != 2 or array.shape[0] != call.batch or array.shape[1] != length:
-            raise ValueError(f"operand {k} has another shape than the rows")
-        call.operand[k] = CutOperand(
-            <char *>cnp.PyArray_DATA(array), array.strides[0], array.strides[1], are_rows[k]
-        )
-    with nogil:
-        run_cut_rows(&call, begin, end)
 
 
 BUILDS = gufuncs_by_instruction_set(builds())

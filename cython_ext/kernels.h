@@ -15,7 +15,6 @@
 #include "mappings/csparsemax.h"
 #include "mappings/budget_sparsemax.h"
 #include "mappings/normmax.h"
-#include "mappings/entmax_sigmoid.h"
 #include "mappings/separable_jacobian.h"
 
 #include "losses/softmax.h"
@@ -23,7 +22,6 @@
 #include "losses/entmax15.h"
 #include "losses/entmax.h"
 #include "losses/topk_sparsemax.h"
-#include "losses/entmax_sigmoid.h"
 
 #include "attention/entmax_rows.h"
 #include "attention/compressed_rows.h"

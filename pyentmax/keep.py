@@ -8,11 +8,11 @@ which is ``softmax(z, mask=keep.NAME(z, parameter))``. While K does not change, 
 and logarithm are softmax's under that mask, and any other mapping can take the same set. A label
 outside of K has an infinite loss, as every masked label.
 
-Of each set, the textbook of one vector comes first, then the text of the call and the rule on rows. What holds for all of
-them: K depends on the scores alone, so ties are kept or dropped together; at least one score is
-kept; masked scores and those of −∞ never are; a row that contains NaN or +∞ keeps all others, so
-that it is not hidden. Rules get the array functions of a library as their first argument, so that
-`pyentmax.torch.keep` and `pyentmax.jax.keep` compute the same sets.
+Of each set, the textbook of one vector comes first, then the text of the call and the rule on rows.
+What holds for all of them: K depends on the scores alone, so ties are kept or dropped together; at
+least one score is kept; masked scores and those of −∞ never are; a row that contains NaN or +∞
+keeps all others, so that it is not hidden. Rules get the array functions of a library as their
+first argument, so that `pyentmax.torch.keep` and `pyentmax.jax.keep` compute the same sets.
 """
 
 from __future__ import annotations

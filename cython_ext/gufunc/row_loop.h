@@ -26,27 +26,20 @@ enum {
     PER_LINE = 16, /* rows whose entries a line of memory holds, of float */
 };
 
-/* Where the operand of each row is, so many bytes apart, and for a row its entries. Rows that lie
- * anywhere are `at` so many bytes from the first place each. */
+/* Where the operand of each row is, so many bytes apart, and for a row its entries. */
 typedef struct {
     char type, *first;
     ptrdiff_t row, entry;
-    const ptrdiff_t *at;
 } RowOperand;
 
 /* The operand of the j-th row. */
 static inline char *of_row(RowOperand x, ptrdiff_t j) {
-    return x.first + (x.at != NULL ? x.at[j] : j * x.row);
+    return x.first + j * x.row;
 }
 
-/* Pointers to the operand of each of some rows, of whatever type. Where rows lie is asked once for
- * all: to ask it for each takes a tenth of the time of short rows. */
+/* Pointers to the operand of each of some rows, of whatever type. */
 static inline void of_rows(RowOperand x, int rows, void *pointers) {
-    for (int j = 0; x.at != NULL && j < rows; j++) {
-        const char *place = x.first + x.at[j];
-        memcpy((char **)pointers + j, &place, sizeof place);
-    }
-    for (int j = 0; x.at == NULL && j < rows; j++) {
+    for (int j = 0; j < rows; j++) {
         const char *place = x.first + j * x.row;
         memcpy((char **)pointers + j, &place, sizeof place);
     }
@@ -59,16 +52,12 @@ static inline bool lies_across(RowOperand x, ptrdiff_t size) {
 
 /* May the mask be false anywhere? */
 static inline bool may_hide(RowOperand mask) {
-    return mask.first != NULL
-           && (mask.at != NULL || mask.row != 0 || mask.entry != 0 || !*mask.first);
+    return mask.first != NULL && (mask.row != 0 || mask.entry != 0 || !*mask.first);
 }
 
 /* The operand from some row on. */
 static inline RowOperand row_at(RowOperand x, ptrdiff_t row) {
-    if (x.at != NULL)
-        x.at += row;
-    else
-        x.first += row * x.row;
+    x.first += row * x.row;
     return x;
 }
 
@@ -79,12 +68,10 @@ typedef struct {
     RowOperand in[MOST_ROWS], mask, out, number[MOST_NUMBERS], result[MOST_RESULTS];
 } Call;
 
-/* NumPy's arguments of an inner loop for operands with these letters. Rows that are fewer than 0
- * are gufunc/cut_rows.h's: each step that is not 0 is then the address of the rows' places. */
+/* NumPy's arguments of an inner loop for operands with these letters. */
 static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
                     const ptrdiff_t *steps) {
-    const bool anywhere = dims[0] < 0;
-    Call call = {.rows = anywhere ? -dims[0] : dims[0], .n = dims[1]};
+    Call call = {.rows = dims[0], .n = dims[1]};
     const ptrdiff_t *strides = steps;
     for (const char *letter = letters; *letter; letter++)
         strides += *letter != '>' && *letter != 't';
@@ -97,10 +84,7 @@ static Call call_of(const char *letters, char **args, const ptrdiff_t *dims,
         }
         if (*letters != 't') {
             operand.first = *args++;
-            if (anywhere)
-                operand.at = (const ptrdiff_t *)*steps++;
-            else
-                operand.row = *steps++;
+            operand.row = *steps++;
         }
         if (*letters == 'r' || *letters == 'm') operand.entry = *strides++;
         if (*letters == 'm')
@@ -168,7 +152,7 @@ static void TYPED(take_rows)(RowOperand from, int count, ptrdiff_t n, REAL *room
                              const REAL *in[BLOCK]) {
     const ptrdiff_t size = sizeof(REAL);
     const bool copied = from.entry != size && n > 1;
-    const RowOperand taken = {'r', (char *)room, pitch * size, size, NULL};
+    const RowOperand taken = {'r', (char *)room, pitch * size, size};
     if (copied) TYPED(copy_rows)(from, taken, count, n);
     of_rows(copied ? taken : from, count, in);
 }
@@ -314,22 +298,20 @@ static void TYPED(take_some)(const TYPED(Plan) *plan, ptrdiff_t start, TYPED(Row
     for (int k = 0; k < call->numbers; k++)
         TYPED(take_numbers)(row_at(call->number[k], start), count, rows->number[k]);
     const bool own = plan->copied[call->inputs];
-    const RowOperand given = {'r', (char *)room, pitch * size, size, NULL};
+    const RowOperand given = {'r', (char *)room, pitch * size, size};
     of_rows(own ? given : row_at(call->out, start), count, rows->out);
     if (plan->by_block) TYPED(fill_up)(rows, call->inputs, call->numbers);
     const RowOperand read = row_at(call->in[0], start + count);
     const RowOperand write = own ? read : row_at(call->out, start + count);
-    rows->ahead = (Ahead){0};
-    if (read.at == NULL)
-        rows->ahead = ahead_of(read.first, read.row, write.first, write.row, n * size,
-                               left - count < behind ? left - count : behind);
+    rows->ahead = ahead_of(read.first, read.row, write.first, write.row, n * size,
+                           left - count < behind ? left - count : behind);
 }
 
 /* What was written goes where it belongs. */
 static void TYPED(give_some)(const TYPED(Plan) *plan, ptrdiff_t start, const TYPED(Rows) *rows) {
     const Call *call = &plan->call;
     const ptrdiff_t size = sizeof(REAL);
-    const RowOperand given = {'r', (char *)rows->out[0], plan->pitch * size, size, NULL};
+    const RowOperand given = {'r', (char *)rows->out[0], plan->pitch * size, size};
     if (plan->copied[call->inputs] && call->out.type == 'r')
         TYPED(copy_rows)(given, row_at(call->out, start), rows->count, call->n);
     for (int k = 0; k < call->results; k++)
