@@ -21,7 +21,7 @@ from pyentmax.checking import (
 from pyentmax.engine.backends.choice import show_config
 from pyentmax.engine.backends.threads import get_workers, set_workers
 from pyentmax.engine.calls.by_rows import by_rows
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.calls.parameters import Alpha, Strength, TopK
 from pyentmax.reference.entropies import (
     gini_entropy,
     norm_entropy,
@@ -30,6 +30,7 @@ from pyentmax.reference.entropies import (
 )
 from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 from pyentmax.reference.linear_loss import linear_loss, linear_loss_and_grad
+from pyentmax.reference.mapping import Mapping, mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.reference.mappings.functions import *  # noqa: F403  # a line for each mapping is there
 from pyentmax.reference.one_vs_all import (
@@ -63,6 +64,10 @@ except _metadata.PackageNotFoundError:  # a checkout that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "Alpha",
+    "Strength",
+    "TopK",
+    "mapping",
     "AttentionReport",
     "AttentionWeights",
     "CheckReport",

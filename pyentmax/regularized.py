@@ -13,9 +13,9 @@ A mapping in three lines, and the proof that it is right: g = p³/3, so g' = p²
 
 >>> from pyentmax import check_jacobian
 >>> cubic = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
->>> print(cubic.forward([1.0, 0.9, 0.1]).round(6))
+>>> print(cubic([1.0, 0.9, 0.1]).round(6))
 [0.55 0.45 0.  ]
->>> check_jacobian(cubic.forward, [1.0, 0.9, 0.1], cubic.jacobian).passed
+>>> check_jacobian(cubic, [1.0, 0.9, 0.1], cubic.jacobian).passed
 True
 >>> from pyentmax import fenchel_young_loss
 >>> print(fenchel_young_loss([[3.0, 1.0, 0.0]], [0], cubic))
@@ -29,13 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.rows import (
     apply_to_scores,
     arrange_probabilities,
     arrange_scores,
 )
+from pyentmax.reference.mapping import AnyMapping as Mapping
+from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.threshold import between
 
@@ -304,7 +305,7 @@ def separable_mapping(
     *,
     sparse: bool = True,
 ) -> Mapping:
-    """A record for Ω(p) = Σ g(p_i), usable wherever a row of `pyentmax.MAPPINGS` is.
+    """The mapping of Ω(p) = Σ g(p_i), usable wherever those of `pyentmax.MAPPINGS` are.
 
     Parameters
     ----------
@@ -325,44 +326,23 @@ def separable_mapping(
     The temperature of `sparsemax`, by hand: g = 2 · p²/2, g' = 2p.
 
     >>> warm = separable_mapping("warm", lambda p: p**2, lambda t: t / 2, lambda p: 2 + 0 * p)
-    >>> print(warm.forward([1.0, 0.5, -2.0]))
+    >>> print(warm([1.0, 0.5, -2.0]))
     [0.625 0.375 0.   ]
     """
 
-    def forward(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
-        return regularized_argmax(z, omega_grad_inverse, axis, mask=mask, out=out)
+    def text(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Arguments:
+        """Argmax over the simplex of p·z − Σ g(p_i), as `regularized_argmax`."""
+        return z, None, axis, mask, out
 
-    def support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-        rows = arrange_scores(z, axis, mask)
-
-        def body(y: Any) -> Any:
-            y = y.reshape(rows.array.shape)
-            return _argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf
-
-        return rows.finish(apply_to_scores(body, rows), dtype=np.bool_)
-
-    def jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-        return separable_jvp(p, v, omega_second_derivative, axis, mask=mask)
-
-    def jacobian(p: Any, axis: Any = -1) -> Any:
-        return separable_jacobian(p, omega_second_derivative, axis)
-
-    def total(p: Any, axis: Any = -1) -> Any:
-        p, dtype = as_floating(p, "p")
-        return np.sum(_array(omega(p)), axis=axis).astype(dtype, copy=False)
-
+    text.__name__ = name
     at_zero, at_one = (float(omega(np.array(end))) for end in (0.0, 1.0))
-    return Mapping(
-        name=name,
-        forward=forward,
-        support=support,
-        jvp=jvp,
-        vjp=jvp,
-        jacobian=jacobian,
-        omega=total,
-        sparse=sparse,
-        omega_at_vertices=at_one if at_zero == 0 else None,
-    )
+    own = mapping(sparse=sparse, omega_at_vertices=at_one if at_zero == 0 else None)(text)
+    own.rule(lambda y: _argmax(y, omega_grad_inverse))
+    own.support.rule(lambda y: _argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf)
+    own.jvp.rule(lambda p, v: _simplex.product(_curvature(p, omega_second_derivative), v))
+    own.jacobian.rule(lambda p: _simplex.dense(_curvature(p, omega_second_derivative)))
+    own.regularizer.rule(lambda p: np.sum(_array(omega(p)), axis=-1))
+    return own
 
 
 def _array(values: Any) -> Any:

@@ -18,7 +18,7 @@ from pyentmax.checking._differences import Array
 from pyentmax.checking._engine import CallError, Case, Cause, Expected, Finding, Missing, Property
 from pyentmax.checking._subjects import Settings, Subject, blaming, in_memory_order, judge
 from pyentmax.checking._truths import JACOBIANS, truth
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.mapping import AnyMapping as Mapping
 
 NAMES = {
     "mask": ("mask", "attn_mask", "attention_mask", "att_mask"), "causal": ("causal", "is_causal"),
@@ -84,7 +84,7 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
         rows = np.concatenate([rows, np.broadcast_to(sink, (*scores.shape[:-1], 1))], axis=-1)
     if n := case.get("padded"):  # zeros in the scores beyond the last key
         rows = np.concatenate([rows, np.zeros((*rows.shape[:-1], -s % n))], axis=-1)
-    p = record.forward(rows * case.get("times", 1.0), *values[: len(record.parameters)],
+    p = record(rows * case.get("times", 1.0), *values[: len(record.parameters)],
                        axis=case.get("axis", -1))  # fmt: skip
     p = np.where(np.isfinite(rows), p, 0)
     if case.get("mean"):
@@ -134,7 +134,6 @@ def reference(record: Mapping, values: Sequence[Any], case: Case) -> tuple[dict[
     if "bias" in case:
         grads["dbias"] = at_bias * (not case.get("bias_constant"))
     if case.get("learned"):
-        assert record.parameter_vjp is not None
         grads["dparameter"] = record.parameter_vjp(p, towards, *values[: len(record.parameters)])
     return grads, largest
 

@@ -44,7 +44,7 @@ def _powers(z: Array) -> Array:
 
 
 def _named(name: str, scale: Callable[[float], float] = lambda _: 1.0) -> Any:
-    return lambda claim, z, p: MAPPINGS[name].forward(scale(alpha_of(claim)) * z)
+    return lambda claim, z, p: MAPPINGS[name](scale(alpha_of(claim)) * z)
 
 
 def _threshold(claim: Any, z: Array, p: Array) -> Array:
@@ -100,7 +100,7 @@ def _other_axis(claim: Any, z: Array, p: Array) -> Array:
 def _other_k(change: int) -> Any:
     def variant(claim: Any, z: Array, p: Array) -> Array:
         k = max(1, int(claim.parameters["k"]) + change)
-        result: Array = claim.record.forward(z, min(k, z.shape[-1]))
+        result: Array = claim.record(z, min(k, z.shape[-1]))
         return result
 
     return variant

@@ -15,8 +15,8 @@ from pyentmax.checking._differences import Array
 from pyentmax.checking._engine import CallError, Case, Cause, Expected, Finding, Missing, Property
 from pyentmax.checking._subjects import Settings, Subject, blaming, judge
 from pyentmax.checking._truths import truth
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
+from pyentmax.reference.mapping import AnyMapping as Mapping
 
 IGNORED = -100
 REDUCTIONS: dict[str, Callable[[Array], Any]] = {"mean": np.mean, "sum": np.sum, "none": np.array}
@@ -34,7 +34,7 @@ class LossReport(engine.Report):
 
 # --- wrong variants: the loss of each row, and the cure -------------------------------------------
 def _p(claim: LossSubject, z: Array, y: Any) -> Array:
-    return np.asarray(claim.record.forward(z, *claim.parameters.values(), axis=-1))
+    return np.asarray(claim.record(z, *claim.parameters.values(), axis=-1))
 
 
 def _at(x: Array, claim: LossSubject, y: Any) -> Array:

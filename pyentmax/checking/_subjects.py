@@ -35,7 +35,7 @@ from pyentmax.checking._engine import (
     causes,
     examine,
 )  # fmt: skip
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.mapping import AnyMapping as Mapping
 
 # --- libraries ------------------------------------------------------------------------------------
 Function = Callable[..., Any]
@@ -285,7 +285,7 @@ class Subject:
     def learned(self) -> str:
         """The parameter of the mapping that fn takes and that has a gradient, if there is one."""
         record = self.record
-        learns = bool(record.parameter_vjp and not record.parameter_vjp_takes_scores)
+        learns = record.parameter_vjp.is_defined and not record.parameter_vjp.with_scores
         learns = learns and self.own_vjp is None and self.functions.vjp is not None
         return next((x for x in self.passed if learns and np.ndim(self.passed[x]) == 0), "")
 

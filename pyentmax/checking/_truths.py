@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from pyentmax.checking._differences import Array
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.fenchel_young import record_and_parameters
+from pyentmax.reference.mapping import AnyMapping as Mapping
+from pyentmax.reference.mapping import mapping
 
 SMALL = 30.0  # e^30 − 1 is e^30 to rounding, and neither overflows
 
@@ -57,13 +58,17 @@ def softpick_jacobian(z: Array) -> Array:
 
 
 def _record(name: str, forward: Any, jacobian: Any) -> Mapping:
-    def from_p(p: Array, *_: Any) -> Any:
-        raise NotImplementedError(f"{name} is a truth of the judge, not a mapping")
+    """A truth of the judge: called, and with a Jacobian, in NumPy and nothing else."""
 
-    return Mapping(
-        name, forward, from_p, from_p, from_p, jacobian, None,
-        on_simplex=False, shift_invariant=False, symmetric=False,
-    )  # fmt: skip
+    def text(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+        return z, None, axis, mask, out
+
+    text.__name__ = name
+    facts: Any = {"on_simplex": False, "shift_invariant": False, "symmetric": False}
+    truth = mapping(None, **facts)(text)
+    vars(truth)["run"] = lambda arrays, _, axis, mask, *rest: forward(*arrays, axis, mask=mask)
+    vars(truth.jacobian)["run"] = lambda arrays, *rest: jacobian(*arrays)
+    return truth
 
 
 TRUTHS = {
@@ -81,7 +86,7 @@ def slack(record: Mapping, z: Array, limit: float) -> Array | float:
     return np.asarray(4e-6 / limit / np.maximum(total, 1e-6))
 
 
-def truth(mapping: str | Mapping, parameters: dict[str, Any]) -> Mapping:
+def truth(name: str | Mapping, parameters: dict[str, Any]) -> Mapping:
     """The record of a claim; an error names a mapping or parameters that do not exist."""
-    named = TRUTHS.get(mapping, mapping) if isinstance(mapping, str) else mapping
+    named = TRUTHS.get(name, name) if isinstance(name, str) else name
     return record_and_parameters(named, parameters)[0]

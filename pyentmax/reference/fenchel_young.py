@@ -14,23 +14,16 @@ the files of their mappings.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from pyentmax.engine.calls.devices import is_dask
-from pyentmax.engine.calls.options import Options, checked_options
-from pyentmax.engine.calls.record import Mapping, record_from
-from pyentmax.engine.calls.rows import arrange_scores, check_one_axis
-from pyentmax.reference.losses.definition import fenchel_young, fenchel_young_and_gradient
-from pyentmax.reference.losses.function import loss_by_body, plan_loss
-from pyentmax.reference.mapping import Mapping as MappingObject
+from pyentmax.reference.mapping import AnyMapping, Mapping
 from pyentmax.reference.mappings import MAPPINGS
 
 
 def fenchel_young_loss(
     z: Any,
     y: Any,
-    mapping: str | Mapping,
+    mapping: str | AnyMapping,
     axis: Any = -1,
     *,
     reduction: str = "mean",
@@ -85,14 +78,14 @@ def fenchel_young_loss(
     >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
     1.0
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    options = reduction, weight, mask, ignore_index, label_smoothing
     return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
 def fenchel_young_loss_and_grad(
     z: Any,
     y: Any,
-    mapping: str | Mapping,
+    mapping: str | AnyMapping,
     axis: Any = -1,
     *,
     reduction: str = "mean",
@@ -127,7 +120,7 @@ def fenchel_young_loss_and_grad(
     >>> print(loss, grad)
     1.0 [[ 1. -1.  0.]]
     """
-    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    options = reduction, weight, mask, ignore_index, label_smoothing
     loss, gradient = _loss(z, y, mapping, axis, options, params, gradient=True)
     return loss, gradient
 
@@ -135,36 +128,22 @@ def fenchel_young_loss_and_grad(
 def _loss(
     z: Any,
     y: Any,
-    mapping: str | Mapping,
+    mapping: str | AnyMapping,
     axis: Any,
-    options: Options,
+    options: tuple[Any, ...],
     params: dict[str, Any],
     *,
     gradient: bool,
 ) -> Any:
-    """The loss, or that and its gradient: the mapping's own function, else by definition."""
-    record, values = record_and_parameters(mapping, params)
-    own = record.loss_and_grad if gradient else record.loss
-    chosen = options._asdict()
-    chosen.pop("class_weight")
-    if own is not None:
-        return own(z, y, *values, axis=axis, **chosen)
-    if record.omega is None:
+    mapping, values = record_and_parameters(mapping, params)
+    function = mapping.loss_and_grad if gradient else mapping.loss
+    if not function.is_defined:
         raise ValueError(
-            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
-            f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
+            f"mapping must have an Ω for a Fenchel-Young loss, and {mapping.name} has none: choose "
+            f"one of {', '.join(name for name, x in MAPPINGS.items() if x.loss.is_defined)}"
         )
-    forms = ("number", "entries") if gradient else ("number",)
-    if is_dask(z):
-        arguments = {"z": z, "y": y, "axis": axis, **chosen}
-        arguments |= zip(record.parameters, values, strict=True)
-        function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
-        return plan_loss(function, None, arguments, forms, mapping=record)
-    rows = arrange_scores(z, axis, options.mask)
-    if record.one_axis:
-        check_one_axis(rows.axes)
-    definition = fenchel_young_and_gradient if gradient else fenchel_young
-    return loss_by_body(partial(definition, record), rows, y, values, options)
+    names = ("reduction", "weight", "mask", "ignore_index", "label_smoothing")
+    return function(z, y, *values, axis=axis, **dict(zip(names, options, strict=True)))
 
 
 _OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
@@ -172,8 +151,8 @@ _OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
 
 
 def record_and_parameters(
-    mapping: str | Mapping, params: dict[str, Any]
-) -> tuple[Mapping, tuple[Any, ...]]:
+    mapping: str | AnyMapping, params: dict[str, Any]
+) -> tuple[AnyMapping, tuple[Any, ...]]:
     """A mapping's record, by name or itself, and its parameters in order."""
     record = record_of(mapping)
     if set(params) != set(record.parameters):
@@ -187,15 +166,12 @@ def record_and_parameters(
     return record, tuple(params[name] for name in record.parameters)
 
 
-def record_of(mapping: str | Mapping) -> Mapping:
+def record_of(mapping: str | AnyMapping) -> AnyMapping:
     """A mapping's record, by name or itself."""
     if isinstance(mapping, str):
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
         mapping = MAPPINGS[mapping]
-    if isinstance(mapping, MappingObject):
-        own = MAPPINGS.get(mapping.name)
-        mapping = own if own is not None and own.forward is mapping else record_from(mapping)
     if not isinstance(mapping, Mapping):
         raise TypeError(
             "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "

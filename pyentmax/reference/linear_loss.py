@@ -32,7 +32,6 @@ from pyentmax.engine.calls.devices import on_device_of
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.engine.calls.options import Options, checked_options
 from pyentmax.engine.calls.parameters import parts_of_largest
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import Rows, broadcasts
 from pyentmax.reference.fenchel_young import (
     fenchel_young_loss,
@@ -46,6 +45,7 @@ from pyentmax.reference.losses.targets import (
     row_weights,
     with_class_weight,
 )
+from pyentmax.reference.mapping import AnyMapping as Mapping
 
 CHUNK_BYTES = 1 << 25  # of scores, if the caller does not say how many rows a chunk has
 PIECE = 1 << 18  # scores that a thread maps at a time: a megabyte, in its cache
@@ -424,7 +424,13 @@ class _Uniform(NamedTuple):
         """None if labels are not smoothed, or each row's whole distribution has to be looked at."""
         record, epsilon = layer.record, 0.0 if layer.softcap else layer.smoothing
         same = record.permutation_equivariant and not any(v.ndim for v in layer.values)
-        if not epsilon or not same or record.omega is None or layer.y.ndim > 1 or not len(layer.x):
+        if (
+            not epsilon
+            or not same
+            or not record.regularizer.is_defined
+            or layer.y.ndim > 1
+            or not len(layer.x)
+        ):
             return None
         live = np.ones_like(layer.x, bool, shape=len(layer.rows))
         if layer.bias is not None:
@@ -433,7 +439,8 @@ class _Uniform(NamedTuple):
         vertex = np.zeros_like(layer.x, np.float64, shape=count)
         vertex[0] = 1
         smoothed = (1 - epsilon) * vertex + epsilon / count
-        gap = record.omega(smoothed, *layer.values) - record.omega(vertex, *layer.values)
+        gap = record.regularizer(smoothed, *layer.values)
+        gap = gap - record.regularizer(vertex, *layer.values)
         return cls(layer, live, count, live.astype(layer.x.dtype) @ layer.rows / count, gap)
 
     def loss(self, loss: Any, z: Any, some: slice) -> Any:

@@ -29,6 +29,7 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    Self,
     TypedDict,
     TypeVar,
     Unpack,
@@ -294,31 +295,33 @@ class Mapping(OfScores[P], Generic[P, K]):
 
     def __init__(self, text: Text[P], parameter: K, **facts: Unpack[Facts]) -> None:
         name, own = text.__name__, (text, parameter)
-        super().__init__(name, text, parameter, name)
+        # Compiled kernels are those of the package's own mappings, whatever another is called.
+        kernel = name if text.__module__ == f"pyentmax.reference.mappings.{name}" else ""
+        super().__init__(name, text, parameter, kernel)
         self.__doc__, self.__wrapped__ = text.__doc__, text
         self.name = name
         self.parameters: tuple[str, ...] = () if parameter is None else (parameter.name,)
         vars(self).update(facts)
         self.support: Support[P] = Support(f"{name}.support", *own)
-        self.log: Log[P] = Log(f"{name}.log", *own, f"log_{name}")
-        self.jvp: Product[P] = Product(f"{name}.jvp", *own, f"{name}_jvp")
+        self.log: Log[P] = Log(f"{name}.log", *own, kernel and f"log_{name}")
+        self.jvp: Product[P] = Product(f"{name}.jvp", *own, kernel and f"{name}_jvp")
         self.vjp: Product[P] = self.jvp if self.symmetric else Product(f"{name}.vjp", *own)
         self.jacobian: Jacobian[P] = Jacobian(f"{name}.jacobian", *own)
         self.regularizer: Regularizer[P] = Regularizer(f"{name}.regularizer", *own)
-        self.loss: Loss[K, Any] = Loss(f"{name}.loss", *own, f"{name}_loss")
+        self.loss: Loss[K, Any] = Loss(f"{name}.loss", *own, kernel and f"{name}_loss")
         self.loss_and_grad: LossAndGrad[K] = LossAndGrad(
-            f"{name}.loss_and_grad", *own, f"{name}_loss_and_grad"
+            f"{name}.loss_and_grad", *own, kernel and f"{name}_loss_and_grad"
         )
         self.loss.define(self, fenchel_young)
         self.loss_and_grad.define(self, fenchel_young_and_gradient)
         varied = "" if parameter is None else parameter.name
         self.parameter_slope: ParameterSlope[P] = ParameterSlope(
-            f"{name}.parameter_slope", *own, f"{name}_grad_{varied}"
+            f"{name}.parameter_slope", *own, kernel and f"{name}_grad_{varied}"
         )
         self.parameter_vjp: ParameterVjp[P] = ParameterVjp(
-            f"{name}.parameter_vjp", *own, f"{name}_vjp_{varied}"
+            f"{name}.parameter_vjp", *own, kernel and f"{name}_vjp_{varied}"
         )
-        self.vjps: Vjps[P] = Vjps(f"{name}.vjps", *own, f"{name}_vjps")
+        self.vjps: Vjps[P] = Vjps(f"{name}.vjps", *own, kernel and f"{name}_vjps")
 
     def rule(self, body: F) -> F:
         """Decorator: the function on rows that the mapping is by definition."""
@@ -329,6 +332,27 @@ class Mapping(OfScores[P], Generic[P, K]):
     def one_axis(self) -> bool:
         """Whether the order of a row's entries matters, which those of several axes do not have."""
         return getattr(self.parameter, "one_axis", False)
+
+    # What generic code called these when a mapping was a record; they go with the flat names.
+    @property
+    def forward(self) -> Self:
+        """The mapping."""
+        return self
+
+    @property
+    def omega(self) -> Regularizer[P] | None:
+        """The regularizer, if there is one."""
+        return self.regularizer if self.regularizer.is_defined else None
+
+    @property
+    def textbook_jacobian(self) -> Callable[..., Any] | None:
+        """The Jacobian's textbook."""
+        return self.jacobian.textbook
+
+    @property
+    def textbook_loss(self) -> Callable[..., Any] | None:
+        """The loss's textbook."""
+        return self.loss.textbook
 
     def __dir__(self) -> list[str]:
         functions = {name: x for name, x in vars(self).items() if isinstance(x, Function)}
@@ -341,6 +365,9 @@ class Mapping(OfScores[P], Generic[P, K]):
         _, value, axis, mask, out = self.bind(z, *args, **kwargs)
         result: Array = self.run((z,), value, axis, mask, out)
         return result
+
+
+AnyMapping = Mapping[Any, Any]
 
 
 @overload

@@ -17,9 +17,9 @@ import numpy as np
 from pyentmax.engine.backends import choice
 from pyentmax.engine.calls.dtypes import runs_kernels
 from pyentmax.engine.calls.parameters import UpperBounds
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import arrange_scores
 from pyentmax.reference.fenchel_young import record_and_parameters
+from pyentmax.reference.mapping import AnyMapping as Mapping
 
 BLOCK = 1 << 16  # entries mapped at a time: a quarter or half of a megabyte
 INT32_MAX = np.iinfo(np.int32).max
@@ -71,7 +71,7 @@ def csr(mapping: str | Mapping, z: Any, *, mask: Any = None, **params: Any) -> A
             f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "
             "arrays: copy it to the host first"
         )
-    parameter = getattr(record.forward, "parameter", None)
+    parameter: Any = record.parameter
     per_entry = isinstance(parameter, UpperBounds)
     values = [x if parameter is None else parameter.for_scores(x, arranged) for x in parameters]
     values = [np.broadcast_to(x, shape if per_entry else shape[:1]) for x in values]
@@ -83,7 +83,7 @@ def csr(mapping: str | Mapping, z: Any, *, mask: Any = None, **params: Any) -> A
         some = slice(start, start + at_once)
         rows = (z[some], *(value[some] for value in values))
         rows_mask = None if mask is None else mask[some]
-        nonzeros.append(record.forward(*rows, mask=rows_mask, out=block[: len(rows[0])]))
+        nonzeros.append(record(*rows, mask=rows_mask, out=block[: len(rows[0])]))
     return sparse.csr_array(nonzeros.arrays(), shape=shape)
 
 

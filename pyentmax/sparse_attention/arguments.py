@@ -18,15 +18,15 @@ import numpy as np
 from pyentmax.engine.backends import threads
 from pyentmax.engine.calls.devices import array_module, is_dask, on_device, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES, as_floating
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.engine.calls.rows import as_mask, broadcasts, reduce_to
 from pyentmax.reference.fenchel_young import record_and_parameters, record_of
-from pyentmax.reference.mappings.entmax import ALPHA, ENTMAX
-from pyentmax.reference.mappings.entmax15 import ENTMAX15
-from pyentmax.reference.mappings.softmax import SOFTMAX
-from pyentmax.reference.mappings.sparsemax import SPARSEMAX
-from pyentmax.reference.mappings.topk_softmax import TOPK_SOFTMAX
-from pyentmax.reference.mappings.topk_sparsemax import TOPK_SPARSEMAX
+from pyentmax.reference.mapping import AnyMapping as Mapping
+from pyentmax.reference.mappings.entmax import ALPHA, entmax
+from pyentmax.reference.mappings.entmax15 import entmax15
+from pyentmax.reference.mappings.softmax import softmax
+from pyentmax.reference.mappings.sparsemax import sparsemax
+from pyentmax.reference.mappings.topk_softmax import topk_softmax
+from pyentmax.reference.mappings.topk_sparsemax import topk_sparsemax
 from pyentmax.sparse_attention.bias import (
     DistanceBias,
     ScoreBias,
@@ -36,8 +36,8 @@ from pyentmax.sparse_attention.bias import (
 from pyentmax.sparse_attention.key_sets import KeySets, key_sets
 from pyentmax.sparse_attention.weights import AttentionWeights, check_weights
 
-ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
-TOP_K = TOPK_SOFTMAX, TOPK_SPARSEMAX
+ENTMAX_FAMILY = entmax, softmax, entmax15, sparsemax  # α-entmax of any α, and of 1, 1.5 and 2
+TOP_K = topk_softmax, topk_sparsemax
 BOUNDS = ("upper",)  # parameters with a number for each score
 Shape = tuple[int, ...]
 
@@ -121,7 +121,7 @@ class Arguments:
     ) -> None:
         self.mapping: RowMapping
         self._arrange(query, key, value)
-        self._set_mapping(ENTMAX if mapping is None else record_of(mapping), alpha, parameters)
+        self._set_mapping(entmax if mapping is None else record_of(mapping), alpha, parameters)
         self.mask = None
         self.sets: KeySets | None = key_sets(mask, *self.shape[-2:])
         if self.sets is not None:
@@ -190,7 +190,7 @@ class Arguments:
         self.mapping = RowMapping(record, tuple(values))
         self.is_entmax: bool = record in ENTMAX_FAMILY
         self.support_alpha = record.support_alpha
-        if record is ENTMAX:
+        if record is entmax:
             self.support_alpha = values[0][..., 0]
             if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha > 0):
                 ALPHA.checked(alpha, self.query, self.outer)
@@ -365,7 +365,7 @@ class RowMapping:
     @property
     def skips_zeros(self) -> bool:
         """Whether the Jacobian's product is 0 where a weight is, and depends on no entry there."""
-        return self.record is ENTMAX or self.record.support_alpha is not None
+        return self.record is entmax or self.record.support_alpha is not None
 
     def forward(self, scores: Any, mask: Any) -> Any:
         """Weights; none in a row without keys."""
@@ -373,7 +373,7 @@ class RowMapping:
             return self._with_sink(scores, self.chosen(scores, mask))
         if scores.shape[-1] == 0:
             return np.zeros_like(scores)
-        weights = self.record.forward(scores, *self.values, mask=mask)
+        weights = self.record(scores, *self.values, mask=mask)
         # The mapping makes all of a row with a NaN NaN; here what is masked stays 0.
         return weights if mask is None else np.where(mask, weights, 0)
 
@@ -390,7 +390,7 @@ class RowMapping:
             mask = np.concatenate([mask, last == 0], axis=-1)
         record, values = self.record, self.values
         if record.parameters == ("k",):
-            record, values = (SOFTMAX if record.support_alpha == 1 else SPARSEMAX), ()
+            record, values = (softmax if record.support_alpha == 1 else sparsemax), ()
         return replace(self, record=record, values=values, sink=None).forward(longer, mask)
 
     def vjp(self, weights: Any, g: Any, mask: Any) -> Any:
@@ -402,7 +402,6 @@ class RowMapping:
     def vjp_alpha(self, weights: Any, g: Any) -> Any:
         """The gradient of the parameter α, of its shape."""
         (alpha,) = self.values
-        assert self.record.parameter_vjp is not None
         return self.record.parameter_vjp(weights, g, alpha)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyentmax.engine.calls.dask_arrays import plan
 from pyentmax.engine.calls.devices import is_dask
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.sparse_attention.arguments import BOUNDS
 from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.few_queries import short_call

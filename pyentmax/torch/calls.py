@@ -35,7 +35,7 @@ from pyentmax.torch.registry import in_transform, is_unwatched
 
 MISSING = inspect.Parameter.empty
 DEFAULTS = {
-    name: inspect.signature(MAPPINGS[name].forward).parameters[parameter].default
+    name: inspect.signature(MAPPINGS[name]).parameters[parameter].default
     for name, parameter in PARAMETERS.items()
     if parameter is not None and name in MAPPINGS
 }

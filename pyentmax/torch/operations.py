@@ -51,7 +51,7 @@ from pyentmax.torch.registry import (
     row_by_row,
 )
 
-FORWARD: dict[str, Rule] = {name: record.forward for name, record in MAPPINGS.items()}
+FORWARD: dict[str, Rule] = dict(MAPPINGS)
 FORWARD |= zip(LOGARITHMS, (log_softmax, log_sparsemax, log_entmax15, log_entmax), strict=True)
 
 # The parameter of each mapping, of its logarithm, and of the one-vs-all loss.
@@ -129,7 +129,7 @@ def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
     z, ctx.name, parameter, ctx.number, mask = inputs
     if ctx.name in LOGARITHMS:
         z = mask = None
-    elif not MAPPINGS[ctx.name].parameter_vjp_takes_scores:
+    elif not MAPPINGS[ctx.name].parameter_vjp.with_scores:
         z = None
     ctx.save_for_backward(output, z, parameter, mask)
 
@@ -273,12 +273,13 @@ def _parameter_gradient(
     p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any, **cut: Any
 ) -> Any:
     vjp = MAPPINGS[name].parameter_vjp
-    if vjp is None:
+    if not vjp.is_defined:
         raise NotImplementedError(f"{name} has no derivative in {PARAMETERS[name]}: detach() it")
     value = _as_p(p, name, parameter)
-    scores = () if z is None else (z,)
     cut |= {"mask": mask, "dtype": parameter.dtype}
-    return on_arrays(vjp, p, g.to(p.dtype), value, *scores, **cut)
+    if z is None:
+        return on_arrays(vjp, p, g.to(p.dtype), value, **cut)
+    return on_arrays(vjp.at_scores, z, p, g.to(p.dtype), value, **cut)
 
 
 parameter_gradient: Rule = registered(
@@ -479,7 +480,7 @@ def mapping_of_cut(
         def first(p: Tensor, g: Tensor, by_z: bool, by_parameter: bool) -> Any:
             if name in LOGARITHMS:
                 return None
-            if by_parameter and MAPPINGS[name].parameter_vjp_takes_scores:
+            if by_parameter and MAPPINGS[name].parameter_vjp.with_scores:
                 return None
             rest = name, parameter, number, mask
             in_z = _product(p, g, *rest, **options) if by_z else None

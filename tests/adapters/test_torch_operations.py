@@ -161,7 +161,7 @@ def test_half_precision_rounds_bounds_as_probabilities(name: str, dtype: Any) ->
         full = rng.uniform(0.3, 0.4, 2)  # bounds of the largest scores; the others are far from it
         z, upper = np.array([3.0, 2.5, 0.5, 0.25]), np.append(full, [0.9, 0.9])
         p = getattr(pe, name)(z, upper)
-        seen = (z,) if MAPPINGS[name].parameter_vjp_takes_scores else ()
+        seen = (z,) if MAPPINGS[name].parameter_vjp.with_scores else ()
         expected = getattr(pe, f"{name}_vjp_upper")(p, g, upper, *seen)
         assert (p[:2] == full).all()
         scores = torch.tensor(z, dtype=dtype, requires_grad=True)
@@ -299,7 +299,7 @@ def test_derivatives_in_the_scores(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [n for n, r in MAPPINGS.items() if r.parameter_vjp is not None])
+@pytest.mark.parametrize("name", [n for n, r in MAPPINGS.items() if r.parameter_vjp.is_defined])
 def test_derivatives_in_a_parameter(name: str) -> None:
     shape = (3, 4) if MAPPINGS[name].parameters == ("upper",) else (3,)
     value = torch.full(shape, VALUES[MAPPINGS[name].parameters[0]], dtype=torch.float64)

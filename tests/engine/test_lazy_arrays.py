@@ -49,10 +49,9 @@ def test_mapping_products_and_support(name: str) -> None:
     assert_lazily_equal(record.jacobian(lazy_p, *values), record.jacobian(p, *values))
     if record.omega is not None:
         assert_lazily_equal(record.omega(lazy_p, *values), record.omega(p, *values))
-    if record.parameter_vjp is not None:
-        scores = (Z,) if record.parameter_vjp_takes_scores else ()
-        found = record.parameter_vjp(lazy_p, LAZY_V, *values, *map(da.asarray, scores))
-        expected = record.parameter_vjp(p, V, *values, *scores)
+    if record.parameter_vjp.is_defined:
+        found = record.parameter_vjp.at_scores(da.asarray(Z), lazy_p, LAZY_V, *values)
+        expected = record.parameter_vjp.at_scores(Z, p, V, *values)
         # Sums over chunks round in another order.
         assert_lazily_equal(found, expected, rtol=1e-5)
 

@@ -12,7 +12,7 @@ from exact_rows import exact_row
 from stages import slow
 
 import pyentmax
-from pyentmax import MAPPINGS, Mapping, check_gradient, fenchel_young_loss
+from pyentmax import MAPPINGS, check_gradient, fenchel_young_loss
 
 CASES: list[tuple[str, dict[str, float]]] = [("softmax", {}), ("sparsemax", {}), ("entmax15", {})]
 CASES += [("normmax", {"alpha": alpha}) for alpha in (1.1, 5)]
@@ -132,16 +132,13 @@ def test_accuracy_against_many_digits(alpha: float) -> None:
 
 def test_omega_that_is_not_zero_at_corners() -> None:
     """Losses of others assume Ω(e_y) = 0 for labels: with ½‖p‖² theirs are off by ½."""
-    base = MAPPINGS["sparsemax"]
-    euclidean = Mapping(
-        name="euclidean",
-        forward=base.forward,
-        support=base.support,
-        jvp=base.jvp,
-        vjp=base.vjp,
-        jacobian=base.jacobian,
-        omega=lambda p, axis=-1: np.sum(p * p, axis=axis) / 2,
-    )
+
+    @pyentmax.mapping()
+    def euclidean(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+        return z, None, axis, mask, out
+
+    euclidean.rule(pyentmax.sparsemax.body)
+    euclidean.regularizer.rule(lambda p: np.sum(p * p, axis=-1) / 2)
     z, labels, q = random_problem(7)
     for y in (labels, q):
         loss, grad = pyentmax.fenchel_young_loss_and_grad(z, y, euclidean)

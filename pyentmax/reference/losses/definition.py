@@ -30,16 +30,13 @@ def fenchel_young_and_gradient(
 def _loss_and_probabilities(
     mapping: Any, scores: Any, target: Target, params: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    if hasattr(mapping, "omega"):  # a record
-        run, omega, takes_mask = mapping.forward, mapping.omega, mapping.omega_takes_mask
-    else:
-        run, omega, takes_mask = mapping, mapping.regularizer, mapping.regularizer.with_mask
-    masked = {"mask": scores > -np.inf} if takes_mask else {}
+    omega = mapping.regularizer
+    masked = {"mask": scores > -np.inf} if omega.with_mask else {}
 
     def omega_at(p: Any) -> Any:
         return omega(p, *params, **masked)
 
-    p = run(scores, *params)
+    p = mapping(scores, *params)
     # The mapping may need the scores as they are; the rest uses gaps to the largest.
     with np.errstate(over="ignore"):
         scores = scores - np.max(scores, axis=-1, keepdims=True)

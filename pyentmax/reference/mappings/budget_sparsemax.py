@@ -18,7 +18,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import Budget
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
@@ -26,7 +25,6 @@ from pyentmax.reference.mappings._bounded import solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
 __all__ = [
-    "BUDGET_SPARSEMAX",
     "budget_sparsemax",
     "budget_sparsemax_jacobian",
     "budget_sparsemax_jvp",
@@ -169,4 +167,3 @@ budget_sparsemax_support = budget_sparsemax.support
 budget_sparsemax_jacobian = budget_sparsemax.jacobian
 budget_sparsemax_jvp = budget_sparsemax_vjp = budget_sparsemax.jvp
 budget_sparsemax_vjp_budget = budget_sparsemax.parameter_vjp
-BUDGET_SPARSEMAX = record_from(budget_sparsemax)

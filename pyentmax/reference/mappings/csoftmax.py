@@ -23,7 +23,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import UpperBounds
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
@@ -31,7 +30,6 @@ from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bound
 from pyentmax.reference.thresholds.water_filling import water_fill
 
 __all__ = [
-    "CSOFTMAX",
     "csoftmax",
     "csoftmax_jacobian",
     "csoftmax_jvp",
@@ -189,4 +187,3 @@ csoftmax.textbook, csoftmax.jacobian.textbook = textbook, textbook_jacobian
 csoftmax_support, csoftmax_jacobian = csoftmax.support, csoftmax.jacobian
 csoftmax_jvp = csoftmax_vjp = csoftmax.jvp
 csoftmax_vjp_upper = csoftmax.parameter_vjp
-CSOFTMAX = record_from(csoftmax)

@@ -18,7 +18,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import UpperBounds
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
@@ -26,7 +25,6 @@ from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bound
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
 __all__ = [
-    "CSPARSEMAX",
     "csparsemax",
     "csparsemax_jacobian",
     "csparsemax_jvp",
@@ -177,4 +175,3 @@ def _flat(at_scores: Any) -> Any:
 
 csparsemax_vjp_upper = _flat(csparsemax.parameter_vjp.at_scores)
 csparsemax_vjp_upper.reference = _flat(csparsemax.parameter_vjp.reference.at_scores)
-CSPARSEMAX = record_from(csparsemax, csparsemax_vjp_upper)

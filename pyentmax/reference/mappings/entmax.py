@@ -17,7 +17,6 @@ import numpy as np
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.engine.calls.parameters import Alpha
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import tsallis_entropy
 from pyentmax.reference.log_probabilities import log_sum_exp, logarithms, refine_large
@@ -34,7 +33,6 @@ from pyentmax.reference.thresholds.tsallis import (
 )
 
 __all__ = [
-    "ENTMAX",
     "entmax",
     "entmax_grad_alpha",
     "entmax_jacobian",
@@ -434,4 +432,4 @@ entmax_support, entmax_jacobian, entmax_omega = entmax.support, entmax.jacobian,
 entmax_jvp = entmax_vjp = entmax.jvp
 entmax_loss, entmax_loss_and_grad, log_entmax = entmax.loss, entmax.loss_and_grad, entmax.log
 entmax_grad_alpha, entmax_vjp_alpha = entmax.parameter_slope, entmax.parameter_vjp
-entmax_vjps, ENTMAX = entmax.vjps, record_from(entmax)
+entmax_vjps = entmax.vjps

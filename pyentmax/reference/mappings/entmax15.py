@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import tsallis_entropy
 from pyentmax.reference.log_probabilities import logarithms
@@ -23,7 +22,6 @@ from pyentmax.reference.thresholds.proof import doubtful
 from pyentmax.reference.thresholds.sorting import sort_entmax15
 
 __all__ = [
-    "ENTMAX15",
     "entmax15",
     "entmax15_jacobian",
     "entmax15_jvp",
@@ -168,6 +166,4 @@ entmax15.loss.textbook = textbook_loss
 entmax15_support, entmax15_jacobian = entmax15.support, entmax15.jacobian
 entmax15_jvp = entmax15_vjp = entmax15.jvp
 entmax15_loss, entmax15_loss_and_grad = entmax15.loss, entmax15.loss_and_grad
-log_entmax15, entmax15_omega, ENTMAX15 = (
-    entmax15.log, entmax15.regularizer, record_from(entmax15),
-)  # fmt: skip
+log_entmax15, entmax15_omega = entmax15.log, entmax15.regularizer

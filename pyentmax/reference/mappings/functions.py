@@ -1,6 +1,6 @@
 """All mappings, their derivatives and their losses: a line for each file, in the order of MAPPINGS.
 
-`pyentmax` takes its names from here, and `MAPPINGS` its records.
+`pyentmax` takes its names from here, and `MAPPINGS` its mappings.
 """
 
 # ruff: noqa: F403, F405, I001

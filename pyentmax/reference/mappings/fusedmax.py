@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _fused
@@ -34,7 +33,6 @@ from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings.sparsemax import sparsemax
 
 __all__ = [
-    "FUSEDMAX",
     "fusedmax",
     "fusedmax_jacobian",
     "fusedmax_jvp",
@@ -339,4 +337,3 @@ fusedmax_support, fusedmax_jacobian = fusedmax.support, fusedmax.jacobian
 fusedmax_jvp = fusedmax_vjp = fusedmax.jvp
 fusedmax_vjp_strength = fusedmax.parameter_vjp
 fusedmax_omega = fusedmax.regularizer
-FUSEDMAX = record_from(fusedmax)

@@ -28,7 +28,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import Alpha
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import alpha_norm
 from pyentmax.reference.mapping import mapping
@@ -37,7 +36,6 @@ from pyentmax.reference.thresholds.newton import most_steps
 from pyentmax.reference.thresholds.proof import doubtful
 
 __all__ = [
-    "NORMMAX",
     "normmax",
     "normmax_jacobian",
     "normmax_jvp",
@@ -290,4 +288,3 @@ normmax_support, normmax_jacobian = normmax.support, normmax.jacobian
 normmax_jvp = normmax_vjp = normmax.jvp
 normmax_loss, normmax_loss_and_grad = normmax.loss, normmax.loss_and_grad
 normmax_omega = normmax.regularizer
-NORMMAX = record_from(normmax)

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _fused, _simplex
@@ -32,7 +31,6 @@ from pyentmax.reference.mappings._fused import STRENGTH
 from pyentmax.reference.mappings.sparsemax import sparsemax
 
 __all__ = [
-    "OSCARMAX",
     "oscarmax",
     "oscarmax_jacobian",
     "oscarmax_jvp",
@@ -245,4 +243,3 @@ oscarmax_support, oscarmax_jacobian = oscarmax.support, oscarmax.jacobian
 oscarmax_jvp = oscarmax_vjp = oscarmax.jvp
 oscarmax_vjp_strength = oscarmax.parameter_vjp
 oscarmax_omega = oscarmax.regularizer
-OSCARMAX = record_from(oscarmax)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import shannon_entropy
 from pyentmax.reference.log_probabilities import log_sum_exp
@@ -20,7 +19,6 @@ from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 
 __all__ = [
-    "SOFTMAX",
     "log_softmax",
     "softmax",
     "softmax_jacobian",
@@ -163,4 +161,4 @@ softmax.loss.textbook = textbook_loss
 softmax_support, softmax_jacobian, log_softmax = softmax.support, softmax.jacobian, softmax.log
 softmax_jvp = softmax_vjp = softmax.jvp
 softmax_loss, softmax_loss_and_grad = softmax.loss, softmax.loss_and_grad
-softmax_omega, SOFTMAX = softmax.regularizer, record_from(softmax)
+softmax_omega = softmax.regularizer

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.entropies import gini_entropy
 from pyentmax.reference.log_probabilities import logarithms
@@ -24,7 +23,6 @@ from pyentmax.reference.thresholds.proof import doubtful
 from pyentmax.reference.thresholds.sorting import sort_sparsemax
 
 __all__ = [
-    "SPARSEMAX",
     "log_sparsemax",
     "sparsemax",
     "sparsemax_jacobian",
@@ -175,4 +173,3 @@ sparsemax_support, sparsemax_jacobian = sparsemax.support, sparsemax.jacobian
 sparsemax_jvp = sparsemax_vjp = sparsemax.jvp
 sparsemax_loss, sparsemax_loss_and_grad = sparsemax.loss, sparsemax.loss_and_grad
 log_sparsemax, sparsemax_omega = sparsemax.log, sparsemax.regularizer
-SPARSEMAX = record_from(sparsemax)

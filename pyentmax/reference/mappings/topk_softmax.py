@@ -19,14 +19,12 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import TopK
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.keep import top_k
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 
 __all__ = [
-    "TOPK_SOFTMAX",
     "topk_softmax",
     "topk_softmax_jacobian",
     "topk_softmax_jvp",
@@ -146,4 +144,3 @@ topk_softmax.textbook, topk_softmax.jacobian.textbook = textbook, textbook_jacob
 
 topk_softmax_support, topk_softmax_jacobian = topk_softmax.support, topk_softmax.jacobian
 topk_softmax_jvp = topk_softmax_vjp = topk_softmax.jvp
-TOPK_SOFTMAX = record_from(topk_softmax)

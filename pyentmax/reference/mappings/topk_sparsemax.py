@@ -22,7 +22,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import TopK
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import sparsemax as _sparsemax
@@ -30,7 +29,6 @@ from pyentmax.reference.mappings.sparsemax import above_threshold, sparsemax
 from pyentmax.reference.thresholds.proof import doubtful
 
 __all__ = [
-    "TOPK_SPARSEMAX",
     "topk_sparsemax",
     "topk_sparsemax_jacobian",
     "topk_sparsemax_jvp",
@@ -198,4 +196,3 @@ topk_sparsemax_jvp = topk_sparsemax_vjp = topk_sparsemax.jvp
 topk_sparsemax_loss = topk_sparsemax.loss
 topk_sparsemax_loss_and_grad = topk_sparsemax.loss_and_grad
 topk_sparsemax_omega = topk_sparsemax.regularizer
-TOPK_SPARSEMAX = record_from(topk_sparsemax)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference import fenchel_young
 from pyentmax.reference import linear_loss as output_layer
+from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor, value_of
 
@@ -31,7 +31,7 @@ def on_tape(record: Mapping) -> MappingOp:
         z = as_tensor(z)
         values = [value_of(param) for param in params]
         options = {"axis": axis, "mask": mask}
-        p = record.forward(z.data, *values, **options)
+        p = record(z.data, *values, **options)
 
         def vjp(g: Array) -> Array:
             return record.vjp(p, g, *values, **options)
@@ -39,15 +39,13 @@ def on_tape(record: Mapping) -> MappingOp:
         learned = tuple(param for param in params if isinstance(param, Tensor))
         if not learned:
             return Tensor(p, (z, vjp))
-        parameter_vjp = record.parameter_vjp
-        if parameter_vjp is None:
+        if not record.parameter_vjp.is_defined:
             raise TypeError(f"{name}: there is no gradient in {', '.join(record.parameters)}")
-        scores = (z.data,) if record.parameter_vjp_takes_scores else ()
 
         def vjps(g: Array) -> tuple[Array, Array]:
-            if record.vjps is not None:
+            if record.vjps.is_defined:
                 return record.vjps(p, g, *values, **options)
-            return vjp(g), parameter_vjp(p, g, *values, *scores, **options)
+            return vjp(g), record.parameter_vjp.at_scores(z.data, p, g, *values, **options)
 
         return Tensor(p, ((z, *learned), vjps))
 

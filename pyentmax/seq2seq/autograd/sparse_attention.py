@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.record import Mapping
+from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.sparse_attention.arguments import has_gradient

@@ -13,7 +13,6 @@ import numpy as np
 
 from pyentmax.engine.backends.function import Arguments
 from pyentmax.engine.calls.parameters import Alpha
-from pyentmax.engine.calls.record import record_from
 from pyentmax.engine.calls.types import Array, ArrayLike, Axis
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings.entmax import entmax
@@ -55,4 +54,3 @@ bisection.support, bisection.log, bisection.doubtful = entmax.support, entmax.lo
 bisection.jvp, bisection.vjp, bisection.jacobian = entmax.jvp, entmax.vjp, entmax.jacobian
 bisection.regularizer, bisection.parameter_slope = entmax.regularizer, entmax.parameter_slope
 bisection.parameter_vjp, bisection.vjps = entmax.parameter_vjp, entmax.vjps
-BISECTION = record_from(bisection)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.record import Mapping
 from pyentmax.reference.fenchel_young import fenchel_young_loss_and_grad
+from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor
 
 
@@ -58,8 +58,7 @@ def smoothed_label_loss(
     d = z.shape[-1]
     q = np.full(d, smoothing / d)
     q[0] += 1 - smoothing
-    assert record.omega is not None
-    omega = float(record.omega(q, *params.values()))
+    omega = float(record.regularizer(q, *params.values()))
     share = np.ones(y.size) if weight is None else weight.reshape(-1).astype(np.float64)
     if reduction == "mean":
         share /= share.sum()

@@ -10,11 +10,11 @@ from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.mappings import on_tape
 from pyentmax.seq2seq.autograd.tensor import Array
-from pyentmax.seq2seq.nn.bisection import BISECTION
+from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.label_smoothing import smoothed_label_loss
 
-_RECORDS = MAPPINGS | {BISECTION.name: BISECTION}
-_OPS = MAPPING_OPS | {BISECTION.name: on_tape(BISECTION)}
+_RECORDS = MAPPINGS | {bisection.name: bisection}
+_OPS = MAPPING_OPS | {bisection.name: on_tape(bisection)}
 
 
 class ChosenMapping(NamedTuple):
@@ -45,7 +45,7 @@ class ChosenMapping(NamedTuple):
     @property
     def alpha(self) -> float | None:
         """α if the mapping is an α-entmax, otherwise None."""
-        if _RECORDS[self.name].omega is MAPPINGS["entmax"].omega:
+        if _RECORDS[self.name].regularizer is MAPPINGS["entmax"].regularizer:
             return self.params[0]
         return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
 
@@ -56,12 +56,12 @@ class ChosenMapping(NamedTuple):
     def probabilities(self, z: Array) -> tuple[Array, Array]:
         """p = π(z) over the last axis of an array, and its support as the mapping defines it."""
         record = _RECORDS[self.name]
-        return record.forward(z, *self.params), record.support(z, *self.params)
+        return record(z, *self.params), record.support(z, *self.params)
 
     def log_probabilities(self, z: Array) -> tuple[np.ndarray, np.ndarray]:
         """log p over the last axis, −∞ where p is 0, and the support."""
         log = _RECORDS[self.name].log
-        if log is not None:  # it tells the support
+        if log.is_defined:  # it tells the support
             log_p = log(z, *self.params)
             return log_p, log_p > -np.inf
         p, support = self.probabilities(z)
@@ -184,6 +184,6 @@ def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> 
             if not params[0] >= 0:
                 raise ValueError(f"{record.parameters[0]} must be at least 0, got {params[0]}")
         else:
-            record.forward(np.zeros(1), *params)
+            record(np.zeros(1), *params)
     except ValueError as error:
         raise ValueError(f"mapping: {error}, in {choice!r}") from None

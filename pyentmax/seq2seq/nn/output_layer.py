@@ -10,7 +10,7 @@ import numpy as np
 from pyentmax.engine.backends import choice
 from pyentmax.seq2seq.autograd import Tensor, ops
 from pyentmax.seq2seq.autograd.tensor import Array
-from pyentmax.seq2seq.nn.bisection import BISECTION
+from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.mapping_choice import ChosenMapping
 from pyentmax.sparse_attention import ScreenedRows
 from pyentmax.sparse_attention.entmax_linear import candidate_scores
@@ -65,7 +65,7 @@ class NextScores:
         self._bias, self._layer, self._alpha = params["output.bias"], layer, output.alpha or 0.0
         self._steps = 0
         self._screened: ScreenedRows | None = None
-        proved = 1 < self._alpha <= 2 and output.name != BISECTION.name
+        proved = 1 < self._alpha <= 2 and output.name != bisection.name
         large = len(self._rows) >= SCREENED_VOCABULARY and type(self._rows) is np.ndarray
         self._serves: bool = proved and large and bool(choice.kernels())
 

@@ -149,7 +149,7 @@ RANGES = {
     "oscarmax": (0.01, 0.1),
 }
 with_parameter = pytest.mark.parametrize(
-    "name", [name for name, record in MAPPINGS.items() if record.parameter_vjp is not None]
+    "name", [name for name, record in MAPPINGS.items() if record.parameter_vjp.is_defined]
 )
 
 
@@ -169,8 +169,8 @@ def test_parameter_vjp_against_differences(name: str, masked: bool) -> None:
     for shape in shapes:
         value = rng.uniform(*RANGES[name], shape)
         p = record.forward(z, value, **options)
-        scores = (np.where(mask, z, np.nan),) * record.parameter_vjp_takes_scores
-        got = record.parameter_vjp(p, spoiled, value, *scores, **options)
+        scores = np.where(mask, z, np.nan)
+        got = record.parameter_vjp.at_scores(scores, p, spoiled, value, **options)
         assert got.shape == shape
         numeric = central_difference(lambda x: record.forward(z, x, **options), value, g)
         np.testing.assert_allclose(got, numeric, rtol=1e-6, atol=1e-8)
@@ -187,12 +187,12 @@ def test_parameter_vjp_of_nan_and_dead_rows(name: str) -> None:
     for dtype in (np.float16, np.float32, np.float64):
         z = np.array([[np.nan, 0, 0], [0.3, 0.2, 0.1], [-np.inf] * 3], dtype)
         each = np.full((3, 1) if record.parameters == ("upper",) else 3, value)
-        p, scores = record.forward(z, each), (z,) * record.parameter_vjp_takes_scores
-        slope = record.parameter_vjp(p, np.ones_like(z), each, *scores)
+        p, gradient = record(z, each), record.parameter_vjp.at_scores
+        slope = gradient(z, p, np.ones_like(z), each)
         assert slope.dtype == dtype
         assert np.isnan(slope.ravel()).tolist() == [True, False, False]
         assert slope.ravel()[2] == 0
-        empty = record.parameter_vjp(p[:0], p[:0], value, *(z[:0],) * len(scores))
+        empty = gradient(z[:0], p[:0], p[:0], value)
         assert empty == 0
 
 

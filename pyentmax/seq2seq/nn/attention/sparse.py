@@ -30,7 +30,7 @@ from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.seq2seq.nn.attention.alpha import LearnedEntmax
 from pyentmax.seq2seq.nn.attention.heads import merge_heads, split_heads
 from pyentmax.seq2seq.nn.attention.single_query import AttentionMapping
-from pyentmax.seq2seq.nn.bisection import BISECTION
+from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.mapping_choice import ChosenMapping
 from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.route import MANY_KEYS, is_short
@@ -59,7 +59,7 @@ def sparse_arguments(
         if alpha.shape not in ((), (1,), (1, 1), (heads, 1)):
             return None
         return {"alpha": alpha.reshape(alpha.shape[:-1])}
-    if not isinstance(mapping, ChosenMapping) or mapping.name == BISECTION.name:
+    if not isinstance(mapping, ChosenMapping) or mapping.name == bisection.name:
         return None
     if MAPPINGS[mapping.name].parameters == ("k",):
         (k,) = mapping.params
