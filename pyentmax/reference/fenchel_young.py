@@ -136,7 +136,7 @@ def _loss(
     gradient: bool,
 ) -> Any:
     mapping, values = record_and_parameters(mapping, params)
-    function = mapping.loss_and_grad if gradient else mapping.loss
+    function: Any = mapping.loss_and_grad if gradient else mapping.loss
     if not function.is_defined:
         raise ValueError(
             f"mapping must have an Ω for a Fenchel-Young loss, and {mapping.name} has none: choose "
