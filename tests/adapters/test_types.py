@@ -54,5 +54,5 @@ def test_users_script_is_clean_and_mistakes_are_reported(checker: str, tmp_path:
     )
     lines = (SCRIPTS / "mistakes.py").read_text("utf-8").splitlines()
     planted = {("mistakes", str(i)) for i, line in enumerate(lines, 1) if "# mistake: " in line}
-    assert len(planted) == 5
+    assert len(planted) == 10
     assert set(REPORTED.findall(run.stdout)) == planted, run.stdout + run.stderr
