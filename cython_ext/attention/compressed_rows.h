@@ -92,6 +92,16 @@ static inline ptrdiff_t first_column(const int32_t *columns, ptrdiff_t start, pt
     return start;
 }
 
+enum { MOST_AHEAD = 16 };
+
+/* Ask for the rows of x in the first of some columns, whose turn comes after the row at hand: where
+ * rows have few entries, nothing else would run ahead of them. */
+static inline void prefetch_rows(const int32_t *columns, ptrdiff_t count, const char *x,
+                                 ptrdiff_t step) {
+    const ptrdiff_t ahead = count < MOST_AHEAD ? count : MOST_AHEAD;
+    for (ptrdiff_t i = 0; i < ahead; i++) __builtin_prefetch(x + columns[i] * step);
+}
+
 #define TEMPLATE "attention/compressed_rows.h"
 #include "float_and_double.h"
 
@@ -276,8 +286,9 @@ static void TYPED(rows_product_loop)(char **args, const ptrdiff_t *dims, const p
                       axis_size(&all, 'n')))
             return;
         for (ptrdiff_t r = 0; r < axis_size(&all, 'm'); r++) {
-            const ptrdiff_t start = row_start(&rows, r);
-            TYPED(combine)(w + start, columns + start, row_end(&rows, r) - start, x, all.key[4],
+            const ptrdiff_t start = row_start(&rows, r), end = row_end(&rows, r);
+            prefetch_rows(columns + end, axis_size(&all, 'c') - end, x, all.key[4]);
+            TYPED(combine)(w + start, columns + start, end - start, x, all.key[4],
                            axis_size(&all, 'e'), (REAL *)(to + r * all.row[5]));
         }
     }
@@ -410,6 +421,10 @@ static void TYPED(rows_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdi
             const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
             room = TYPED(grown)(room, size + 3 * (size + 1), &most);
             if (room == NULL) return;
+            const int32_t *next = columns + start + size;
+            const ptrdiff_t remaining = axis_size(&all, 'c') - start - size;
+            prefetch_rows(next, remaining, v, all.key[5]);
+            prefetch_rows(next, remaining, k, all.key[6]);
             TYPED(row_dots)((const REAL *)(g + r * all.row[4]), columns + start, size, v,
                             all.key[5], axis_size(&all, 'e'), room);
             *(REAL *)(g_sink + r * all.row[11]) = TYPED(sink_row_jvp)(

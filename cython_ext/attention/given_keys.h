@@ -63,6 +63,7 @@ static void TYPED(given_keys_loop)(char **args, const ptrdiff_t *dims, const ptr
         for (ptrdiff_t r = 0; r < m; r++) {
             const ptrdiff_t stop = *(const int64_t *)(of_head(&all, 3, i) + r * all.row[3]);
             const ptrdiff_t count = stop - start;
+            prefetch_rows(columns + stop, entries - stop, of_head(&all, 1, i), all.key[1]);
             TYPED(row_dots)((const REAL *)(of_head(&all, 0, i) + r * all.row[0]), columns + start,
                             count, of_head(&all, 1, i), all.key[1], axis_size(&all, 'd'), few.rows);
             for (ptrdiff_t j = 0; biased && j < count; j++) few.rows[j] += bias[start + j];

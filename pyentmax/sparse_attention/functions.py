@@ -142,6 +142,33 @@ def attention(
     return (output, weights) if return_weights else output
 
 
+def route(
+    query: Any, key: Any, value: Any, alpha: Any = 1.5, *, return_weights: bool = False,
+    **options: Any,
+) -> str:  # fmt: skip
+    """How `attention` with these arguments is computed, as ``attention.route(…)``.
+
+    Returns
+    -------
+    str
+        "short call" straight to the kernels; "given keys" over a set of keys; "few queries", over
+        the keys as they lie; or "tiles", which go over the support, or where few weights are zero
+        multiply whole matrices
+
+    Examples
+    --------
+    >>> x = np.ones((4, 300, 8))
+    >>> attention.route(x, x, x), attention.route(x[:, :1], x, x, causal=True, offset=299)
+    ('tiles', 'few queries')
+    """
+    if not (return_weights or options) and short_call(query, key, value, alpha) is not None:
+        return "short call"
+    return AttentionProblem(query, key, value, alpha, **options).route(return_weights)
+
+
+attention.route = route  # type: ignore[attr-defined]
+
+
 @np.errstate(under="ignore")
 def attention_vjp(
     weights: AttentionWeights,

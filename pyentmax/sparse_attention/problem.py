@@ -67,6 +67,12 @@ class AttentionProblem(Arguments):
                 "ScreenedRows have no derivatives: pass their rows as key, as in key.rows"
             )
 
+    def route(self, return_weights: bool = False) -> str:
+        """How the call is computed: "given keys", "few queries" or "tiles"."""
+        if self.sets is not None:
+            return "given keys"
+        return "few queries" if few_queries.serves(self, return_weights) else "tiles"
+
     def forward(
         self, return_weights: bool = False, *, whole: bool = True
     ) -> tuple[Any, AttentionWeights | None]:
@@ -76,9 +82,10 @@ class AttentionProblem(Arguments):
         zeros are not stored.
         """
         with np.errstate(**QUIET):
-            if self.sets is not None:
+            route = self.route(return_weights)
+            if route == "given keys":
                 output, weights = given_keys.forward(self, return_weights)
-            elif few_queries.serves(self, return_weights):
+            elif route == "few queries":
                 output, weights = few_queries.forward(self, return_weights)
             else:
                 if self.screen is not None:

@@ -111,7 +111,9 @@ class Tiling:
         self.t, self.s = problem.shape[-2:]
         self.n_heads: int = math.prod(problem.batch)
         self.again: Any = np.zeros(self.n_heads, bool)
-        self.zeros = partial(np.zeros_like, problem.query, order="C")
+        self.zeros: Any = partial(np.zeros_like, problem.query)
+        if isinstance(problem.query, np.ndarray):  # from memory that is 0 already
+            self.zeros = partial(np.zeros, dtype=problem.query.dtype)
         query, key, value = problem.query, problem.key, problem.value
         self.has_kernels: bool = (
             isinstance(query, np.ndarray)

@@ -10,6 +10,7 @@ asked for, and on devices without kernels. On a GPU without CuPy, long rows of Î
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,51 @@ def attention(
         return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
     if torch.jit.is_tracing() and torch.onnx.is_in_onnx_export():
         raise RuntimeError("attention goes to ONNX by torch.onnx.export(..., dynamo=True) alone")
+    problem, dtype = _problem(
+        query, key, value, alpha, mapping, mask, bias, causal, offset, scale, sink, cu_seqlens,
+        softcap, dropout, return_weights, parameters,
+    )  # fmt: skip
+    output, weights = _run(_route(problem, problem.shape), problem)
+    return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
+
+
+def route(*arguments: Any, **options: Any) -> str:
+    """How `attention` with these arguments is computed, as ``attention.route(â€¦)``.
+
+    Returns
+    -------
+    str
+        "short call" straight to the kernels; "screened", of `ScreenedRows`; "sparse", over the
+        support or a set of keys; "dense", by whole matrices; "sdpa", PyTorch's own function; or
+        "triton"
+
+    Examples
+    --------
+    >>> x = torch.ones(4, 300, 8)
+    >>> attention.route(x[:, :1], x, x), attention.route(x, x, x, mapping="softmax")
+    ('short call', 'sdpa')
+    """
+    bound = inspect.signature(attention).bind(*arguments, **options)
+    query, key, value, *_ = bound.args
+    if not set(bound.arguments) - {"query", "key", "value", "alpha"}:
+        if _short_call(query, key, value, bound.arguments.get("alpha")) is not None:
+            return "short call"
+    if isinstance(key, ScreenedRows):
+        return "screened"
+    bound.apply_defaults()
+    problem, _ = _problem(*bound.arguments.values())
+    return _route(problem, problem.shape)
+
+
+attention.route = route  # type: ignore[attr-defined]
+
+
+def _problem(
+    query: Any, key: Any, value: Any, alpha: Any, mapping: str, mask: Any, bias: Any, causal: bool,
+    offset: Any, scale: Any, sink: Any, cu_seqlens: Any, softcap: Any, dropout: float,
+    return_weights: bool, parameters: dict[str, Any],
+) -> tuple[TensorProblem, torch.dtype]:  # fmt: skip
+    """The arguments of a call, checked and in one dtype, and the output's dtype."""
     parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     sets, ends, kind = None, None, "scores"
@@ -215,16 +261,16 @@ def attention(
         if causal:
             causal, offset = False, offset if kind == "slopes" else 0
         mask, ends = torch.from_numpy(sets.indices), torch.from_numpy(sets.ends)
-    problem = TensorProblem(
+    return TensorProblem(
         query, key, value, mapping, *split(mapping, parameter), mask, ends, causal, int(offset),
         scale, sink, bias, kind, cu_queries, cu_keys, offsets, softcap, dropout, return_weights,
-    )  # fmt: skip
-    output, weights = _run(_route(problem, shape), problem)
-    return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
+    ), dtype  # fmt: skip
 
 
 def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     """The output of few queries without options or gradient; None for any other call."""
+    if torch.is_grad_enabled() and getattr(query, "requires_grad", False):
+        return None
     screened = key.screened if isinstance(key, ScreenedRows) else None
     tensors = (query, value) if screened is not None else (query, key, value)
     if not is_unwatched(tensors) or torch.is_autocast_enabled("cpu"):

@@ -613,3 +613,15 @@ def test_plain_steps_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
             pt.attention(*arguments, **more)
     with torch.autocast("cpu"), pytest.raises(TypeError, match="NoneType"):
         pt.attention(query.float(), key.float(), value.float())
+
+
+@pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
+def test_route_says_which_way_a_call_goes() -> None:
+    x, long = torch.ones(2, 40, 4), torch.ones(2, 400, 4)
+    learned = x.clone().requires_grad_()
+    assert pt.attention.route(x[:, :1], x, x) == "short call"
+    assert pt.attention.route(x[:, :1], pt.ScreenedRows(x), x, scale=1.0) == "screened"
+    assert pt.attention.route(learned, x, x) == "dense"
+    assert pt.attention.route(long, long, long, 2.0, causal=True) == "sparse"
+    assert pt.attention.route(x, x, x, mask=torch.zeros(40, 1, dtype=torch.long)) == "sparse"
+    assert pt.attention.route(long, long, long, mapping="softmax") == "sdpa"

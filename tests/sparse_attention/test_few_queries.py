@@ -190,3 +190,12 @@ def test_short_call_declines_what_needs_more() -> None:
         assert few_queries.short_call(*call) is None, name
     with set_workers(2):
         assert few_queries.short_call(far[:, :1], far, far, 1.5) is None
+
+
+@has_kernels
+def test_route_says_which_way_a_call_goes() -> None:
+    x, one = np.ones((2, 40, 4)), np.ones((2, 1, 4))
+    assert attention.route(one, x, x) == "short call"
+    assert attention.route(one, x, x, scale=1.0) == "few queries"
+    assert attention.route(x, x, x) == "tiles"
+    assert attention.route(x, x, x, mask=np.zeros((40, 1), int)) == "given keys"
