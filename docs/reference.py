@@ -1,9 +1,10 @@
 """The API reference: a directive for its pages, and a build that fails where a name is missing.
 
 ``.. reference:: MODULE`` documents the names in its body, or all public names of the module where
-it has no body: first a table of them, then each from its docstring. ``.. textbooks::`` shows the
-textbook version of every mapping, and ``.. commands::`` the help texts. Elsewhere, code such as
-``entmax15`` or ``pyentmax.seq2seq.data.Vocabulary`` in a text becomes a link to its place there.
+it has no body: first a table of them, then each from its docstring. ``.. mapping:: NAME`` does so
+for a mapping and its attributes. ``.. textbooks::`` shows the textbook version of every mapping,
+and ``.. commands::`` the help texts. Elsewhere, code such as ``entmax15`` or
+``pyentmax.seq2seq.data.Vocabulary`` in a text becomes a link to its place there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sphinx.util.nodes import make_refnode
 
 import pyentmax
 from pyentmax import cli
+from pyentmax.engine.backends.function import Function
 
 COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
 ADAPTERS = ("jax", "sklearn", "torch")  # rooms named after the library that they need
@@ -98,7 +100,8 @@ def missing_names(documented: set[str]) -> list[str]:
     """The public names that none of the documented ones, given in full, stands for.
 
     A name counts where another module's of the same name is the same object: entropies belong to
-    `pyentmax` and to `pyentmax.reference.entropies`, and are documented once.
+    `pyentmax` and to `pyentmax.reference.entropies`, and are documented once. Older names,
+    which `dir` does not show, do not count.
     """
     objects: dict[str, list[Any]] = {}
     for full_name in documented:
@@ -109,6 +112,7 @@ def missing_names(documented: set[str]) -> list[str]:
         f"{module.__name__}.{name}"
         for module in (pyentmax, *public_modules(pyentmax))
         for name in public_names(module)
+        if name in dir(module)
         if not any(getattr(module, name) is known for known in objects.get(name, ()))
     ]
 
@@ -127,7 +131,7 @@ def entry(module: ModuleType, name: str) -> list[str]:
     full_name, value = f"{module.__name__}.{name}", getattr(module, name)
     if is_class(value):
         return [f".. autoclass:: {full_name}", "   :members:"]
-    if not inspect.isroutine(value):
+    if not is_function(value):
         shown = [f"   :value: {value!r}"] if isinstance(value, (str, int, float, tuple)) else []
         explained = [f"   {line}" for line in explanation(module, name)]
         return [f".. py:data:: {name}", *shown, "", *explained]
@@ -148,16 +152,26 @@ def is_class(value: Any) -> bool:
     return inspect.isclass(value) and not isinstance(value, GenericAlias)
 
 
+def is_function(value: Any) -> bool:
+    """Whether it is a function, or a mapping or an attribute of one."""
+    return inspect.isroutine(value) or isinstance(value, Function)
+
+
 def summary(module: ModuleType, name: str) -> str:
     """What a name is, in a line."""
     value = getattr(module, name)
     if inspect.isroutine(value) and (original := inspect.unwrap(value).__name__) != name:
         return f"The same function as `{module.__name__}.{original}`."
-    if is_class(value) or inspect.isroutine(value):
-        first, *_ = (inspect.getdoc(value) or "").split("\n\n")
-        return escaped(first.replace("\n", " "))
+    if is_class(value) or is_function(value):
+        return first_paragraph(value)
     first, *_ = explanation(module, name) or [""]
     return escaped(first)
+
+
+def first_paragraph(value: Any) -> str:
+    """The beginning of a docstring, in a line."""
+    first, *_ = (inspect.getdoc(value) or "").split("\n\n")
+    return escaped(first.replace("\n", " "))
 
 
 def explanation(module: ModuleType, name: str) -> list[str]:
@@ -212,6 +226,42 @@ class Reference(SphinxDirective):
         for name in names:
             lines += ["", *entry(module, name)]
         return [*lines, ""]
+
+
+class MappingPage(SphinxDirective):
+    """``.. mapping:: NAME``: a mapping of `pyentmax`, and the attributes that it has."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes of table and entries."""
+        (name,) = self.arguments
+        mapping = getattr(pyentmax, name)
+        attributes = {
+            f"{name}.{key}": value
+            for key, value in vars(mapping).items()
+            if isinstance(value, Function) and value.is_defined and key[0] != "_"
+        }
+        lines = [".. py:currentmodule:: pyentmax", "", ".. list-table::", "   :class: names", ""]
+        for full_name, value in {name: mapping, **attributes}.items():
+            lines += [f"   * - :py:obj:`{full_name}`", f"     - {self.summary(full_name, value)}"]
+        lines += ["", f".. autofunction:: pyentmax.{name}"]
+        for full_name, value in attributes.items():
+            lines += ["", f".. autofunction:: pyentmax::{full_name}"]
+            if value.__qualname__ != full_name:
+                lines[-1] = f".. py:function:: {full_name}{signature(value)}"
+                lines += ["", f"   {self.summary(full_name, value)}"]
+            if getattr(value, "with_scores", False):
+                at_scores = signature(value.at_scores)
+                lines += ["", f".. py:function:: {full_name}.at_scores{at_scores}", ""]
+                lines += [f"   {first_paragraph(value.at_scores)}"]
+        return self.parse_text_to_nodes("\n".join([*lines, ""]))
+
+    def summary(self, full_name: str, value: Any) -> str:
+        """An attribute in a line, or what it is another name of."""
+        if value.__qualname__ != full_name:
+            return f"The same function as `pyentmax.{value.__qualname__}`: J is symmetric."
+        return first_paragraph(value)
 
 
 class Textbooks(SphinxDirective):
@@ -436,6 +486,7 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Node]:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register all of it."""
     app.add_directive("reference", Reference)
+    app.add_directive("mapping", MappingPage)
     app.add_directive("textbooks", Textbooks)
     app.add_directive("commands", Commands)
     app.add_role("name", name_role)
