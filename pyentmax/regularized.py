@@ -185,7 +185,7 @@ def separable_jvp(
     Raises
     ------
     ValueError, TypeError
-        as in `pyentmax.softmax_jvp`
+        as in `pyentmax.softmax.jvp`
 
     Examples
     --------
@@ -214,7 +214,7 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     Raises
     ------
     ValueError, TypeError
-        as in `pyentmax.softmax_jacobian`
+        as in `pyentmax.softmax.jacobian`
 
     Examples
     --------
@@ -255,7 +255,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     Raises
     ------
     ValueError
-        if the Hessian's shape does not fit; else as in `pyentmax.softmax_jacobian`
+        if the Hessian's shape does not fit; else as in `pyentmax.softmax.jacobian`
     numpy.linalg.LinAlgError
         if it is singular on the support
 

@@ -6,8 +6,8 @@ would have few or no correct digits for a probability near 1; so they come from 
 
     log p_i = log1p(−Σ_{j≠i} p_j)
 
-where p_i is large. ``log_softmax`` and the others are in the files of their mappings. They have no
-derivatives; the losses have.
+where p_i is large. ``softmax.log`` and the others have their rules in the files of their mappings.
+They have no derivatives; the losses have.
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ def alpha_of(loss: str | float) -> float:
 def weighted_loss(loss: str | float) -> Loss:
     """The function from scores, targets and weights to the weighted sum and its gradient."""
     alpha = 1.5 if loss == ONE_VS_ALL else alpha_of(loss)
-    loss_and_grad = pe.one_vs_all_loss_and_grad if loss == ONE_VS_ALL else pe.entmax_loss_and_grad
+    loss_and_grad = pe.one_vs_all_loss_and_grad if loss == ONE_VS_ALL else pe.entmax.loss_and_grad
 
     def weighted(scores: Floats, targets: Any, weight: Floats) -> tuple[float, Floats]:
         return loss_and_grad(scores, targets, alpha, reduction="sum", weight=weight)

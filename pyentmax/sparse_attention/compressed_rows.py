@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends.choice import writes_out
-from pyentmax.reference.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
+from pyentmax.reference.mappings.entmax import entmax
 
 # A kernel writes whole vectors, so that the last may end beyond the last entry and the sink.
 OVERHANG = 32
@@ -91,7 +91,7 @@ def _rows_jvp(p: Any, v: Any, starts: Any, ends: Any, alpha: Any, p_sink: Any, o
     for h, r in np.ndindex(starts.shape):
         row = slice(int(starts[h, r]), int(ends[h, r]))
         longer_p, longer_v = np.append(p[row], p_sink[h, r]), np.append(v[row], 0)
-        product = entmax_jvp.reference(longer_p, longer_v, alpha[h])
+        product = entmax.jvp.reference(longer_p, longer_v, alpha[h])
         out[row], sinks[h, r] = product[:-1], product[-1]
     return sinks
 
@@ -127,7 +127,7 @@ def rows_vjp_alpha(
     """Σ g ∘ ∂p/∂α over each row, p and g being its non-zeros, and g 0 for sinks."""
     for h, r in np.ndindex(starts.shape):
         row = slice(int(starts[h, r]), int(ends[h, r]))
-        slope = entmax_grad_alpha.reference(np.append(p[row], p_sink[h, r]), alpha[h])
+        slope = entmax.parameter_slope.reference(np.append(p[row], p_sink[h, r]), alpha[h])
         out[h, r] = np.sum(slope[:-1] * g[row])
 
 

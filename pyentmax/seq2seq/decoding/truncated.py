@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyentmax import log_softmax
+from pyentmax import softmax
 from pyentmax.seq2seq.models.outputs import choose_keep_sets
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
 
@@ -66,7 +66,7 @@ class Truncated:
         support = step.support
         for function, value in self._sets:
             support = function(step.log_prob, value, mask=support)
-        log_prob = log_softmax(step.log_prob, mask=support)
+        log_prob = softmax.log(step.log_prob, mask=support)
         return step._replace(log_prob=log_prob, support=support, unseen=None), state
 
     def select(self, state: Any, rows: IntArray) -> Any:
