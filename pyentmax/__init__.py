@@ -123,6 +123,12 @@ _IMPORTED_ON_USE = (
 _REMOVED = {  # to go with the first release
     "attention_jvp": "attention_vjp, or jax.jvp of pyentmax.jax.attention",
     "budget_sparsemax_vjp_bounds": "budget_sparsemax.vjp; the bounds are 0 and 1",
+    "entmax_sigmoid_grad_alpha": "entmax.parameter_slope of the pairs (z, 0)",
+    "entmax_sigmoid_jvp": "entmax.jvp of the pairs (z, 0)",
+    "entmax_sigmoid_loss": "one_vs_all_loss of z[..., None]",
+    "entmax_sigmoid_loss_and_grad": "one_vs_all_loss_and_grad of z[..., None]",
+    "entmax_sigmoid_vjp": "entmax.vjp of the pairs (z, 0)",
+    "entmax_sigmoid_vjp_alpha": "entmax.parameter_vjp of the pairs (z, 0)",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for an attribute
