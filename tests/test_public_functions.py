@@ -32,7 +32,6 @@ FUNCTIONS = {
     for name in module.__all__
     if inspect.isroutine(getattr(module, name))
 }
-DECLARED = {name: f for name, f in FUNCTIONS.items() if hasattr(f, "dispatch")}
 OBJECTS = {name: f for name, f in vars(pyentmax).items() if isinstance(f, Mapping)}
 ATTRIBUTES = {
     f"{name}.{key}": f
@@ -109,25 +108,6 @@ def test_source_shows_every_argument_and_the_docstring(name: str) -> None:
     written += [x for x in (arguments.vararg, arguments.kwarg) if x is not None]
     assert [x.arg for x in written] == list(inspect.signature(function).parameters)
     assert ast.get_docstring(node) == inspect.getdoc(function)
-
-
-@pytest.mark.parametrize("name", DECLARED)
-def test_text_is_one_call_beside_its_mathematics(name: str) -> None:
-    function = DECLARED[name]
-    _, call = definition(function).body
-    assert isinstance(call, ast.Return)
-    assert isinstance(call.value, ast.Call)
-    assert ast.unparse(call.value.func).endswith(".dispatch")
-    assert inspect.getsource(function.body).startswith("def ")
-
-
-@pytest.mark.parametrize("name", DECLARED)
-def test_functions_and_references_can_be_pickled(name: str) -> None:
-    function = DECLARED[name]
-    for each in (function, function.reference):
-        assert pickle.loads(pickle.dumps(each)) is each
-    parameters = inspect.signature(function).parameters.keys()
-    assert inspect.signature(function.reference).parameters.keys() == parameters - {"workers"}
 
 
 @pytest.mark.parametrize(

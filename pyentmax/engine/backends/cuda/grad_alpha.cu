@@ -1,4 +1,4 @@
-/* ∂p/∂α of α-entmax, elementwise. The NumPy twin, with the derivation, is `entmax_grad_alpha` in
+/* ∂p/∂α of α-entmax, elementwise. The NumPy twin, with the derivation, is `entmax.parameter_slope` in
  * pyentmax/reference/mappings/entmax.py; kernels and their arguments: derivatives.cuh, without a v; the
  * parameter is α.
  *
