@@ -81,6 +81,7 @@ QUESTIONS = {
     "In which order should I read the notebooks?": "docs/notebooks",
     "How do I train with a vocabulary of 32,000 words?": "large-vocabulary",
     "Is one query against a cache of keys cheaper?": "decode-with-a-cache",
+    "Sample from softmax without computing all logits": "exact-heads",
     "Why does attention need a sink?": "sparse-attention|faq.*attend",
     "What does an alpha below 1 do?": "faq.*below|losses.html#heavier",
     "Is the sparsemax that I found in a gist right?": "check-implementation",

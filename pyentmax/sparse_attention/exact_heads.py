@@ -27,8 +27,8 @@ that. The products that are compared get bias and noise in float64. t − margin
 NaN comes last. A row or a state that is not finite has no bound, and is always scored.
 
 **Dense.** Where bounds decide little, as when rows are nearly equal, all products take less time.
-So every `SAMPLED`-th row is screened first, and if more than `DENSE` of these remain, all are
-scored. What needs Σ_j e^{z_j}, such as top-p or log p, is not here: all scores have a share in it.
+So one of `SAMPLED` rows or more is screened first, and if more than `DENSE` of these remain, all
+are scored. What needs Σ_j e^{z_j}, such as top-p or log p, is not here: it needs all scores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_dots
 from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.screened_rows import (
-    BLOCK,
     ScreenedRows,
     is_half,
     rows_at,
@@ -51,8 +50,9 @@ from pyentmax.sparse_attention.screened_rows import (
     widened,
 )  # fmt: skip
 
-SAMPLED = 64
+SAMPLED = 64  # or more, for a thousand rows
 DENSE = 0.25
+WIDENED = 256  # rows of a half type at a time, which stay in a cache
 LEAST_ROWS = 4096  # from which on a sample decides
 
 
@@ -329,9 +329,10 @@ class Head:
         """Whether so many rows of a sample remain that all had better be scored."""
         if self.n < LEAST_ROWS:
             return np.zeros(len(x), bool)
-        some = slice(None, None, SAMPLED)
+        step = max(SAMPLED, self.n // 1024)
+        some = slice(None, None, step)
         size = len(range(self.n)[some])
-        _, stops = self._screen(x, -(-k // SAMPLED), margin, bias, some)
+        _, stops = self._screen(x, -(-k // step), margin, bias, some)
         return np.diff(stops, prepend=0) > DENSE * size
 
     def _screen(self, x: Any, k: int, margin: float, bias: Any, rows: slice) -> tuple[Any, Any]:
@@ -379,8 +380,10 @@ class Head:
         """All words, and their scores."""
         with np.errstate(all="ignore"):  # as the kernels, which raise no warnings
             if is_half(self.rows):
-                parts = [x @ widened(self.rows[i : i + BLOCK]).T for i in range(0, self.n, BLOCK)]
-                scores = np.concatenate(parts, axis=-1)
+                scores = np.empty((len(x), self.n), x.dtype)
+                for i in range(0, self.n, WIDENED):
+                    some = slice(i, i + WIDENED)
+                    np.matmul(x, widened(self.rows[some]).T, out=scores[:, some])
             else:
                 scores = x @ self.rows.T
             scores = scores if self.bias is None else scores + self.bias

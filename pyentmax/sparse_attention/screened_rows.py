@@ -90,7 +90,8 @@ def widened(array: Any) -> Any:
     """Rows in float32 if they are of a half type; else the same array."""
     array = np.asarray(array)
     if array.dtype == np.uint16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        wide = array.astype(np.uint32)
+        return np.left_shift(wide, 16, out=wide).view(np.float32)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
