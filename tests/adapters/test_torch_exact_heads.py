@@ -229,6 +229,7 @@ def test_lists_of_outputs_are_the_same(keep: str) -> None:
     np.testing.assert_allclose(
         [h.log_prob for h in result.hypotheses],
         [h.log_prob for h in expected.hypotheses],
+        rtol=0,
         atol=1e-5,
     )
     assert result.complete == expected.complete
