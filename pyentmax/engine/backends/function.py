@@ -130,6 +130,7 @@ class Function(Generic[P]):
         self.__qualname__, self.__name__ = name, name.rpartition(".")[2]
         self.__module__ = text.__module__
         self.bind, self.parameter, self.kernel = text, parameter, kernel
+        self.goes_straight = bool(kernel) and (parameter is None or parameter.goes_straight)
         self.body: Any = self._undefined
         kind: Any = type(self)
         self.__doc__ = _documentation(kind)  # help shows the class unless this differs
@@ -156,7 +157,7 @@ class Function(Generic[P]):
             return self
         if "_reference" not in vars(self):
             reference: Self = object.__new__(type(self))
-            vars(reference).update(vars(self), kernel="")
+            vars(reference).update(vars(self), kernel="", goes_straight=False)
             reference.__qualname__ += ".reference"
             self._reference = reference
         return self._reference
@@ -192,7 +193,12 @@ class Function(Generic[P]):
             result = self.run_elsewhere(Call(arrays, value, axis, mask, out, options))
             if result is not NotImplemented:
                 return result
-        elif self.kernel and 0 < first.size <= FEW and first.ndim and first.dtype in KERNEL_DTYPES:
+        elif (
+            self.goes_straight
+            and 0 < first.size <= FEW
+            and first.ndim
+            and first.dtype in KERNEL_DTYPES
+        ):
             kernel = choice.kernels().get(self.kernel)
             if kernel is not None and axis == -1:
                 result = self.run_straight(kernel, arrays, value, mask, out, options)
@@ -309,7 +315,8 @@ class OfScores(Function[P]):
         self, kernel: Any, arrays: tuple[Any, ...], value: Any, mask: Any, out: Any, options: Any
     ) -> Any:
         """See `Function`."""
-        z, parameter = arrays[0], self.parameter
+        z = arrays[0]
+        parameter: Any = self.parameter  # one that goes straight
         if mask is None:
             mask = all_true(z.shape[-1])
         elif not is_plain(mask, z):
@@ -398,7 +405,8 @@ class OfProbabilities(Function[P]):
         self, kernel: Any, arrays: tuple[Any, ...], value: Any, mask: Any, out: Any, options: Any
     ) -> Any:
         """See `Function`."""
-        p, v, parameter = arrays[0], arrays[-1], self.parameter
+        p, v = arrays[0], arrays[-1]
+        parameter: Any = self.parameter  # one that goes straight
         if out is not None or self.with_scores or type(v) is not np.ndarray:
             return NotImplemented
         if v.dtype != p.dtype or v.shape != p.shape:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class PerRow:
     one_axis: bool = False
     kernel_least: float = -math.inf
     most: float = math.inf
+    goes_straight: ClassVar[bool] = True
+    """Whether `for_few` may do: the value needs no look at the rows."""
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The values for scores, of a shape that broadcasts to the batch."""
@@ -208,9 +210,7 @@ class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 
     shifted: bool = False
-
-    def for_few(self, value: Any, rows: Any) -> None:
-        """Unmasked entries have to be counted first."""
+    goes_straight: ClassVar[bool] = False  # unmasked entries have to be counted first
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """The budgets per row, in the dtype of the scores."""
@@ -242,9 +242,7 @@ class UpperBounds:
     name: str
     in_product: bool = True
     shifted: bool = False
-
-    def for_few(self, value: Any, rows: Any) -> None:
-        """Bounds have to be added up first."""
+    goes_straight: ClassVar[bool] = False  # bounds have to be added up first
 
     def for_scores(self, value: Any, rows: Rows) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""

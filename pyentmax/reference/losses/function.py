@@ -69,8 +69,9 @@ class LossFunction(OfScores[P]):
             if weights is None:
                 return NotImplemented
         operands: tuple[Any, ...] = (z, mask, labels, weights)
-        if self.parameter is not None:
-            value = self.parameter.for_few(value, z)
+        parameter: Any = self.parameter  # one that goes straight
+        if parameter is not None:
+            value = parameter.for_few(value, z)
             if value is None:
                 return NotImplemented
             operands += (value,)
