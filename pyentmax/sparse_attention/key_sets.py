@@ -143,6 +143,14 @@ def _listed(numbers: Any, t: int, s: int) -> KeySets:
         raise ValueError(
             f"mask of numbers of keys: expected 0 to {s - 1}, or -1 for none, got {least} to {most}"
         )
+    seen = numbers >= 0
+    ends = np.cumsum(np.count_nonzero(seen, axis=-1)).reshape(numbers.shape[:-1])
+    rises = numbers[..., 1:] > numbers[..., :-1]
+    if (rises | ~(seen[..., 1:] | seen[..., :-1])).all():  # in order, and −1 in front
+        keys, order = (
+            (numbers.ravel(), None) if seen.all() else (numbers[seen], np.flatnonzero(seen))
+        )
+        return KeySets(keys.astype(np.int32), ends, numbers.shape, order)
     # A key and where it stands are one number, so that sorting the keys orders both.
     both = numbers.astype(np.int64) << 32 | np.arange(k)
     both.sort(axis=-1)
@@ -152,7 +160,6 @@ def _listed(numbers: Any, t: int, s: int) -> KeySets:
         _check_once(keys[..., 1:] == keys[..., :-1], keys[..., 1:], seen[..., 1:])
     both &= (1 << 32) - 1
     both += (np.arange(math.prod(numbers.shape[:-1])) * k).reshape((*numbers.shape[:-1], 1))
-    ends = np.cumsum(np.count_nonzero(seen, axis=-1)).reshape(numbers.shape[:-1])
     return KeySets(keys[seen].astype(np.int32), ends, numbers.shape, both[seen])
 
 

@@ -286,3 +286,13 @@ def test_kernels_are_their_twins() -> None:
     for keys, ends in ((key[0][: S - 1], stops), (key[0], stops + 1), (key[0], stops[::-1].copy())):
         with pytest.raises(ValueError, match="outside"):
             given_keys.given_keys(query[0], keys, sets.indices, ends, *rest, out=out)
+
+
+@pytest.mark.parametrize("rows", [[[0, 2], [1, 3]], [[-1, 2], [-1, -1]], [[2, -1], [3, 1]]])
+def test_numbers_in_any_order_are_one_set(rows: Any) -> None:
+    listed = np.array(rows)
+    sets = key_sets(listed, 2, 4)
+    assert sets is not None
+    expected = [sorted(x[x >= 0]) for x in listed]
+    assert [x.tolist() for x in np.split(sets.indices, sets.ends[:-1])] == expected
+    np.testing.assert_array_equal(sets.in_order(listed), sets.indices)
