@@ -44,7 +44,7 @@ OPEN_TO_ADAPTERS = (
     "pyentmax.reference.composed",
     "pyentmax.reference.linear_loss",
     "pyentmax.engine.backends.choice",
-    "pyentmax.engine.calls.offsets",
+    "pyentmax.engine.calls.by_rows",
     "pyentmax.engine.system.config",
 )
 KERNELS = "pyentmax._cpu"  # compiled, and only backends/ knows it
@@ -188,7 +188,7 @@ def test_contributing_lists_wings_in_order() -> None:
 MODULES = {
     "pyentmax",
     "pyentmax.engine.backends.choice",
-    "pyentmax.engine.calls.offsets",
+    "pyentmax.engine.calls.by_rows",
     "pyentmax.engine.calls.rows",
     "pyentmax.keep",
     "pyentmax.reference.composed.mappings",

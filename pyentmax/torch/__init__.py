@@ -1,6 +1,7 @@
 """The mappings, losses and attention for PyTorch: functions, modules and registered operations.
 
-Functions have the names that they have in `pyentmax`, and ``dim`` for its ``axis``; modules are
+Mappings are the objects that they are in `pyentmax`, with ``dim`` for ``axis``: `entmax15(z)`,
+``entmax15.support``, ``entmax15.log``, ``entmax15.loss``; derivatives come by autograd. Modules are
 called after them (`Entmax15`, `Entmax15Loss`). `pyentmax.torch.entmax_package` has the names and
 signatures of the ``entmax`` package.
 
@@ -24,6 +25,7 @@ from pyentmax.torch import entmax_package as entmax_package
 from pyentmax.torch import keep
 from pyentmax.torch import transformers as transformers  # imports the library when called
 from pyentmax.torch.attention_weights import AttentionWeights
+from pyentmax.torch.by_rows import by_rows
 from pyentmax.torch.exact_heads import (
     linear_argmax,
     linear_min_p,
@@ -31,48 +33,21 @@ from pyentmax.torch.exact_heads import (
     linear_top_k,
 )
 from pyentmax.torch.linear_loss import LinearLoss, linear_loss
-from pyentmax.torch.log_probabilities import (
-    log_entmax,
-    log_entmax15,
-    log_softmax,
-    log_sparsemax,
-)
-from pyentmax.torch.losses import (
-    entmax15_loss,
-    entmax_loss,
-    fenchel_young_loss,
-    fusedmax_loss,
-    normmax_loss,
-    oscarmax_loss,
-    softmax_loss,
-    sparsemax_loss,
-    topk_sparsemax_loss,
-)
 from pyentmax.torch.mappings import (
+    Mapping,
     budget_sparsemax,
-    budget_sparsemax_support,
     csoftmax,
-    csoftmax_support,
     csparsemax,
-    csparsemax_support,
     entmax,
     entmax15,
-    entmax15_support,
-    entmax_support,
+    fenchel_young_loss,
     fusedmax,
-    fusedmax_support,
     normmax,
-    normmax_support,
     oscarmax,
-    oscarmax_support,
     softmax,
-    softmax_support,
     sparsemax,
-    sparsemax_support,
     topk_softmax,
-    topk_softmax_support,
     topk_sparsemax,
-    topk_sparsemax_support,
 )
 from pyentmax.torch.modules import (
     AlphaEntmax,
@@ -85,7 +60,6 @@ from pyentmax.torch.modules import (
     Entmax15Loss,
     EntmaxLoss,
     EntmaxSigmoid,
-    EntmaxSigmoidLoss,
     Fusedmax,
     FusedmaxLoss,
     LengthScale,
@@ -103,9 +77,35 @@ from pyentmax.torch.modules import (
     TopkSparsemax,
     TopkSparsemaxLoss,
 )
-from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
+from pyentmax.torch.one_vs_all import entmax_sigmoid, one_vs_all_loss
 from pyentmax.torch.screened import ScreenedRows, entmax_linear
 from pyentmax.torch.sparse_attention import attention
+
+# Names of the functions before mappings were objects; the losses are those of the package entmax.
+sparsemax_loss, entmax15_loss = sparsemax.loss, entmax15.loss
+
+softmax_support = softmax.support
+sparsemax_support = sparsemax.support
+entmax15_support = entmax15.support
+entmax_support = entmax.support
+normmax_support = normmax.support
+topk_softmax_support = topk_softmax.support
+topk_sparsemax_support = topk_sparsemax.support
+fusedmax_support = fusedmax.support
+oscarmax_support = oscarmax.support
+csoftmax_support = csoftmax.support
+csparsemax_support = csparsemax.support
+budget_sparsemax_support = budget_sparsemax.support
+softmax_loss = softmax.loss
+entmax_loss = entmax.loss
+normmax_loss = normmax.loss
+topk_sparsemax_loss = topk_sparsemax.loss
+fusedmax_loss = fusedmax.loss
+oscarmax_loss = oscarmax.loss
+log_softmax = softmax.log
+log_sparsemax = sparsemax.log
+log_entmax15 = entmax15.log
+log_entmax = entmax.log
 
 __all__ = [
     "AlphaEntmax",
@@ -115,11 +115,12 @@ __all__ = [
     "LengthScale",
     "LinearLoss",
     "LogScale",
+    "Mapping",
     "ScreenedRows",
     "attention",
+    "by_rows",
     "entmax_linear",
     "entmax_sigmoid",
-    "entmax_sigmoid_loss",
     "fenchel_young_loss",
     "keep",
     "linear_argmax",
@@ -185,6 +186,5 @@ __all__ = [
     "TopkSparsemaxLoss",
     "FusedmaxLoss",
     "OscarmaxLoss",
-    "EntmaxSigmoidLoss",
     "OneVsAllLoss",
 ]

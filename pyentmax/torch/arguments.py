@@ -102,12 +102,20 @@ def check_known(call: str, named: Iterable[str], known: Iterable[str] = ()) -> N
             raise TypeError(f"{call} got an unexpected keyword argument {name!r}{hint}")
 
 
-def check_options(reduction: Any, weight: Any, ignore_index: Any, label_smoothing: Any) -> None:
+def refuse_axis(function: str) -> None:
+    """Raise the TypeError for an ``axis``."""
+    check_known(f"{function}()", ("axis",))
+
+
+def check_options(
+    reduction: Any, weight: Any, row_weight: Any, ignore_index: Any, label_smoothing: Any
+) -> None:
     """Raise an error unless the options of a loss are what is expected."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be one of mean, sum, none, got {reduction!r}")
-    if weight is not None:
-        check_tensor(weight, "weight")
+    for name, tensor in (("weight", weight), ("row_weight", row_weight)):
+        if tensor is not None:
+            check_tensor(tensor, name)
     if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index must be a whole number or None, got {ignore_index!r}")
     if isinstance(label_smoothing, Tensor) or not _is_real(label_smoothing):

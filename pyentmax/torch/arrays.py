@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import to_dlpack
 
-from pyentmax.engine.calls.offsets import cut_into_rows
 from pyentmax.torch.composed import HALF
 
 
@@ -39,8 +38,6 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
     dtype : torch.dtype, optional
         of the results with a floating dtype, the first argument's by default
     """
-    if "offsets" in options and hasattr(function, "bind"):
-        function = cut_into_rows(function)
     first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
     if first.is_cpu:

@@ -1,7 +1,7 @@
 """What holds for every mapping and loss of tensors: checks, dimensions, parameters, options.
 
 `apply`, `apply_support` and `apply_loss` take the name of a mapping, as the operations do that they
-call; the functions of `mappings`, `losses` and `log_probabilities` are a line above these.
+call; the objects of `mappings` are a line above these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from pyentmax.torch.arguments import (
     is_overridden,
     scores_of_loss,
 )
-from pyentmax.torch.offsets import Cut, loss_of_rows
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import in_transform, is_unwatched
 
@@ -47,15 +46,14 @@ class ModuleOptions(TypedDict, total=False):
     reduction: Literal["mean", "sum", "none"]
     ignore_index: int | None
     label_smoothing: float
-    class_weight: Tensor | None
+    weight: Tensor | None
 
 
 class LossOptions(ModuleOptions, total=False):
-    """The options of a loss; `softmax_loss` explains them."""
+    """The options of a loss; `Loss` of `mappings` explains them."""
 
-    weight: Tensor | None
+    row_weight: Tensor | None
     mask: Tensor | None
-    offsets: Tensor | None
 
 
 LOSS_OPTIONS = tuple(LossOptions.__annotations__)
@@ -69,13 +67,9 @@ def apply(
     *,
     mask: Tensor | None = None,
     dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
 ) -> Tensor:
-    """A mapping, or log p, by its name along a dimension, which `offsets` may cut into rows.
-
-    The parameter is a number, a tensor or None.
-    """
-    if dim == -1 and offsets is None and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
+    """A mapping, or log p, by its name along a dimension; `value` is its parameter, or None."""
+    if dim == -1 and isinstance(z, Tensor) and is_unwatched((z, value, mask)):
         z = z if dtype is None else z.to(dtype)
         check_scores(z, "z")
         parameter, number = split(name, value)
@@ -88,15 +82,8 @@ def apply(
         result: Tensor = mapping.directly(z, name, parameter, number, mask)
         return result
     if is_overridden(z):
-        options = {"mask": mask, "dtype": dtype, "offsets": offsets}
-        return handle_torch_function(apply, (z,), name, z, value, dim, **options)
-    if dtype is not None:
-        check_tensor(z, "z")
-        z = z.to(dtype)
-    check_scores(z, "z")
-    check_mask(mask, z)
-    if offsets is not None:
-        return _apply_cut("mapping", name, z, value, dim, mask, offsets)
+        return handle_torch_function(apply, (z,), name, z, value, dim, mask=mask, dtype=dtype)
+    z = _checked(z, mask, dtype)
     if dim in (-1, z.ndim - 1):
         return apply_to_rows(name, z, value, mask)
     p = apply_to_rows(name, *_dim_last(name, z, value, mask, dim))
@@ -110,51 +97,26 @@ def apply_support(
     dim: int,
     *,
     mask: Tensor | None = None,
-    offsets: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Where a mapping gives probability, as for `apply`."""
     if is_overridden(z):
-        options = {"mask": mask, "offsets": offsets}
+        options = {"mask": mask, "dtype": dtype}
         return handle_torch_function(apply_support, (z,), name, z, value, dim, **options)
-    check_scores(z, "z")
-    check_mask(mask, z)
-    if offsets is not None:
-        return _apply_cut("support", name, z.detach(), value, dim, mask, offsets)
-    z, value, mask = _dim_last(name, z.detach(), value, mask, dim)
+    z = _checked(z, mask, dtype).detach()
+    z, value, mask = _dim_last(name, z, value, mask, dim)
     result: Tensor = operations.support(z, name, *split(name, value), mask)
     return result.movedim(-1, dim).contiguous()
 
 
-@torch.compiler.disable
-def _apply_cut(
-    operation: str, name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None, offsets: Tensor
-) -> Tensor:
-    """An operation on the rows of scores whose dimension is cut."""
-    cut = Cut(offsets, z, dim)
-    parameter, number = split(name, value)
-    per_score = operations.per_score(name)
-    if parameter is not None:
-        shape, what = (cut.shape, "z") if per_score else (cut.batch, "the rows")
-        check_broadcast(parameter, shape, "the parameter", what)
-
-    def call(live: Tensor, z: Tensor, mask: Any, own: Any) -> Tensor:
-        live = live if mask is None else live & mask
-        if operation == "mapping":
-            return apply_to_rows(name, z, own, live)
-        result: Tensor = operations.support(z, name, *split(name, own), live)
-        return result
-
-    def padded(z: Tensor, parameter: Any) -> Tensor:
-        if not z.numel():
-            return z.clone() if operation == "mapping" else z.bool()
-        value = number if parameter is None else parameter
-        entries, numbers = ((z, mask, value), ()) if per_score else ((z, mask), (value,))
-        return cut.map_rows(call, entries, numbers)
-
-    if not operations.takes_arrays(z, parameter, mask):
-        return padded(z, parameter)
-    setting = name, parameter, number, mask, cut
-    return operations.mapping_of_cut(operation, padded, z, *setting)
+def _checked(z: Tensor, mask: Tensor | None, dtype: torch.dtype | None) -> Tensor:
+    """Scores, converted if asked for."""
+    if dtype is not None:
+        check_tensor(z, "z")
+        z = z.to(dtype)
+    check_scores(z, "z")
+    check_mask(mask, z)
+    return z
 
 
 def apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
@@ -183,44 +145,28 @@ def apply_loss(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    row_weight: Tensor | None = None,
     mask: Tensor | None = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
-    class_weight: Tensor | None = None,
-    offsets: Tensor | None = None,
-    **unknown: Any,
 ) -> Tensor:
-    """The loss of a mapping by its name, or the one-vs-all loss."""
-    check_known(f"{name}_loss()", unknown)
-    options = {"reduction": reduction, "weight": weight, "mask": mask}
-    options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    options |= {"class_weight": class_weight, "offsets": offsets}
+    """The loss of a mapping by its name."""
     if is_overridden(z, y):
+        options = {"reduction": reduction, "weight": weight, "row_weight": row_weight, "mask": mask}
+        options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
         return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
     check_scores(z, "z")
     check_tensor(y, "y")
     check_mask(mask, z)
-    check_options(reduction, weight, ignore_index, label_smoothing)
+    check_options(reduction, weight, row_weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
     if isinstance(value, Tensor) and value.requires_grad:
         raise TypeError(
-            f"{name}_loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
+            f"{name}.loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
             "tensor"
         )
-    if y.requires_grad and name not in (*composed.NAMES, "one_vs_all"):
-        raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
-    learned = weight is not None and weight.requires_grad
-    if offsets is not None:
-        if class_weight is not None or name == "one_vs_all":
-            raise TypeError("offsets is not for class_weight or one-vs-all losses")
-        each = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-
-        def rows(z: Tensor, y: Tensor, value: Any, weight: Any, mask: Tensor) -> Tensor:
-            options = {"weight": weight, "mask": mask, "reduction": "none", **each}
-            return apply_loss(name, z, y, value, -1, **options)
-
-        rest = weight, mask, reduction, ignore_index
-        return loss_of_rows(rows, Cut(offsets, z, dim), z, y, value, *rest)
+    if y.requires_grad and name not in composed.NAMES:
+        raise TypeError(f"{name}.loss has no gradient in y: detach() the targets")
     smoothing = None
     if label_smoothing:
         smoothing = torch.ones((), dtype=composed.wide(z).dtype) * label_smoothing
@@ -229,65 +175,70 @@ def apply_loss(
     if dim not in (-1, z.ndim - 1):
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
         z, value, mask = _dim_last(name, z, value, mask, dim)
-    if class_weight is not None:
-        check_tensor(class_weight, "class_weight")
-        of_rows = composed.class_weights(z, y, class_weight, mask, soft=name != "one_vs_all")
-        weight = of_rows if weight is None else weight * of_rows
+    if weight is not None:
+        row_weight = weights_of_rows(weight, row_weight, y, z.shape)
     parameter, number = split(name, value)
     setting = (z, y, name, parameter, number)
-    if name in (*composed.NAMES, "one_vs_all") and in_transform():
-        graph: tuple[Any, ...] = (weight, mask, reduction, ignore_index, smoothing)
+    if name in composed.NAMES and in_transform():
+        graph: tuple[Any, ...] = (row_weight, mask, reduction, ignore_index, smoothing)
         graph += (operations.differentiable,)
         return composed.loss_and_gradient(z, y, name, value, *graph)[0].to(z.dtype)
+    learned = row_weight is not None and row_weight.requires_grad
     if not learned and z.dtype not in composed.HALF:
-        return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
+        return operations.loss(*setting, row_weight, mask, reduction, ignore_index, smoothing)
     # The operation reduces by weights that are constant. It keeps p − q in the scores' type, which
     # shares and the upstream gradient multiply later, so that float16 does not lose what is small.
     scale = 2.0**15 if z.dtype == torch.float16 else 1.0
     positive = None if scale == 1 else z.new_full((), scale, dtype=torch.float32)
-    if weight is not None:
-        positive = torch.where(weight != 0, scale, 0.0)
+    if row_weight is not None:
+        positive = torch.where(row_weight != 0, scale, 0.0)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
-    counts = _counted(name, z, y, mask, ignore_index)
-    share = composed.shares(counts, weight, reduction, each) / scale
+    live = z.detach() if mask is None else z.detach().masked_fill(~mask, -torch.inf)
+    counts = live.amax(-1) != -torch.inf
+    if ignore_index is not None and y.ndim < z.ndim:
+        counts = counts & (y != ignore_index)
+    share = composed.shares(counts, row_weight, reduction, each) / scale
     return composed.reduced(each, share, reduction).to(z.dtype)
 
 
-def _counted(
-    name: str, z: Tensor, y: Tensor, mask: Tensor | None, ignore_index: int | None
+def weights_of_rows(
+    weight: Tensor, row_weight: Tensor | None, y: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
-    """Which rows count: those with a score left, and a label that is not ignored."""
-    if name == "one_vs_all":
-        live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
-        if ignore_index is not None and y.ndim == z.ndim:
-            live = live & (y != ignore_index)
-        counts = live.any(-1)
-    else:
-        z = z.detach() if mask is None else z.detach().masked_fill(~mask, -torch.inf)
-        counts = z.amax(-1) != -torch.inf
-    if ignore_index is not None and y.ndim < z.ndim:
-        counts = counts & (y != ignore_index)
-    return counts
+    """The weight of each row: that of its label's class, times its own."""
+    if weight.shape != shape[-1:]:
+        raise ValueError(
+            f"weight must have the shape ({shape[-1]},), one weight for each class, got shape "
+            f"{tuple(weight.shape)}; row_weight= has one for each row"
+        )
+    if y.shape == shape or y.is_floating_point():
+        raise ValueError("weight is for integer labels; for distributions pass row_weight=")
+    of_labels = weight[y.long().clamp(0, shape[-1] - 1)]  # other labels are ignored, or wrong
+    return of_labels if row_weight is None else of_labels * row_weight
 
 
 # --- parameters and dimensions --------------------------------------------------------------------
 
 
-def parameter_of(mapping: str) -> str | None:
-    """The name of a mapping's parameter; None if it has none."""
-    if mapping not in MAPPINGS:
+def name_of(mapping: Any) -> str:
+    """The name of a mapping of `pyentmax.MAPPINGS`, given as such or as an object."""
+    name = getattr(mapping, "name", mapping)
+    ours = name is mapping or mapping.__module__.startswith("pyentmax.")
+    if not ours or name not in MAPPINGS:
         raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    return PARAMETERS[mapping]
+    return name  # type: ignore[no-any-return]
 
 
-def chosen(call: str, mapping: str, named: dict[str, Any], known: Iterable[str] = ()) -> Any:
-    """The value of a mapping's parameter, which is taken out of `named`, or its default."""
-    parameter = parameter_of(mapping)
-    value = None if parameter is None else named.pop(parameter, DEFAULTS[mapping])
+def chosen(
+    call: str, mapping: Any, named: dict[str, Any], known: Iterable[str] = ()
+) -> tuple[str, Any]:
+    """A mapping's name, and the value of its parameter, taken out of `named`, or its default."""
+    name = name_of(mapping)
+    parameter = PARAMETERS[name]
+    value = None if parameter is None else named.pop(parameter, DEFAULTS[name])
     check_known(call, named, known)
     if value is MISSING:
         raise TypeError(f"{call} missing a required argument: {parameter!r}")
-    return value
+    return name, value
 
 
 def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:

@@ -123,19 +123,12 @@ def loss_and_gradient(
     solve: Callable[..., Tensor] = mapping,
 ) -> tuple[Tensor, Tensor]:
     """Ω*(z) + Ω(q) − q·z, reduced, and its gradient share ∘ (p − q)."""
-    q, counts, right = targets(z, y, name, mask, ignore_index, label_smoothing)
+    q, counts, right = targets(z, y, mask, ignore_index, label_smoothing)
     alpha, label = support_alpha(name, value), y.ndim < z.ndim and label_smoothing is None
-    if name == "one_vs_all":
-        x, live, counts = pairs(wide(z), counts), counts, counts.any(-1)
-        both = solve(x, "entmax", value, None)
-        alpha, pair = _number_or_column(alpha, x), torch.stack([q, 1 - q], -1)
-        each = losses.each(xp, both, pair, x, alpha, label=label)
-        each, p = torch.where(live, each, 0).sum(-1), torch.where(live, both[..., 0], q)
-    else:
-        p, (x, _, _) = solve(wide(z), name, value, mask), mappings.shifted(xp, _masked(z, mask))
-        each = losses.each(xp, p, q, x, _number_or_column(alpha, x), label=label)
-        if MAPPINGS[name].of_largest:
-            each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
+    p, (x, _, _) = solve(wide(z), name, value, mask), mappings.shifted(xp, _masked(z, mask))
+    each = losses.each(xp, p, q, x, _number_or_column(alpha, x), label=label)
+    if MAPPINGS[name].of_largest:
+        each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
     each = torch.where(right, each, torch.nan)
     share = shares(counts, weight, reduction, q)
     gradient = torch.where(share.unsqueeze(-1) == 0, 0, share.unsqueeze(-1) * (p - q))
@@ -145,69 +138,35 @@ def loss_and_gradient(
 def targets(
     z: Tensor,
     y: Tensor,
-    name: str,
     mask: Tensor | None,
     ignore_index: int | None,
     label_smoothing: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Targets q in rows, which rows count, for the one-vs-all loss which scores, and which rows
-    have a valid target.
-    """
+    """Targets q in rows, which rows count, and which rows have a valid target."""
     labels = y.shape == z.shape[:-1] and not (y.is_floating_point() or y.dtype == torch.bool)
     if not labels and y.shape != z.shape:
         raise ValueError(
             f"y must be integer labels of shape {tuple(z.shape[:-1])} or targets of shape "
             f"{tuple(z.shape)}, got dtype {y.dtype} and shape {tuple(y.shape)}"
         )
-    one_vs_all = name == "one_vs_all"
     x, empty, _ = mappings.shifted(xp, _masked(z, mask))
-    counts = ~empty
-    if one_vs_all:
-        counts = torch.ones_like(x, dtype=torch.bool) if mask is None else mask.expand_as(x)
     q, counts, right = losses.targets(
         xp,
         x,
         y.unsqueeze(-1).long() if labels else y.to(x.dtype),  # as a uint8, −100 would be 156
-        counts,
+        ~empty,
         labels=labels,
-        one_vs_all=one_vs_all,
+        one_vs_all=False,
         mask=mask,
-        ignore_index=ignore_index if labels or one_vs_all else None,
+        ignore_index=ignore_index if labels else None,
     )
     if label_smoothing is not None:
-        q = losses.smoothed(xp, q, x, label_smoothing, one_vs_all=one_vs_all)
-    return q, counts if one_vs_all else counts[..., 0], right
-
-
-def pairs(z: Tensor, live: Tensor | None) -> Tensor:
-    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
-    return losses.pairs(xp, z, live)
-
-
-def class_weights(
-    z: Tensor, y: Tensor, weight: Tensor, mask: Tensor | None, *, soft: bool
-) -> Tensor:
-    """The weight of each row: that of its label's class, or the mean under its target."""
-    d = z.shape[-1]
-    if weight.shape != (d,):
-        raise ValueError(
-            f"class_weight must have the shape ({d},), one weight for each class, got shape "
-            f"{tuple(weight.shape)}; weight= has one for each row"
-        )
-    if y.shape == z.shape[:-1] and not y.is_floating_point():
-        return weight[y.long().clamp(0, d - 1)]  # others are ignored, or wrong
-    if not soft:
-        raise ValueError("class_weight is for integer labels: of targets pass weight=")
-    q = y if mask is None else torch.where(mask, y, 0)
-    return torch.where(q == 0, 0, q * weight).sum(-1)
+        q = losses.smoothed(xp, q, x, label_smoothing, one_vs_all=False)
+    return q, counts[..., 0], right
 
 
 def target_slope(z: Tensor, q: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """The derivative of a loss in its target."""
-    if name == "one_vs_all":
-        x, q = pairs(wide(z), mask), torch.stack([q, 1 - q], -1)
-        slope = target_slope(x, q, "entmax", value, None)
-        return slope[..., 0] - slope[..., 1]
     x, _, _ = mappings.shifted(xp, _masked(z, mask))
     return losses.target_slope(xp, x, q, _column(support_alpha(name, value), x))
 

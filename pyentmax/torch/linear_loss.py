@@ -31,7 +31,7 @@ from pyentmax.torch.arguments import (
     scores_of_loss,
 )
 from pyentmax.torch.arrays import on_arrays
-from pyentmax.torch.calls import chosen, split
+from pyentmax.torch.calls import chosen, split, weights_of_rows
 from pyentmax.torch.modules import Settings
 from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import (
@@ -53,13 +53,13 @@ def linear_loss(
     input: Tensor,
     linear_weight: Tensor,
     target: Tensor,
-    mapping: str = "entmax15",
+    mapping: Any = "entmax15",
     *,
     linear_bias: Tensor | None = None,
     softcap: float | None = None,
     reduction: str = "mean",
     weight: Tensor | None = None,
-    class_weight: Tensor | None = None,
+    row_weight: Tensor | None = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     chunk: int | None = None,
@@ -67,21 +67,21 @@ def linear_loss(
 ) -> Tensor:
     """The Fenchel-Young loss of ``input @ linear_weight.T``, without a tensor of all scores.
 
-    Arguments are named as those of PyTorch's ``linear_cross_entropy``, except that `weight` is of
-    rows, as in all losses here, and PyTorch's ``weight``, of classes, is `class_weight`.
+    Arguments are named as those of PyTorch's ``linear_cross_entropy``: `weight` is of classes, and
+    `row_weight`, which it lacks, of rows.
 
     Parameters
     ----------
     input : Tensor of shape (…, d)
     linear_weight : Tensor of shape (classes, d)
     target : Tensor of integer labels of shape (…,), or of distributions of shape (…, classes)
-    mapping : str
-        the name of a row of `pyentmax.MAPPINGS` that has a loss
+    mapping : str, or a mapping such as `entmax15`
+        one that has a loss
     linear_bias : Tensor of shape (classes,), optional
         −∞ excludes a class
     softcap : float, optional
         c in scores of c · tanh((input @ linear_weight.T + linear_bias) / c), as Gemma has them
-    reduction, weight, class_weight, ignore_index, label_smoothing : as in `softmax_loss`
+    reduction, weight, row_weight, ignore_index, label_smoothing : as in ``softmax.loss``
         only `input`, `linear_weight` and `linear_bias` get gradients
     chunk : int, optional
         rows of the input whose scores are computed at a time; by default as many as fit in 32 MB,
@@ -112,7 +112,7 @@ def linear_loss(
     >>> linear_loss(x, rows, torch.tensor([0]))
     tensor(0.2187)
     """
-    options = {"reduction": reduction, "weight": weight, "class_weight": class_weight}
+    options = {"reduction": reduction, "weight": weight, "row_weight": row_weight}
     options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "chunk": chunk}
     options |= {"softcap": softcap}
     tensors = (input, linear_weight, target)
@@ -120,11 +120,11 @@ def linear_loss(
         named = {"linear_bias": linear_bias, **options, **parameters}
         result: Tensor = handle_torch_function(linear_loss, tensors, *tensors, mapping, **named)
         return result
-    value = chosen("linear_loss()", mapping, parameters)
+    mapping, value = chosen("linear_loss()", mapping, parameters)
     check_scores(input, "input")
     check_scores(linear_weight, "linear_weight")
     check_tensor(target, "target")
-    check_options(reduction, weight, ignore_index, label_smoothing)
+    check_options(reduction, weight, row_weight, ignore_index, label_smoothing)
     check_settings(softcap, 0.0)
     if linear_weight.ndim != 2 or not input.ndim or input.shape[-1] != linear_weight.shape[1]:
         raise ValueError(
@@ -138,19 +138,23 @@ def linear_loss(
                 f"linear_bias must have the shape ({len(linear_weight)},), got "
                 f"{tuple(linear_bias.shape)}"
             )
-    for name, tensor in {"weight": weight, "target": target, PARAMETERS[mapping]: value}.items():
+    named = {"weight": weight, "row_weight": row_weight, "target": target}
+    for name, tensor in {**named, PARAMETERS[mapping]: value}.items():
         if isinstance(tensor, Tensor) and tensor.requires_grad:
             raise TypeError(
                 f"linear_loss has no gradient in {name}: detach() it"
-                + ("; or multiply the losses of reduction='none'" if name == "weight" else "")
+                + ("; or multiply the losses of reduction='none'" if "weight" in str(name) else "")
             )
+    if weight is not None:
+        shape = *input.shape[:-1], len(linear_weight)
+        row_weight = weights_of_rows(weight, row_weight, target, shape)
     layer = (scores_of_loss(input), scores_of_loss(linear_weight), linear_bias)
     wanted = ""
     if torch.is_grad_enabled():
         wanted = "".join(n for n, x in zip("xrb", layer, strict=True) if _learns(x))
     if reduction == "none" and not is_plain((*layer, target)):
         wanted = ""  # supports, whose size a graph would have to know
-    setting = (weight, class_weight, reduction, ignore_index, float(label_smoothing), chunk)
+    setting = (row_weight, reduction, ignore_index, float(label_smoothing), chunk)
     cap = None if softcap is None else float(softcap)
     rest = (*setting, cap, None, wanted, None, None, None)
     loss: Tensor = _operation(*layer, target, mapping, *split(mapping, value), *rest)[0]
@@ -172,8 +176,10 @@ class LinearLoss(Settings):
     device, dtype
         of the parameters ``weight``, (num_classes, in_features), and ``bias``, which are
         initialised as those of ``torch.nn.Linear``
-    softcap, chunk, reduction, class_weight, ignore_index, label_smoothing, **parameters
+    softcap, chunk, reduction, ignore_index, label_smoothing, **parameters
         as in `linear_loss`
+    class_weight : Tensor of shape (num_classes,), optional
+        the `weight` of `linear_loss`; ``weight`` is the layer's, as in ``torch.nn.Linear``
 
     Examples
     --------
@@ -186,7 +192,7 @@ class LinearLoss(Settings):
         self,
         in_features: int,
         num_classes: int,
-        mapping: str = "entmax15",
+        mapping: Any = "entmax15",
         *,
         bias: bool = False,
         device: Any = None,
@@ -199,10 +205,10 @@ class LinearLoss(Settings):
         label_smoothing: float = 0.0,
         **parameters: Any,
     ) -> None:
-        settings: dict[str, Any] = {"mapping": mapping, "chunk": chunk, "reduction": reduction}
+        settings: dict[str, Any] = {"mapping": None, "chunk": chunk, "reduction": reduction}
         settings |= {"class_weight": class_weight, "ignore_index": ignore_index}
         settings |= {"softcap": softcap}
-        chosen("LinearLoss()", mapping, dict(parameters))
+        settings["mapping"], _ = chosen("LinearLoss()", mapping, dict(parameters))
         super().__init__({**settings, "label_smoothing": label_smoothing, **parameters})
         self.weight = nn.Parameter(
             torch.empty(num_classes, in_features, device=device, dtype=dtype)
@@ -219,9 +225,10 @@ class LinearLoss(Settings):
             bound = 1 / math.sqrt(max(1, self.weight.shape[1]))
             nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The loss of inputs and targets; `weight` is of rows."""
-        settings = {"linear_bias": self.bias, "weight": weight, **self.settings()}
+    def forward(self, input: Tensor, target: Tensor, row_weight: Tensor | None = None) -> Tensor:
+        """The loss of inputs and targets."""
+        settings = {"linear_bias": self.bias, "row_weight": row_weight, **self.settings()}
+        settings["weight"] = settings.pop("class_weight")
         return linear_loss(input, self.weight, target, **settings)
 
 
@@ -238,7 +245,7 @@ def _compute(
         found = on_arrays(_on_host, x, rows, bias, y, name, value, *rest, dtype=wide)
     else:
         # The backward pass of losses of rows computes the gradients.
-        rest = *rest[:8], rest[8] if rest[2] != "none" or rest[7] is not None else ""
+        rest = *rest[:7], rest[7] if rest[1] != "none" or rest[6] is not None else ""
         found = _in_chunks(x, rows, bias, y, name, parameter, number, *rest)
     loss, *parts = (x.new_empty(0) if part is None else part for part in found)
     parts += [x.new_empty(0) for _ in range(3 - len(parts))]
@@ -246,9 +253,8 @@ def _compute(
 
 
 def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest: Any) -> Any:
-    weight, class_weight, reduction, ignore_index, smoothing, chunk, softcap = rest[:7]
-    upstream, wanted = rest[7:9]
-    options = Options(reduction, weight, None, ignore_index, smoothing, class_weight)
+    row_weight, reduction, ignore_index, smoothing, chunk, softcap, upstream, wanted = rest[:8]
+    options = Options(reduction, row_weight, None, ignore_index, smoothing)
     own = PARAMETERS[name]
     supports: Any = bool(wanted) and reduction == "none" and upstream is None
     if rest[-1] is not None:
@@ -284,7 +290,7 @@ def _as_tensor(array: Any) -> Tensor:
 
 def _in_chunks(
     x: Tensor, rows: Tensor, bias: Any, y: Tensor, name: str, parameter: Any, number: Any,
-    weight: Any, class_weight: Any, reduction: str, ignore_index: Any, smoothing: float, chunk: Any,
+    row_weight: Any, reduction: str, ignore_index: Any, smoothing: float, chunk: Any,
     softcap: Any, upstream: Any, wanted: str,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The same in PyTorch's operations, for devices other than the host."""
@@ -297,13 +303,9 @@ def _in_chunks(
         counts = y != ignore_index
     if bias is not None:
         counts = counts & (bias != -torch.inf).any()
-    if weight is not None:
-        weight = weight.expand(batch).reshape(-1)
-    if class_weight is not None:
-        like = rows.new_empty(()).expand(len(flat), len(rows))
-        of_rows = composed.class_weights(like, y, class_weight, None, soft=True)
-        weight = of_rows if weight is None else weight * of_rows
-    share = composed.shares(counts, weight, reduction, x.new_empty(0, dtype=wide))
+    if row_weight is not None:
+        row_weight = row_weight.expand(batch).reshape(-1)
+    share = composed.shares(counts, row_weight, reduction, x.new_empty(0, dtype=wide))
     slope = share if upstream is None else share * upstream.reshape(-1)
     if parameter is not None:
         parameter = parameter.expand(batch).reshape(-1)
@@ -352,20 +354,20 @@ def _fake(x: Tensor, rows: Tensor, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
-    x, rows, bias, y, ctx.name, parameter, ctx.number, weight, class_weight, *ctx.rest = inputs
-    ctx.save_for_backward(x, rows, bias, y, parameter, weight, class_weight, *output[1:])
+    x, rows, bias, y, ctx.name, parameter, ctx.number, row_weight, *ctx.rest = inputs
+    ctx.save_for_backward(x, rows, bias, y, parameter, row_weight, *output[1:])
 
 
 def _backward(ctx: Any, g: Tensor | None, *unused: Any) -> tuple[Any, ...]:
-    nothing = (None,) * 19
+    nothing = (None,) * 18
     if g is None:
         return nothing
-    x, rows, bias, y, parameter, weight, class_weight, *parts = ctx.saved_tensors
+    x, rows, bias, y, parameter, row_weight, *parts = ctx.saved_tensors
     reduction, ignore_index, smoothing, chunk, softcap, *_ = ctx.rest
     layer, needed, factor = (x, rows, bias), ctx.needs_input_grad[:3], g
     if reduction == "none":
         supports = parts if ctx.rest[-4] and parts[-1].numel() else (None,) * 3
-        given = (*layer, y, ctx.name, parameter, ctx.number, weight, class_weight)
+        given = (*layer, y, ctx.name, parameter, ctx.number, row_weight)
         wanted = "".join(n for n, need in zip("xrb", needed, strict=True) if need)
         rest = ("sum", ignore_index, smoothing, chunk, softcap, g, wanted, *supports)
         parts, factor = _operation(*given, *rest)[1:], None
@@ -397,8 +399,8 @@ _once = registered(
 
 _operation: Callable[..., Any] = registered(
     "linear_loss",
-    f"(Tensor x, Tensor rows, Tensor? bias, Tensor y, str name, {PARAMETER}, Tensor? weight, "
-    "Tensor? class_weight, str reduction, int? ignore_index, float smoothing, int? chunk, "
+    f"(Tensor x, Tensor rows, Tensor? bias, Tensor y, str name, {PARAMETER}, "
+    "Tensor? row_weight, str reduction, int? ignore_index, float smoothing, int? chunk, "
     "float? softcap, Tensor? upstream, str wanted, Tensor? values, Tensor? columns, Tensor? ends) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     compute=_compute,

@@ -1,26 +1,198 @@
-"""The mappings of tensors, and where they give probability.
+"""The mappings of tensors, as objects: `entmax15(z)`, `entmax15.support`, `.log`, `.loss`.
 
-Each is the function of the same name in `pyentmax`, whose documentation derives it, with ``dim``
-for its ``axis``. All have gradients in the scores, and in a parameter where its description says
-so.
+Each is the object of the same name in `pyentmax`, whose documentation derives it, with ``dim`` for
+its ``axis``. All have gradients in the scores, and in a parameter where its description says so.
+The text of a call returns its arguments; what it computes is looked up by the mapping's name.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+
 import torch
 from torch import Tensor
 
-from pyentmax.torch.calls import apply, apply_support
+import pyentmax as pe
+from pyentmax import Alpha, Strength, TopK
+from pyentmax.torch.arguments import check_known, refuse_axis
+from pyentmax.torch.calls import LOSS_OPTIONS, LossOptions, apply, apply_loss, apply_support, chosen
+
+P = ParamSpec("P")
+K = TypeVar("K")
+Value = float | Tensor
+Mask = Tensor | None
+Dtype = torch.dtype | None
+Arguments = tuple[Tensor, Any, int, Mask, Dtype]  # scores, parameter, dim, mask, dtype
+Text = Callable[Concatenate[Tensor, P], Arguments]
 
 
-def softmax(
-    z: Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+class TensorFunction(Generic[P]):
+    """A function of tensors; `bind` is the text of its mapping, which returns its arguments."""
+
+    def __init__(self, name: str, bind: Text[P]) -> None:
+        self.__qualname__, self.__module__, self.bind = name, bind.__module__, bind
+        self.name, _, self.__name__ = name.rpartition(".") if "." in name else (name, "", name)
+        self.__doc__ = inspect.cleandoc(type(self).__doc__ or "")
+        call = inspect.signature(type(self).__call__)
+        inputs, options = (
+            [x for x in call.parameters.values() if x.kind == kind]
+            for kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        )
+        _, *shared = inspect.signature(bind).parameters.values()
+        shared = [x for x in shared if not options or x.kind == x.POSITIONAL_OR_KEYWORD]
+        self.names = tuple(x.name for x in shared)
+        self.__signature__ = call.replace(parameters=[*inputs[1:], *shared, *options])
+
+    def __reduce__(self) -> str:  # pickled by name, as functions are
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<pyentmax.torch.{self.__qualname__}>"
+
+
+class Support(TensorFunction[P]):
+    """Where the mapping gives probability, even if it underflows to 0: bools of z's shape."""
+
+    def __call__(self, z: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        """The bools of scores."""
+        if "axis" in kwargs:
+            refuse_axis(self.__qualname__)
+        z, value, dim, mask, dtype = self.bind(z, *args, **kwargs)
+        return apply_support(self.name, z, value, dim, mask=mask, dtype=dtype)
+
+
+class Log(TensorFunction[P]):
+    """log p of p = mapping(z): −∞ off the support, and no digit lost elsewhere.
+
+    ``pt.entmax(z).log()`` is −∞ where p underflows, and has few correct digits near p = 1.
+    Gradients exist of every order, in the scores and in α; a logarithm that is −∞ gets and gives
+    none. For a model that is trained, the Fenchel-Young losses are finite for every target and have
+    a gradient everywhere; these logarithms are for decoding, for scores of samples, and for
+    softmax.
+    """
+
+    def __call__(self, z: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        """The logarithms."""
+        if "axis" in kwargs:
+            refuse_axis(self.__qualname__)
+        z, value, dim, mask, dtype = self.bind(z, *args, **kwargs)
+        return apply(f"log_{self.name}", z, value, dim, mask=mask, dtype=dtype)
+
+
+class Loss(TensorFunction[...], Generic[K]):
+    """The mapping's Fenchel-Young loss Ω*(z) + Ω(y) − z·y, whose gradient in z is mapping(z) − y.
+
+    It has gradients in z, where the mapping's are known in y, and in weights, and none in the
+    mapping's parameter (Blondel et al. 2020, Def. 1).
+
+    Parameters
+    ----------
+    z : Tensor of scores
+    y : Tensor of integer labels, of z's shape without ``dim``, or of distributions like z
+    alpha, k, strength : as in the mapping
+    dim : int, default -1
+        along which the classes lie
+    reduction : "mean", "sum" or "none", default "mean"
+        the mean divides by the sum of the weights that count, and is 0 where none does
+    weight : Tensor of shape (d,), optional
+        the weight of each class, for integer labels alone: a row counts by that of its label, also
+        with `label_smoothing`, where `torch.nn.functional.cross_entropy` multiplies each class's
+        part of the smoothed target by that class's weight
+    row_weight : Tensor that broadcasts to the labels' shape, optional
+        the weight of each row, which may be learned; it multiplies that of the label
+    mask : bool Tensor that broadcasts to z, optional
+        True where a score may get probability
+    ignore_index : int, optional
+        rows with this label are ignored
+    label_smoothing : float in [0, 1], default 0.0
+        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
+
+    Returns
+    -------
+    Tensor: a number, or for the reduction "none" a loss for each row
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or an option is out of its range or
+        does not fit
+    TypeError
+        if z, y or an option is of the wrong kind
+    """
+
+    # PEP 612: no method adds options to a ParamSpec. So here the parameters are written out.
+    @overload
+    def __call__(
+        self: Loss[None], z: Tensor, y: Tensor, dim: int = -1, **options: Unpack[LossOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self: Loss[Alpha], z: Tensor, y: Tensor, alpha: Value = ..., dim: int = -1,
+        **options: Unpack[LossOptions],
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def __call__(
+        self: Loss[TopK], z: Tensor, y: Tensor, k: Value, dim: int = -1,
+        **options: Unpack[LossOptions],
+    ) -> Tensor: ...  # fmt: skip
+    @overload
+    def __call__(
+        self: Loss[Strength], z: Tensor, y: Tensor, strength: Value = ..., dim: int = -1,
+        **options: Unpack[LossOptions],
+    ) -> Tensor: ...  # fmt: skip
+    def __call__(
+        self, z: Any, y: Any, *args: Any, reduction: str = "mean", weight: Any = None,
+        row_weight: Any = None, mask: Any = None, ignore_index: Any = None,
+        label_smoothing: Any = 0.0, **kwargs: Any,
+    ) -> Tensor:  # fmt: skip
+        """The loss, reduced."""
+        check_known(f"{self.__qualname__}()", kwargs, self.names)
+        z, value, dim, *_ = self.bind(z, *args, **kwargs)
+        return apply_loss(
+            self.name, z, y, value, dim, reduction=reduction, weight=weight, row_weight=row_weight,
+            mask=mask, ignore_index=ignore_index, label_smoothing=label_smoothing,
+        )  # fmt: skip
+
+
+class Mapping(TensorFunction[P], Generic[P, K]):
+    """A mapping of tensors; what it has no rule for raises an error when it is called.
+
+    Parameters
+    ----------
+    text : function of scores that returns its arguments
+    arrays : the mapping of arrays
+
+    Attributes
+    ----------
+    support, log, loss : functions of tensors
+    arrays : the mapping of arrays, with its derivatives
+    """
+
+    def __init__(self, text: Text[P], arrays: pe.Mapping[Any, K]) -> None:
+        name = text.__name__
+        super().__init__(name, text)
+        self.__doc__, self.__wrapped__, self.arrays = text.__doc__, text, arrays
+        self.support: Support[P] = Support(f"{name}.support", text)
+        self.log: Log[P] = Log(f"{name}.log", text)
+        self.loss: Loss[K] = Loss(f"{name}.loss", text)
+
+    def __call__(self, z: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        """The probabilities of scores."""
+        if "axis" in kwargs:
+            refuse_axis(self.__qualname__)
+        z, value, dim, mask, dtype = self.bind(z, *args, **kwargs)
+        return apply(self.name, z, value, dim, mask=mask, dtype=dtype)
+
+
+def of_tensors(arrays: pe.Mapping[Any, K]) -> Callable[[Text[P]], Mapping[P, K]]:
+    """Decorator: the mapping of tensors, given that of arrays."""
+    return lambda text: Mapping(text, arrays)
+
+
+@of_tensors(pe.softmax)
+def softmax(z: Tensor, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None) -> Arguments:
     """Dense probabilities: argmax of p·z + H(p) over the simplex, H Shannon's entropy.
 
     Parameters
@@ -32,8 +204,6 @@ def softmax(
         True where a score may get probability; False is the same as a score of −∞
     dtype : torch.dtype, optional
         to which z is converted first, as by `torch.softmax`
-    offsets : Tensor of int32 or int64, of shape (rows + 1,), optional
-        cut the dimension into rows of different lengths, as in `pyentmax.softmax`
 
     Returns
     -------
@@ -52,22 +222,16 @@ def softmax(
     >>> softmax(torch.tensor([-0.3, -1.0, 1.8]))
     tensor([0.1035, 0.0514, 0.8451])
     """
-    return apply("softmax", z, None, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, None, dim, mask, dtype
 
 
-def sparsemax(
-    z: Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+@of_tensors(pe.sparsemax)
+def sparsemax(z: Tensor, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None) -> Arguments:
     """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
 
     Returns
     -------
@@ -78,22 +242,16 @@ def sparsemax(
     >>> sparsemax(torch.tensor([1.0, 0.5, -2.0]))
     tensor([0.7500, 0.2500, 0.0000])
     """
-    return apply("sparsemax", z, None, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, None, dim, mask, dtype
 
 
-def entmax15(
-    z: Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+@of_tensors(pe.entmax15)
+def entmax15(z: Tensor, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None) -> Arguments:
     """Sparse probabilities p = [z/2 − τ]₊²: α-entmax at α = 1.5 (Peters et al. 2019, Alg. 2).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
 
     Returns
     -------
@@ -104,23 +262,18 @@ def entmax15(
     >>> entmax15(torch.tensor([2.0, 1.6, -1.0]))
     tensor([0.6400, 0.3600, 0.0000])
     """
-    return apply("entmax15", z, None, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, None, dim, mask, dtype
 
 
+@of_tensors(pe.entmax)
 def entmax(
-    z: Tensor,
-    alpha: float | Tensor = 1.5,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, alpha: Value = 1.5, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     alpha : float or Tensor that broadcasts to z's shape without ``dim``, default 1.5
         above 0; a tensor gets a gradient. 1 is softmax, 2 sparsemax, ``inf`` uniform over the
         largest scores
@@ -134,23 +287,18 @@ def entmax(
     >>> entmax(torch.tensor([2.0, 1.6, -1.0]), 1.5)
     tensor([0.6400, 0.3600, 0.0000])
     """
-    return apply("entmax", z, alpha, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, alpha, dim, mask, dtype
 
 
+@of_tensors(pe.normmax)
 def normmax(
-    z: Tensor,
-    alpha: float | Tensor = 2.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, alpha: Value = 2.0, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α.
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     alpha : float or Tensor that broadcasts to z's shape without ``dim``, default 2.0
         above 1; ``inf`` is uniform over sparsemax's support
 
@@ -163,23 +311,18 @@ def normmax(
     >>> normmax(torch.tensor([0.8, 0.6, -1.0]))
     tensor([0.5714, 0.4286, 0.0000])
     """
-    return apply("normmax", z, alpha, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, alpha, dim, mask, dtype
 
 
+@of_tensors(pe.topk_softmax)
 def topk_softmax(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, k: Value, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     k : whole number or Tensor that broadcasts to z's shape without ``dim``
         number of scores to keep, at least 1
 
@@ -192,23 +335,18 @@ def topk_softmax(
     >>> topk_softmax(torch.tensor([2.0, 1.0, 0.0, -1.0]), 2)
     tensor([0.7311, 0.2689, 0.0000, 0.0000])
     """
-    return apply("topk_softmax", z, k, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, k, dim, mask, dtype
 
 
+@of_tensors(pe.topk_sparsemax)
 def topk_sparsemax(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, k: Value, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros.
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     k : whole number or Tensor that broadcasts to z's shape without ``dim``
         the most non-zeros, at least 1
 
@@ -221,23 +359,18 @@ def topk_sparsemax(
     >>> topk_sparsemax(torch.tensor([1.0, 0.8, 0.9, -1.0]), 2)
     tensor([0.5500, 0.0000, 0.4500, 0.0000])
     """
-    return apply("topk_sparsemax", z, k, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, k, dim, mask, dtype
 
 
+@of_tensors(pe.fusedmax)
 def fusedmax(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, strength: Value = 1.0, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     strength : float or Tensor that broadcasts to z's shape without ``dim``, default 1.0
         λ ≥ 0; a tensor gets a gradient
 
@@ -250,23 +383,18 @@ def fusedmax(
     >>> fusedmax(torch.tensor([1.0, 0.9, 1.1, -1.0, 0.8]), 0.1)
     tensor([0.3167, 0.3167, 0.3167, 0.0000, 0.0500])
     """
-    return apply("fusedmax", z, strength, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, strength, dim, mask, dtype
 
 
+@of_tensors(pe.oscarmax)
 def oscarmax(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, strength: Value = 1.0, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     strength : as in `fusedmax`
 
     Returns
@@ -278,23 +406,18 @@ def oscarmax(
     >>> oscarmax(torch.tensor([1.0, -1.0, 0.9, 0.2, 1.1]), 0.1)
     tensor([0.3333, 0.0000, 0.3333, 0.0000, 0.3333])
     """
-    return apply("oscarmax", z, strength, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, strength, dim, mask, dtype
 
 
+@of_tensors(pe.csoftmax)
 def csoftmax(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, upper: Value, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     upper : float or Tensor of bounds u ≥ 0 that broadcasts to z
         1 or more sets no bound; the unmasked bounds of a row must sum to 1 or more. A tensor gets
         a gradient
@@ -308,23 +431,18 @@ def csoftmax(
     >>> csoftmax(torch.tensor([2.0, 0.0, 0.0]), torch.tensor([0.5, 1.0, 1.0]))
     tensor([0.5000, 0.2500, 0.2500])
     """
-    return apply("csoftmax", z, upper, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, upper, dim, mask, dtype
 
 
+@of_tensors(pe.csparsemax)
 def csparsemax(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, upper: Value, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     upper : as in `csoftmax`
 
     Returns
@@ -336,23 +454,18 @@ def csparsemax(
     >>> csparsemax(torch.tensor([2.0, 0.5, 0.0]), torch.tensor([0.5, 1.0, 1.0]))
     tensor([0.5000, 0.5000, 0.0000])
     """
-    return apply("csparsemax", z, upper, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, upper, dim, mask, dtype
 
 
+@of_tensors(pe.budget_sparsemax)
 def budget_sparsemax(
-    z: Tensor,
-    budget: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    dtype: torch.dtype | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
+    z: Tensor, budget: Value, dim: int = -1, *, mask: Mask = None, dtype: Dtype = None
+) -> Arguments:
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
     Parameters
     ----------
-    z, dim, mask, dtype, offsets : as in `softmax`
+    z, dim, mask, dtype : as in `softmax`
     budget : float or Tensor that broadcasts to z's shape without ``dim``
         k, at most the number of a row's unmasked entries; a tensor gets a gradient
 
@@ -365,244 +478,29 @@ def budget_sparsemax(
     >>> budget_sparsemax(torch.tensor([3.0, 1.0, 0.5, -2.0]), 2)
     tensor([1.0000, 0.7500, 0.2500, 0.0000])
     """
-    return apply("budget_sparsemax", z, budget, dim, mask=mask, dtype=dtype, offsets=offsets)
+    return z, budget, dim, mask, dtype
 
 
-# --- supports -------------------------------------------------------------------------------------
-
-
-def softmax_support(
-    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
+def fenchel_young_loss(
+    z: Tensor, y: Tensor, mapping: Any = "entmax15", dim: int = -1, **options: Any
 ) -> Tensor:
-    """Where softmax gives probability: every unmasked score above −∞, even if p underflows.
+    """The Fenchel-Young loss of any mapping in `pyentmax.MAPPINGS` that has an Ω.
 
     Parameters
     ----------
-    z, dim, mask, offsets : as in `softmax`
+    z, y, dim : as in ``softmax.loss``
+    mapping : str, or a mapping such as `entmax15`
+    **options
+        those of ``softmax.loss``, and the mapping's parameter by its name
 
     Returns
     -------
-    bool Tensor of z's shape
+    as in ``softmax.loss``
+
+    Examples
+    --------
+    >>> fenchel_young_loss(torch.tensor([[2.0, 1.6, -1.0]]), torch.tensor([0]), "entmax", alpha=2)
+    tensor(0.0900)
     """
-    return apply_support("softmax", z, None, dim, mask=mask, offsets=offsets)
-
-
-def sparsemax_support(
-    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
-) -> Tensor:
-    """Where sparsemax gives probability: z > τ.
-
-    Parameters
-    ----------
-    z, dim, mask, offsets : as in `sparsemax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("sparsemax", z, None, dim, mask=mask, offsets=offsets)
-
-
-def entmax15_support(
-    z: Tensor, dim: int = -1, *, mask: Tensor | None = None, offsets: Tensor | None = None
-) -> Tensor:
-    """Where 1.5-entmax gives probability: z/2 > τ.
-
-    Parameters
-    ----------
-    z, dim, mask, offsets : as in `entmax15`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("entmax15", z, None, dim, mask=mask, offsets=offsets)
-
-
-def entmax_support(
-    z: Tensor,
-    alpha: float | Tensor = 1.5,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where α-entmax gives probability, even if it underflows to 0 as α nears 1.
-
-    Parameters
-    ----------
-    z, alpha, dim, mask, offsets : as in `entmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("entmax", z, alpha, dim, mask=mask, offsets=offsets)
-
-
-def normmax_support(
-    z: Tensor,
-    alpha: float | Tensor = 2.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where normmax gives probability, even if it underflows to 0 as α nears 1.
-
-    Parameters
-    ----------
-    z, alpha, dim, mask, offsets : as in `normmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("normmax", z, alpha, dim, mask=mask, offsets=offsets)
-
-
-def topk_softmax_support(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where top-k softmax gives probability: the scores kept, even if p underflows.
-
-    Parameters
-    ----------
-    z, k, dim, mask, offsets : as in `topk_softmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("topk_softmax", z, k, dim, mask=mask, offsets=offsets)
-
-
-def topk_sparsemax_support(
-    z: Tensor,
-    k: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where top-k sparsemax gives probability: the scores kept that exceed their threshold.
-
-    Parameters
-    ----------
-    z, k, dim, mask, offsets : as in `topk_sparsemax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("topk_sparsemax", z, k, dim, mask=mask, offsets=offsets)
-
-
-def fusedmax_support(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where fusedmax gives probability: u > τ.
-
-    Parameters
-    ----------
-    z, strength, dim, mask, offsets : as in `fusedmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("fusedmax", z, strength, dim, mask=mask, offsets=offsets)
-
-
-def oscarmax_support(
-    z: Tensor,
-    strength: float | Tensor = 1.0,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where oscarmax gives probability: u > τ.
-
-    Parameters
-    ----------
-    z, strength, dim, mask, offsets : as in `oscarmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("oscarmax", z, strength, dim, mask=mask, offsets=offsets)
-
-
-def csoftmax_support(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
-
-    Parameters
-    ----------
-    z, upper, dim, mask, offsets : as in `csoftmax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("csoftmax", z, upper, dim, mask=mask, offsets=offsets)
-
-
-def csparsemax_support(
-    z: Tensor,
-    upper: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where csparsemax gives probability: z > τ and a bound that is not 0.
-
-    Parameters
-    ----------
-    z, upper, dim, mask, offsets : as in `csparsemax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("csparsemax", z, upper, dim, mask=mask, offsets=offsets)
-
-
-def budget_sparsemax_support(
-    z: Tensor,
-    budget: float | Tensor,
-    dim: int = -1,
-    *,
-    mask: Tensor | None = None,
-    offsets: Tensor | None = None,
-) -> Tensor:
-    """Where budget_sparsemax takes anything: z > τ.
-
-    Parameters
-    ----------
-    z, budget, dim, mask, offsets : as in `budget_sparsemax`
-
-    Returns
-    -------
-    bool Tensor of z's shape
-    """
-    return apply_support("budget_sparsemax", z, budget, dim, mask=mask, offsets=offsets)
+    name, value = chosen("fenchel_young_loss()", mapping, options, LOSS_OPTIONS)
+    return apply_loss(name, z, y, value, dim, **options)

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from pyentmax.sparse_attention import DistanceBias
-from pyentmax.torch import composed, losses, mappings, one_vs_all
+from pyentmax.torch import composed, mappings, one_vs_all
 from pyentmax.torch.arguments import check_known
 from pyentmax.torch.calls import ModuleOptions, apply
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
+
+Value = float | Tensor
 
 
 class Settings(nn.Module):
@@ -55,7 +57,11 @@ class Settings(nn.Module):
 class MappingModule(Settings):
     """A function of scores."""
 
+    dim: int
     function: Callable[..., Tensor]
+
+    def __init__(self, dim: int = -1, **parameter: Value) -> None:
+        super().__init__({**parameter, "dim": dim})
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         """Probabilities of scores."""
@@ -65,24 +71,25 @@ class MappingModule(Settings):
 class LossModule(Settings):
     """A function of scores and targets, with the settings of a mapping and options of a loss."""
 
+    dim: int
     function: Callable[..., Tensor]
     reduction: str
     ignore_index: int | None
     label_smoothing: float
-    class_weight: Tensor | None
+    weight: Tensor | None
 
-    def __init__(self, settings: dict[str, Any], options: ModuleOptions) -> None:
+    def __init__(self, dim: int, options: ModuleOptions, **parameter: Value) -> None:
         defaults = ModuleOptions(
-            reduction="mean", ignore_index=None, label_smoothing=0.0, class_weight=None
+            reduction="mean", ignore_index=None, label_smoothing=0.0, weight=None
         )
         check_known(f"{type(self).__name__}()", options, defaults)
-        super().__init__({**settings, **defaults, **options})
+        super().__init__({**parameter, "dim": dim, **defaults, **options})
 
     def forward(
-        self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
+        self, z: Tensor, y: Tensor, row_weight: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """The loss of scores and targets."""
-        return self.function(z, y, weight=weight, mask=mask, **self.settings())
+        return self.function(z, y, row_weight=row_weight, mask=mask, **self.settings())
 
 
 # --- mappings -------------------------------------------------------------------------------------
@@ -96,11 +103,10 @@ class Softmax(MappingModule):
     dim : as in `softmax`
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.softmax)
+    function: Callable[..., Tensor] = mappings.softmax
 
     def __init__(self, dim: int = -1) -> None:
-        super().__init__({"dim": dim})
+        super().__init__(dim)
 
 
 class Sparsemax(MappingModule):
@@ -111,11 +117,10 @@ class Sparsemax(MappingModule):
     dim : as in `sparsemax`
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.sparsemax)
+    function: Callable[..., Tensor] = mappings.sparsemax
 
     def __init__(self, dim: int = -1) -> None:
-        super().__init__({"dim": dim})
+        super().__init__(dim)
 
 
 class Entmax15(MappingModule):
@@ -126,11 +131,10 @@ class Entmax15(MappingModule):
     dim : as in `entmax15`
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.entmax15)
+    function: Callable[..., Tensor] = mappings.entmax15
 
     def __init__(self, dim: int = -1) -> None:
-        super().__init__({"dim": dim})
+        super().__init__(dim)
 
 
 class Entmax(MappingModule):
@@ -141,12 +145,11 @@ class Entmax(MappingModule):
     alpha, dim : as in `entmax`
     """
 
-    alpha: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.entmax)
+    alpha: Value
+    function: Callable[..., Tensor] = mappings.entmax
 
-    def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1) -> None:
-        super().__init__({"alpha": alpha, "dim": dim})
+    def __init__(self, alpha: Value = 1.5, dim: int = -1) -> None:
+        super().__init__(dim, alpha=alpha)
 
 
 class Normmax(MappingModule):
@@ -157,12 +160,11 @@ class Normmax(MappingModule):
     alpha, dim : as in `normmax`
     """
 
-    alpha: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.normmax)
+    alpha: Value
+    function: Callable[..., Tensor] = mappings.normmax
 
-    def __init__(self, alpha: float | Tensor = 2.0, dim: int = -1) -> None:
-        super().__init__({"alpha": alpha, "dim": dim})
+    def __init__(self, alpha: Value = 2.0, dim: int = -1) -> None:
+        super().__init__(dim, alpha=alpha)
 
 
 class TopkSoftmax(MappingModule):
@@ -173,12 +175,11 @@ class TopkSoftmax(MappingModule):
     k, dim : as in `topk_softmax`
     """
 
-    k: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.topk_softmax)
+    k: Value
+    function: Callable[..., Tensor] = mappings.topk_softmax
 
-    def __init__(self, k: float | Tensor, dim: int = -1) -> None:
-        super().__init__({"k": k, "dim": dim})
+    def __init__(self, k: Value, dim: int = -1) -> None:
+        super().__init__(dim, k=k)
 
 
 class TopkSparsemax(MappingModule):
@@ -189,12 +190,11 @@ class TopkSparsemax(MappingModule):
     k, dim : as in `topk_sparsemax`
     """
 
-    k: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.topk_sparsemax)
+    k: Value
+    function: Callable[..., Tensor] = mappings.topk_sparsemax
 
-    def __init__(self, k: float | Tensor, dim: int = -1) -> None:
-        super().__init__({"k": k, "dim": dim})
+    def __init__(self, k: Value, dim: int = -1) -> None:
+        super().__init__(dim, k=k)
 
 
 class Fusedmax(MappingModule):
@@ -205,12 +205,11 @@ class Fusedmax(MappingModule):
     strength, dim : as in `fusedmax`
     """
 
-    strength: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.fusedmax)
+    strength: Value
+    function: Callable[..., Tensor] = mappings.fusedmax
 
-    def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None:
-        super().__init__({"strength": strength, "dim": dim})
+    def __init__(self, strength: Value = 1.0, dim: int = -1) -> None:
+        super().__init__(dim, strength=strength)
 
 
 class Oscarmax(MappingModule):
@@ -221,12 +220,11 @@ class Oscarmax(MappingModule):
     strength, dim : as in `oscarmax`
     """
 
-    strength: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.oscarmax)
+    strength: Value
+    function: Callable[..., Tensor] = mappings.oscarmax
 
-    def __init__(self, strength: float | Tensor = 1.0, dim: int = -1) -> None:
-        super().__init__({"strength": strength, "dim": dim})
+    def __init__(self, strength: Value = 1.0, dim: int = -1) -> None:
+        super().__init__(dim, strength=strength)
 
 
 class Csoftmax(MappingModule):
@@ -237,12 +235,11 @@ class Csoftmax(MappingModule):
     upper, dim : as in `csoftmax`
     """
 
-    upper: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.csoftmax)
+    upper: Value
+    function: Callable[..., Tensor] = mappings.csoftmax
 
-    def __init__(self, upper: float | Tensor, dim: int = -1) -> None:
-        super().__init__({"upper": upper, "dim": dim})
+    def __init__(self, upper: Value, dim: int = -1) -> None:
+        super().__init__(dim, upper=upper)
 
 
 class Csparsemax(MappingModule):
@@ -253,12 +250,11 @@ class Csparsemax(MappingModule):
     upper, dim : as in `csparsemax`
     """
 
-    upper: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.csparsemax)
+    upper: Value
+    function: Callable[..., Tensor] = mappings.csparsemax
 
-    def __init__(self, upper: float | Tensor, dim: int = -1) -> None:
-        super().__init__({"upper": upper, "dim": dim})
+    def __init__(self, upper: Value, dim: int = -1) -> None:
+        super().__init__(dim, upper=upper)
 
 
 class BudgetSparsemax(MappingModule):
@@ -269,15 +265,14 @@ class BudgetSparsemax(MappingModule):
     budget, dim : as in `budget_sparsemax`
     """
 
-    budget: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(mappings.budget_sparsemax)
+    budget: Value
+    function: Callable[..., Tensor] = mappings.budget_sparsemax
 
-    def __init__(self, budget: float | Tensor, dim: int = -1) -> None:
-        super().__init__({"budget": budget, "dim": dim})
+    def __init__(self, budget: Value, dim: int = -1) -> None:
+        super().__init__(dim, budget=budget)
 
 
-class EntmaxSigmoid(MappingModule):
+class EntmaxSigmoid(Settings):
     """`entmax_sigmoid` as a module.
 
     Parameters
@@ -285,162 +280,138 @@ class EntmaxSigmoid(MappingModule):
     alpha : as in `entmax_sigmoid`
     """
 
-    alpha: float | Tensor
-    function: Callable[..., Tensor] = staticmethod(one_vs_all.entmax_sigmoid)
+    alpha: Value
 
-    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+    def __init__(self, alpha: Value = 1.5) -> None:
         super().__init__({"alpha": alpha})
+
+    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
+        """A probability for each score."""
+        return one_vs_all.entmax_sigmoid(z, self.alpha, mask=mask)
 
 
 # --- losses ---------------------------------------------------------------------------------------
 
 
 class SoftmaxLoss(LossModule):
-    """`softmax_loss` as a module.
+    """``softmax.loss`` as a module.
 
     Parameters
     ----------
-    dim, **options : as in `softmax_loss`
+    dim, **options : as in ``softmax.loss``
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.softmax_loss)
+    function: Callable[..., Tensor] = mappings.softmax.loss
 
     def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
-        super().__init__({"dim": dim}, options)
+        super().__init__(dim, options)
 
 
 class SparsemaxLoss(LossModule):
-    """`sparsemax_loss` as a module.
+    """``sparsemax.loss`` as a module.
 
     Parameters
     ----------
-    dim, **options : as in `sparsemax_loss`
+    dim, **options : as in ``sparsemax.loss``
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.sparsemax_loss)
+    function: Callable[..., Tensor] = mappings.sparsemax.loss
 
     def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
-        super().__init__({"dim": dim}, options)
+        super().__init__(dim, options)
 
 
 class Entmax15Loss(LossModule):
-    """`entmax15_loss` as a module.
+    """``entmax15.loss`` as a module.
 
     Parameters
     ----------
-    dim, **options : as in `entmax15_loss`
+    dim, **options : as in ``entmax15.loss``
     """
 
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.entmax15_loss)
+    function: Callable[..., Tensor] = mappings.entmax15.loss
 
     def __init__(self, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
-        super().__init__({"dim": dim}, options)
+        super().__init__(dim, options)
 
 
 class EntmaxLoss(LossModule):
-    """`entmax_loss` as a module.
+    """``entmax.loss`` as a module.
 
     Parameters
     ----------
-    alpha, dim, **options : as in `entmax_loss`
+    alpha, dim, **options : as in ``entmax.loss``
     """
 
-    alpha: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.entmax_loss)
+    alpha: Value
+    function: Callable[..., Tensor] = mappings.entmax.loss
 
-    def __init__(
-        self, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]
-    ) -> None:
-        super().__init__({"alpha": alpha, "dim": dim}, options)
+    def __init__(self, alpha: Value = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__(dim, options, alpha=alpha)
 
 
 class NormmaxLoss(LossModule):
-    """`normmax_loss` as a module.
+    """``normmax.loss`` as a module.
 
     Parameters
     ----------
-    alpha, dim, **options : as in `normmax_loss`
+    alpha, dim, **options : as in ``normmax.loss``
     """
 
-    alpha: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.normmax_loss)
+    alpha: Value
+    function: Callable[..., Tensor] = mappings.normmax.loss
 
-    def __init__(
-        self, alpha: float | Tensor = 2.0, dim: int = -1, **options: Unpack[ModuleOptions]
-    ) -> None:
-        super().__init__({"alpha": alpha, "dim": dim}, options)
+    def __init__(self, alpha: Value = 2.0, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__(dim, options, alpha=alpha)
 
 
 class TopkSparsemaxLoss(LossModule):
-    """`topk_sparsemax_loss` as a module.
+    """``topk_sparsemax.loss`` as a module.
 
     Parameters
     ----------
-    k, dim, **options : as in `topk_sparsemax_loss`
+    k, dim, **options : as in ``topk_sparsemax.loss``
     """
 
-    k: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.topk_sparsemax_loss)
+    k: Value
+    function: Callable[..., Tensor] = mappings.topk_sparsemax.loss
 
-    def __init__(self, k: float | Tensor, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
-        super().__init__({"k": k, "dim": dim}, options)
+    def __init__(self, k: Value, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__(dim, options, k=k)
 
 
 class FusedmaxLoss(LossModule):
-    """`fusedmax_loss` as a module.
+    """``fusedmax.loss`` as a module.
 
     Parameters
     ----------
-    strength, dim, **options : as in `fusedmax_loss`
+    strength, dim, **options : as in ``fusedmax.loss``
     """
 
-    strength: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.fusedmax_loss)
+    strength: Value
+    function: Callable[..., Tensor] = mappings.fusedmax.loss
 
     def __init__(
-        self, strength: float | Tensor = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
+        self, strength: Value = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
     ) -> None:
-        super().__init__({"strength": strength, "dim": dim}, options)
+        super().__init__(dim, options, strength=strength)
 
 
 class OscarmaxLoss(LossModule):
-    """`oscarmax_loss` as a module.
+    """``oscarmax.loss`` as a module.
 
     Parameters
     ----------
-    strength, dim, **options : as in `oscarmax_loss`
+    strength, dim, **options : as in ``oscarmax.loss``
     """
 
-    strength: float | Tensor
-    dim: int
-    function: Callable[..., Tensor] = staticmethod(losses.oscarmax_loss)
+    strength: Value
+    function: Callable[..., Tensor] = mappings.oscarmax.loss
 
     def __init__(
-        self, strength: float | Tensor = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
+        self, strength: Value = 1.0, dim: int = -1, **options: Unpack[ModuleOptions]
     ) -> None:
-        super().__init__({"strength": strength, "dim": dim}, options)
-
-
-class EntmaxSigmoidLoss(LossModule):
-    """`entmax_sigmoid_loss` as a module.
-
-    Parameters
-    ----------
-    alpha, **options : as in `entmax_sigmoid_loss`
-    """
-
-    alpha: float | Tensor
-    function: Callable[..., Tensor] = staticmethod(one_vs_all.entmax_sigmoid_loss)
-
-    def __init__(self, alpha: float | Tensor = 1.5, **options: Unpack[ModuleOptions]) -> None:
-        super().__init__({"alpha": alpha}, options)
+        super().__init__(dim, options, strength=strength)
 
 
 class OneVsAllLoss(LossModule):
@@ -451,14 +422,11 @@ class OneVsAllLoss(LossModule):
     alpha, dim, **options : as in `one_vs_all_loss`
     """
 
-    alpha: float | Tensor
-    dim: int
+    alpha: Value
     function: Callable[..., Tensor] = staticmethod(one_vs_all.one_vs_all_loss)
 
-    def __init__(
-        self, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]
-    ) -> None:
-        super().__init__({"alpha": alpha, "dim": dim}, options)
+    def __init__(self, alpha: Value = 1.5, dim: int = -1, **options: Unpack[ModuleOptions]) -> None:
+        super().__init__(dim, options, alpha=alpha)
 
 
 # --- modules that are more than a function --------------------------------------------------------
@@ -480,7 +448,7 @@ class Attention(Settings):
         self,
         alpha: float | Tensor | None = None,
         *,
-        mapping: str = "entmax",
+        mapping: Any = "entmax",
         causal: bool = False,
         scale: float | Tensor | None = None,
         sink: float | Tensor | None = None,
@@ -488,7 +456,7 @@ class Attention(Settings):
         dropout: float = 0.0,
         **parameters: Any,
     ) -> None:
-        attention_parameter(mapping, alpha, sink, parameters)
+        mapping, _ = attention_parameter(mapping, alpha, sink, parameters)
         check_settings(softcap, dropout)
         own = {"alpha": alpha, "mapping": mapping, "causal": causal, "scale": scale}
         own |= {"sink": sink, "softcap": softcap, "dropout": dropout}

@@ -1,8 +1,8 @@
-"""α-sigmoid, as α-entmax of each score and 0, which gives all its derivatives, and its losses."""
+"""α-sigmoid and its loss over classes, as α-entmax of each score and 0, with all its gradients."""
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -12,15 +12,17 @@ from pyentmax.torch import composed
 from pyentmax.torch.arguments import (
     check_broadcast,
     check_mask,
+    check_options,
     check_scores,
     check_tensor,
     is_overridden,
+    scores_of_loss,
 )
-from pyentmax.torch.calls import LossOptions, apply, apply_loss
+from pyentmax.torch.calls import LossOptions, apply, apply_loss, weights_of_rows
 
 
 def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
-    """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`, with its derivatives.
+    """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`: a sparse σ(z), 0 or 1 far from 0.
 
     Parameters
     ----------
@@ -38,48 +40,14 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
         return handle_torch_function(entmax_sigmoid, (z,), z, alpha, mask=mask)
     check_scores(z, "z")
     check_mask(mask, z)
-    if isinstance(alpha, Tensor):
-        check_broadcast(alpha, z.shape, "alpha", "z")
-    p = apply("entmax", composed.pairs(z, mask), alpha, -1)[..., 0]
+    p = apply("entmax", _pairs(z, mask), alpha, -1)[..., 0]
     return p if mask is None else torch.where(mask, p, 0)
-
-
-def entmax_sigmoid_loss(
-    z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, **options: Unpack[LossOptions]
-) -> Tensor:
-    """The loss of `entmax_sigmoid`, as `pyentmax.entmax_sigmoid_loss`, with its derivatives.
-
-    Parameters
-    ----------
-    z, y : Tensors of one shape
-        scores, and for each 0, 1, a bool, or a probability
-    alpha : float or Tensor that broadcasts to z
-    **options : as in `softmax_loss`, but for class_weight
-
-    Returns
-    -------
-    Tensor: a number, or for the reduction "none" a loss for each score
-    """
-    if is_overridden(z, y):
-        return handle_torch_function(entmax_sigmoid_loss, (z, y), z, y, alpha, **options)
-    check_scores(z, "z")
-    check_tensor(y, "y")
-    if options.get("class_weight") is not None:
-        raise TypeError("class_weight is for labels: pass weight=, which broadcasts to z")
-    if y.shape != z.shape:  # or y could be taken for labels, which is another loss
-        raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
-    alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
-    mask = options.get("mask")
-    if mask is not None:
-        check_mask(mask, z)
-        options["mask"] = mask.unsqueeze(-1)
-    return apply_loss("one_vs_all", z.unsqueeze(-1), y.unsqueeze(-1), alpha, -1, **options)
 
 
 def one_vs_all_loss(
     z: Tensor, y: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, **options: Unpack[LossOptions]
 ) -> Tensor:
-    """Σ over the classes of `entmax_sigmoid_loss`, as `pyentmax.one_vs_all_loss`.
+    """Σ over the classes of the loss of `entmax_sigmoid`, as `pyentmax.one_vs_all_loss`.
 
     Parameters
     ----------
@@ -88,11 +56,49 @@ def one_vs_all_loss(
     alpha : float or Tensor that broadcasts to z
     dim : int, default -1
         of the classes
-    **options : as in `softmax_loss`
-        class_weight is for labels only
+    **options : as in ``entmax.loss``
+        a score whose target is the ignore_index counts nothing; smoothing moves targets towards ½
 
     Returns
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    return apply_loss("one_vs_all", z, y, alpha, dim, **options)
+    if is_overridden(z, y):
+        return handle_torch_function(one_vs_all_loss, (z, y), z, y, alpha, dim, **options)
+    return _loss(z, y, alpha, dim, **options)
+
+
+def _loss(
+    z: Tensor, y: Tensor, alpha: Any, dim: int, reduction: str = "mean", weight: Any = None,
+    row_weight: Any = None, mask: Any = None, ignore_index: int | None = None, **smoothing: float,
+) -> Tensor:  # fmt: skip
+    check_scores(z, "z")
+    check_tensor(y, "y")
+    check_mask(mask, z)
+    check_options(reduction, weight, row_weight, ignore_index, 0.0)
+    live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+    alpha = alpha.expand_as(z).movedim(dim, -1) if isinstance(alpha, Tensor) else alpha
+    z, live = scores_of_loss(z).movedim(dim, -1), live.movedim(dim, -1)
+    if weight is not None:
+        row_weight = weights_of_rows(weight, row_weight, y, z.shape)
+    y = y.movedim(dim, -1) if y.ndim == z.ndim else y
+    if ignore_index is not None:
+        live = live & ((y if y.ndim == z.ndim else y.unsqueeze(-1)) != ignore_index)
+    if row_weight is not None:
+        check_broadcast(row_weight, z.shape[:-1], "row_weight", "the rows")
+        live = live & (row_weight != 0).unsqueeze(-1)
+    if y.shape != z.shape:
+        q, _, right = composed.targets(z, y, None, ignore_index, None)  # of labels
+        y = torch.where(right.unsqueeze(-1), q, torch.nan)
+    targets = torch.stack([y + 0.0, 1 - (y + 0.0)], -1)
+    options: Any = {"reduction": "none", "mask": live.unsqueeze(-1), **smoothing}
+    pairs = _pairs(composed.wide(z), live)
+    each = apply_loss("entmax", pairs, targets, alpha, -1, **options).sum(-1)
+    share = composed.shares(live.any(-1), row_weight, reduction, each)
+    return composed.reduced(each, share, reduction).to(z.dtype)
+
+
+def _pairs(z: Tensor, live: Tensor | None) -> Tensor:
+    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
+    z = z if live is None else torch.where(live, z, 0)
+    return torch.stack([z, -z], -1).clamp(max=0)

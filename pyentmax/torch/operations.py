@@ -6,7 +6,7 @@
     parameter_gradient  Σ g ∘ ∂p/∂parameter
     loss                a Fenchel-Young loss, reduced, and its gradient share ∘ (p − q)
 
-An operation takes the name of a mapping, so that these serve every row of `pyentmax.MAPPINGS`.
+An operation takes the name of a mapping, so that these serve every one of `pyentmax.MAPPINGS`.
 Rows lie along the last axis. The parameter of a mapping is a tensor or a number.
 
 A first derivative runs the array functions. Where it may be differentiated again, which PyTorch
@@ -25,25 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyentmax import (
-    MAPPINGS,
-    fenchel_young_loss_and_grad,
-    log_entmax,
-    log_entmax15,
-    log_softmax,
-    log_sparsemax,
-    one_vs_all_loss_and_grad,
-)
+from pyentmax import MAPPINGS, fenchel_young_loss_and_grad
 from pyentmax.engine.backends.choice import kernels
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, lent, on_arrays
 from pyentmax.torch.composed import HALF, LOGARITHMS
-from pyentmax.torch.offsets import Cut
 from pyentmax.torch.registry import (
     PARAMETER,
     Rule,
-    in_forward_mode,
-    is_plain,
     is_unwatched,
     not_differentiable,
     one_by_one,
@@ -51,20 +40,19 @@ from pyentmax.torch.registry import (
     row_by_row,
 )
 
-FORWARD: dict[str, Rule] = dict(MAPPINGS)
-FORWARD |= zip(LOGARITHMS, (log_softmax, log_sparsemax, log_entmax15, log_entmax), strict=True)
-
-# The parameter of each mapping, of its logarithm, and of the one-vs-all loss.
-PARAMETERS: dict[str, str | None] = {
-    name: next(iter(record.parameters), None) for name, record in MAPPINGS.items()
+FORWARD: dict[str, Rule] = MAPPINGS | {
+    name: MAPPINGS[name.removeprefix("log_")].log for name in LOGARITHMS
 }
-PARAMETERS |= {name: PARAMETERS[name.removeprefix("log_")] for name in LOGARITHMS}
-PARAMETERS["one_vs_all"] = "alpha"
+
+# The parameter of each mapping, and of its logarithm.
+PARAMETERS: dict[str, str | None] = {
+    name: next(iter(MAPPINGS[name.removeprefix("log_")].parameters), None) for name in FORWARD
+}
 
 
 def per_score(name: str) -> bool:
     """Whether a mapping's parameter belongs to each score, and not to each row."""
-    return PARAMETERS[name] == "upper" or name == "one_vs_all"
+    return PARAMETERS[name] == "upper"
 
 
 def _value(parameter: Any, number: Any) -> Any:
@@ -93,12 +81,6 @@ def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
     return () if PARAMETERS[name] is None else (_value(parameter, number),)
 
 
-def _named(name: str, parameter: Any, number: Any) -> dict[str, Any]:
-    """The same by its name."""
-    own = PARAMETERS[name]
-    return {} if own is None else {own: _value(parameter, number)}
-
-
 def _like_first(first: Tensor, *rest: Any) -> Tensor:
     return first.new_empty(first.shape)
 
@@ -115,14 +97,14 @@ def mapping_of_few(z: Tensor, name: str, parameter: Any, number: Any) -> Tensor 
     return torch.from_numpy(p).contiguous()
 
 
-def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
-    if mask is None and not cut:
+def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+    if mask is None:
         p = mapping_of_few(z, name, parameter, number)
         if p is not None:
             return p
     if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
-    return on_arrays(FORWARD[name], z, *_values(name, parameter, number), mask=mask, **cut)
+    return on_arrays(FORWARD[name], z, *_values(name, parameter, number), mask=mask)
 
 
 def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -170,10 +152,10 @@ mapping: Rule = registered(
 # --- where p is above 0 ---------------------------------------------------------------------------
 
 
-def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any) -> Any:
+def _support(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
     if has_kernels(z):
         values = _values(name, parameter, number)
-        return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool, **cut)
+        return on_arrays(MAPPINGS[name].support, z, *values, mask=mask, dtype=torch.bool)
     return composed.support(z, name, _value(parameter, number), mask).contiguous()
 
 
@@ -216,11 +198,9 @@ def differentiable(z: Tensor, name: str, value: Any, mask: Tensor | None) -> Ten
 # --- J v ------------------------------------------------------------------------------------------
 
 
-def _product(
-    p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any, **cut: Any
-) -> Any:
+def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
     are_alike = v.shape == p.shape and v.dtype == p.dtype
-    if are_alike and not cut and _are_few(p, name, parameter, number):
+    if are_alike and _are_few(p, name, parameter, number):
         number = () if number is None else (number,)
         result = kernels()[f"{name}_jvp"](lent(p), lent(v), *number)
         return torch.from_numpy(result).contiguous()
@@ -228,7 +208,7 @@ def _product(
         alpha = composed.support_alpha(name, _value(parameter, number))
         return composed.product(p, v, alpha).contiguous()
     values = (_as_p(p, name, value) for value in _values(name, parameter, number))
-    return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask, **cut)
+    return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask)
 
 
 def _as_p(p: Tensor, name: str, value: Any) -> Any:
@@ -270,16 +250,15 @@ product: Rule = registered(
 
 
 def _parameter_gradient(
-    p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any, **cut: Any
+    p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any
 ) -> Any:
-    vjp = MAPPINGS[name].parameter_vjp
+    vjp, value = MAPPINGS[name].parameter_vjp, _as_p(p, name, parameter)
     if not vjp.is_defined:
         raise NotImplementedError(f"{name} has no derivative in {PARAMETERS[name]}: detach() it")
-    value = _as_p(p, name, parameter)
-    cut |= {"mask": mask, "dtype": parameter.dtype}
+    options: Any = {"mask": mask, "dtype": parameter.dtype}
     if z is None:
-        return on_arrays(vjp, p, g.to(p.dtype), value, **cut)
-    return on_arrays(vjp.at_scores, z, p, g.to(p.dtype), value, **cut)
+        return on_arrays(vjp, p, g.to(p.dtype), value, **options)
+    return on_arrays(vjp.at_scores, z, p, g.to(p.dtype), value, **options)
 
 
 parameter_gradient: Rule = registered(
@@ -312,14 +291,13 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
         return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
     smoothing = options["label_smoothing"]
     options["label_smoothing"] = 0.0 if smoothing is None else smoothing.item()
-    options |= _named(name, parameter, number)
-    function: Any = one_vs_all_loss_and_grad
-    if name != "one_vs_all":
-        function, options["mapping"] = fenchel_young_loss_and_grad, name
-        fits = y.shape in (z.shape, z.shape[:-1]) and (parameter is None or not parameter.ndim)
-        if z.is_cpu and z.dtype in HALF and z.numel() > BLOCK and fits:
-            return _in_blocks(z, y, **options)
-    loss, gradient = on_arrays(function, z, y, dtype=_wide(z), **options)
+    if (own := PARAMETERS[name]) is not None:
+        options[own] = _value(parameter, number)
+    options["mapping"] = name
+    fits = y.shape in (z.shape, z.shape[:-1]) and (parameter is None or not parameter.ndim)
+    if z.is_cpu and z.dtype in HALF and z.numel() > BLOCK and fits:
+        return _in_blocks(z, y, **options)
+    loss, gradient = on_arrays(fenchel_young_loss_and_grad, z, y, dtype=_wide(z), **options)
     return loss, gradient.to(z.dtype)
 
 
@@ -365,15 +343,10 @@ def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
     """share ∘ (p − q), which can be differentiated again; q and the shares."""
     _, z, y, parameter, weight, mask, smoothing = ctx.saved_tensors
     reduction, ignore_index = ctx.options
-    q, counts, _ = composed.targets(z, y, ctx.name, mask, ignore_index, smoothing)
-    if ctx.name == "one_vs_all":
-        share = composed.shares(counts.any(-1), weight, reduction, q).unsqueeze(-1) * counts
-        both = composed.pairs(z, share != 0)
-        p = mapping(both, "entmax", parameter, ctx.number, None)[..., 0]
-    else:
-        share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
-        z = composed.wide(torch.where(share == 0, 0, z))  # which may hold anything, NaN too
-        p = mapping(z, ctx.name, parameter, ctx.number, mask)
+    q, counts, _ = composed.targets(z, y, mask, ignore_index, smoothing)
+    share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
+    z = composed.wide(torch.where(share == 0, 0, z))  # which may hold anything, NaN too
+    p = mapping(z, ctx.name, parameter, ctx.number, mask)
     return torch.where(share == 0, 0, share * (p - q)), q, share
 
 
@@ -420,75 +393,4 @@ _loss_operation = registered(
 def loss(*args: Any) -> Tensor:
     """The loss alone."""
     result: Tensor = _loss_operation(*args)[0]
-    return result
-
-
-# --- rows that offsets cut ------------------------------------------------------------------------
-
-
-class _ByArrays(torch.autograd.Function):
-    """A function of two tensors by functions of arrays; `padded`, the same in operations of
-    tensors, has its second derivatives, and first ones that the arrays lack.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, run: Rule, padded: Rule, x: Tensor, other: Any) -> Tensor:
-        output, ctx.first = run(x, other)
-        ctx.padded, ctx.inputs = padded, (x, other)
-        # Not saved: scores may be changed later, where no derivative needs them.
-        ctx.versions = [_version(tensor) for tensor in ctx.inputs]
-        if not output.is_floating_point():
-            ctx.mark_non_differentiable(output)
-        ctx.save_for_backward(output)
-        result: Tensor = output
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        (output,), again, by = ctx.saved_tensors, torch.is_grad_enabled(), ctx.needs_input_grad[2:]
-        found = None if again else ctx.first(output, g, *by)
-        versions = [_version(tensor) for tensor in ctx.inputs]
-        if versions[found is not None :] != ctx.versions[found is not None :]:
-            raise RuntimeError("a tensor that this derivative needs was changed in place")
-        if found is not None:
-            return None, None, *found
-        needed = [x for x, is_needed in zip(ctx.inputs, by, strict=True) if is_needed]
-        with torch.enable_grad():
-            found = torch.autograd.grad(ctx.padded(*ctx.inputs), needed, g, create_graph=again)
-        return None, None, found[0] if by[0] else None, found[-1] if by[1] else None
-
-
-def _version(tensor: Any) -> int | None:
-    return tensor._version if isinstance(tensor, Tensor) else None
-
-
-def takes_arrays(*args: Any) -> bool:
-    """Whether rows of different lengths in these tensors can go through the functions of arrays."""
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    return has_kernels(tensors[0]) and is_plain(args) and not in_forward_mode()
-
-
-def mapping_of_cut(
-    operation: str, padded: Rule, z: Tensor, name: str, parameter: Any, number: Any, mask: Any,
-    cut: Cut,
-) -> Tensor:  # fmt: skip
-    """A mapping or its support, of rows that offsets cut."""
-    compute = {"mapping": _mapping, "support": _support}[operation]
-    options = {"axis": cut.axis, "offsets": cut.offsets}
-
-    def run(z: Tensor, parameter: Any) -> tuple[Tensor, Rule]:
-        def first(p: Tensor, g: Tensor, by_z: bool, by_parameter: bool) -> Any:
-            if name in LOGARITHMS:
-                return None
-            if by_parameter and MAPPINGS[name].parameter_vjp.with_scores:
-                return None
-            rest = name, parameter, number, mask
-            in_z = _product(p, g, *rest, **options) if by_z else None
-            if not by_parameter:
-                return in_z, None
-            return in_z, _parameter_gradient(p, g, None, name, parameter, mask, **options)
-
-        return compute(z, name, parameter, number, mask, **options), first
-
-    result: Tensor = _ByArrays.apply(run, padded, z, parameter)
     return result

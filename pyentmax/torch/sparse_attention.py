@@ -38,13 +38,9 @@ from pyentmax.torch.arrays import has_kernels, lent
 from pyentmax.torch.attention_operations import sparse_operation
 from pyentmax.torch.attention_problem import TensorProblem
 from pyentmax.torch.attention_weights import AttentionWeights, rows_of
-from pyentmax.torch.calls import (
-    chosen,
-    in_onnx_export,
-    parameter_of,
-    split,
-)
+from pyentmax.torch.calls import DEFAULTS, chosen, in_onnx_export, name_of, split
 from pyentmax.torch.key_sets import KeySets, bias_of_entries, tensor_sets
+from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.registry import is_plain, is_unwatched
 from pyentmax.torch.screened import ScreenedRows, screened_attention
 
@@ -69,7 +65,7 @@ def attention(
     value: Tensor,
     alpha: float | Tensor | None = None,
     *,
-    mapping: str = "entmax",
+    mapping: Any = "entmax",
     mask: Tensor | None = None,
     bias: Tensor | DistanceBias | None = None,
     causal: bool = False,
@@ -97,7 +93,7 @@ def attention(
     alpha : float or Tensor that broadcasts against the batch shape, default 1.5
         of shape (H,) it is one for each head of (B, H, T, d), and gets a gradient
     mapping : str, default "entmax"
-        the name of a row of `pyentmax.MAPPINGS`
+        or a mapping such as `entmax15`
     mask : bool Tensor that broadcasts to (…, T, S), or a set of keys, optional
         True where a query may see a key. Or the keys that each query sees, on the CPU and for
         α-entmax with α ≥ 1, at a cost that follows their number, forward and backward: a boolean
@@ -166,7 +162,7 @@ def attention(
         if output is not None:
             return output
     if isinstance(key, ScreenedRows):
-        given = {"mapping": mapping, "mask": mask, "bias": bias, "causal": causal}
+        given = {"mapping": name_of(mapping), "mask": mask, "bias": bias, "causal": causal}
         given |= {"offset": offset, "scale": scale, "sink": sink}
         others = {"cu_seqlens": cu_seqlens is not None, "softcap": softcap, "dropout": dropout}
         others |= {"return_weights": return_weights, **parameters}
@@ -219,12 +215,12 @@ attention.route = route  # type: ignore[attr-defined]
 
 
 def _problem(
-    query: Any, key: Any, value: Any, alpha: Any, mapping: str, mask: Any, bias: Any, causal: bool,
+    query: Any, key: Any, value: Any, alpha: Any, mapping: Any, mask: Any, bias: Any, causal: bool,
     offset: Any, scale: Any, sink: Any, cu_seqlens: Any, softcap: Any, dropout: float,
     return_weights: bool, parameters: dict[str, Any],
 ) -> tuple[TensorProblem, torch.dtype]:  # fmt: skip
     """The arguments of a call, checked and in one dtype, and the output's dtype."""
-    parameter = attention_parameter(mapping, alpha, sink, parameters)
+    mapping, parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     sets, ends, kind = None, None, "scores"
     is_bools = isinstance(mask, Tensor) and mask.dtype == torch.bool
@@ -374,13 +370,15 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
     return output, AttentionWeights(problem.shape, (data, indices, indptr), sink)
 
 
-def attention_parameter(mapping: str, alpha: Any, sink: Any, parameters: dict[str, Any]) -> Any:
-    """The mapping's parameter; an error for unknown keywords, or a sink that it lacks."""
-    name = parameter_of(mapping)
+def attention_parameter(
+    mapping: Any, alpha: Any, sink: Any, parameters: dict[str, Any]
+) -> tuple[str, Any]:
+    """The mapping's name and its parameter; an error for unknown keywords, or a sink it lacks."""
+    mapping = name_of(mapping)
     if sink is not None and mapping not in WITH_SINK:
         raise ValueError(f"sink: expected one of {', '.join(WITH_SINK)}, got {mapping}")
-    if name == "alpha" and not parameters:
-        return 1.5 if alpha is None else alpha
+    if PARAMETERS[mapping] == "alpha" and not parameters:
+        return mapping, DEFAULTS[mapping] if alpha is None else alpha
     if alpha is not None:
         parameters = {**parameters, "alpha": alpha}
     for theirs in parameters.keys() & THEIRS.keys():

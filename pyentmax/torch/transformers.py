@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from pyentmax.sparse_attention.few_queries import FEW
 from pyentmax.sparse_attention.route import MANY_KEYS
 from pyentmax.torch.arguments import as_number
-from pyentmax.torch.calls import parameter_of
 from pyentmax.torch.linear_loss import linear_loss
 from pyentmax.torch.modules import AlphaEntmax
+from pyentmax.torch.operations import PARAMETERS
 from pyentmax.torch.sparse_attention import attention, attention_parameter
 
 # By what a few models change their weights, next to position_bias, softcap and sinks (s_aux).
@@ -37,7 +37,7 @@ NO_LAYER = (
 
 
 def register(
-    name: str = "entmax", alpha: float | None = None, *, mapping: str = "entmax", **parameters: Any
+    name: str = "entmax", alpha: float | None = None, *, mapping: Any = "entmax", **parameters: Any
 ) -> None:
     """Make ``attn_implementation=name`` mean attention with sparse weights.
 
@@ -77,8 +77,8 @@ def register(
     if name in RESERVED or "/" in name or "|" in name:
         raise ValueError(f"name must not be one of transformers' own, got {name!r}: try 'entmax'")
     # An error now, not in the first call.
-    parameter = attention_parameter(mapping, alpha, None, parameters)
-    if parameter_of(mapping) == "alpha" and not isinstance(parameter, Tensor):
+    mapping, parameter = attention_parameter(mapping, alpha, None, parameters)
+    if PARAMETERS[mapping] == "alpha" and not isinstance(parameter, Tensor):
         if not as_number(parameter, "alpha") > 0:
             raise ValueError(f"alpha must be above 0, got {parameter}")
     setting = {"mapping": mapping, "alpha": alpha, **parameters}

@@ -79,13 +79,14 @@ def test_composed_losses_equal_the_array_functions(name: str) -> None:
     several[:, :2] = 0.5
     cases: list[tuple[Any, dict[str, Any]]] = [
         (labels, {"ignore_index": 1, "mask": torch.tensor(MASK)}),
-        (labels.to(torch.uint8), {"weight": weight, "reduction": "sum", "ignore_index": -100}),
+        (labels.to(torch.uint8), {"row_weight": weight, "reduction": "sum", "ignore_index": -100}),
         (several, {"reduction": "none"}),
     ]
     if name != "topk_sparsemax":
         cases += [(labels, {"label_smoothing": 0.1})]
     for y, options in cases:
         arrays = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
+        arrays["weight"] = arrays.pop("row_weight", None)
         expected, slope = expected_loss(Z, y.numpy(), **arrays)
         found = getattr(pt, f"{name}_loss")(z, y, **named, **options)
         np.testing.assert_allclose(found.detach(), expected, rtol=1e-13, atol=1e-14)

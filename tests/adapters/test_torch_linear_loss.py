@@ -19,8 +19,8 @@ CLASSES = 90
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"reduction": "sum", "ignore_index": 2},
-    {"label_smoothing": 0.1, "weight": torch.tensor([1, 0.5, 0, 3])},
-    {"class_weight": torch.linspace(0, 2, CLASSES).double(), "reduction": "none"},
+    {"label_smoothing": 0.1, "row_weight": torch.tensor([1, 0.5, 0, 3])},
+    {"weight": torch.linspace(0, 2, CLASSES).double(), "reduction": "none"},
     {"softcap": 1.5, "label_smoothing": 0.1},
     {"softcap": 4.0, "reduction": "none"},
 ]
@@ -84,7 +84,10 @@ def test_gradcheck(name: str, reduction: str) -> None:
 @pytest.mark.parametrize("name", ["entmax15", "entmax", "softmax"])
 def test_chunks_of_other_devices_equal_the_hosts(name: str, options: dict[str, Any]) -> None:
     x, rows, bias, y = (t.detach() for t in layer(3))
-    values = {"weight": None, "class_weight": None, "reduction": "mean", "ignore_index": None}
+    options = dict(options)
+    if (weight := options.pop("weight", None)) is not None:
+        options["row_weight"] = weight[y]
+    values = {"row_weight": None, "reduction": "mean", "ignore_index": None}
     values |= {"label_smoothing": 0.0, "chunk": 7, "softcap": None}
     values |= {"upstream": None, "wanted": "xrb", **options}
     supports = None, None, None
@@ -128,7 +131,7 @@ def test_no_gradient_is_computed_where_none_is_needed() -> None:
     with torch.no_grad():
         loss = torch.ops.pyentmax.linear_loss
         assert not pt.linear_loss(x, rows, y).requires_grad
-        rest = (*(None,) * 4, "mean", None, 0.0, None, None, None, "", *(None,) * 3)
+        rest = (*(None,) * 3, "mean", None, 0.0, None, None, None, "", *(None,) * 3)
         parts = loss(x, rows, None, y, "entmax15", *rest)
     assert [part.numel() for part in parts] == [1, 0, 0, 0]
 
@@ -219,7 +222,7 @@ def test_losses_of_rows_keep_their_supports(
         linear_loss_module, "_multiply", lambda *a, **b: count.append(1) or multiply(*a, **b)
     )
     layer = [t.requires_grad_() for t in (x, rows, bias)]
-    options = {"ignore_index": -1, "label_smoothing": smoothing, "weight": torch.arange(5.0)}
+    options = {"ignore_index": -1, "label_smoothing": smoothing, "row_weight": torch.arange(5.0)}
     options |= {"reduction": "none"}
     loss = pt.linear_loss(x, rows, y, linear_bias=bias, chunk=12, **options)
     found = torch.autograd.grad(loss, layer, upstream, retain_graph=True)

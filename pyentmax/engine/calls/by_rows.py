@@ -63,12 +63,12 @@ def by_rows(
     arrays = [_flat(x, f"entries[{i}]") for i, x in enumerate(entries)]
     if not arrays or any(x.shape != arrays[0].shape for x in arrays):
         raise ValueError(f"entries must be of one shape (n,), got {[x.shape for x in arrays]}")
-    offsets = _checked(offsets, len(arrays[0]))
+    offsets = checked_offsets(offsets, len(arrays[0]))
     starts, lengths = offsets[:-1], np.diff(offsets)
     numbers = [_per_row(x, f"per_row[{i}]", len(starts)) for i, x in enumerate(per_row)]
     results: list[Any] = []
     parts: Any = ()
-    for rows, d in _groups(lengths):
+    for rows, d in groups(lengths):
         values = [x[_on_device_like(rows, x)] if _is_array(x) else x for x in numbers]
         parts = function(*(_taken(x, starts[rows], d) for x in arrays), *values)
         several = isinstance(parts, tuple)
@@ -85,7 +85,7 @@ def by_rows(
     return tuple(results) if isinstance(parts, tuple) else results[0]
 
 
-def _groups(lengths: Any) -> list[tuple[Any, int]]:
+def groups(lengths: Any) -> list[tuple[Any, int]]:
     """The rows of each length; no rows of length 1 if all are empty, for the dtype of results."""
     short = lengths.max(initial=0) < 1 << 16  # which NumPy sorts by digits
     order = np.argsort(lengths.astype(np.uint16) if short else lengths, kind="stable")
@@ -155,7 +155,7 @@ def _per_row(value: Any, name: str, rows: int) -> Any:
     return value
 
 
-def _checked(offsets: Any, length: int) -> Any:
+def checked_offsets(offsets: Any, length: int) -> Any:
     """Offsets as int64 on the host: the rows' lengths say which calls are made."""
     offsets = to_host(as_array(offsets, "offsets"))
     if offsets.dtype.kind not in "iu" or offsets.dtype.itemsize < 4:
