@@ -296,3 +296,22 @@ def test_numbers_in_any_order_are_one_set(rows: Any) -> None:
     expected = [sorted(x[x >= 0]) for x in listed]
     assert [x.tolist() for x in np.split(sets.indices, sets.ends[:-1])] == expected
     np.testing.assert_array_equal(sets.in_order(listed), sets.indices)
+
+
+@pytest.mark.parametrize("form", ["weights", "numbers"])
+def test_bias_of_the_entries_of_each_head(form: str) -> None:
+    query, key, value, g = arguments()
+    _, weights = pe.attention(query, key, value, 2, return_weights=True)
+    keys = np.argsort(weights.to_dense(), axis=-1)[..., -3:]
+    mask, bias = weights.to_dense() != 0, normal(HEADS, T, S, seed=4)
+    at: Any = np.nonzero(mask)
+    given: Any = weights
+    if form == "numbers":
+        given, mask = keys, np.zeros_like(mask)
+        np.put_along_axis(mask, keys, True, axis=-1)
+        at = *np.ogrid[:HEADS, :T, :1][:2], keys
+    expected = both_passes(query, key, value, g, 1.5, mask=mask, bias=bias)
+    result = both_passes(query, key, value, g, 1.5, mask=given, bias=bias[at])
+    expected[-2] = expected[-2][at]
+    for x, y in zip(result, expected, strict=True):
+        np.testing.assert_allclose(x, y, **EXACT)
