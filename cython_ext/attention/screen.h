@@ -289,7 +289,8 @@ static void TYPED(bounds_of_few)(const Heads *all, ptrdiff_t i, ptrdiff_t r, int
     }
 }
 
-/* Whether a screen's operands fit, an error if not, and memory for the bounds of AT_ONCE queries. */
+/* Whether a screen's operands fit, an error if not, and memory for the bounds of AT_ONCE queries.
+ */
 static bool TYPED(screen_room)(const Heads *all, TYPED(FewRows) *few, int16_t **q) {
     const ptrdiff_t m = axis_size(all, 'm'), n = axis_size(all, 'n');
     const ptrdiff_t d = axis_size(all, 'd'), width = axis_size(all, 'w');
@@ -339,8 +340,8 @@ static void TYPED(screen_rows_loop)(char **args, const ptrdiff_t *dims, const pt
     leave_no_float_flags();
 }
 
-/* Queries, copies and bounds of keys, how many are best, by how much others may be below the last of
- * them, and bias, to the same for the best. */
+/* Queries, copies and bounds of keys, how many are best, by how much others may be below the last
+ * of them, and bias, to the same for the best. */
 static void TYPED(screen_best_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     (void)data;

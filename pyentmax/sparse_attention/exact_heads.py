@@ -41,7 +41,7 @@ import numpy as np
 from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_dots
-from pyentmax.sparse_attention.few_queries import FEW
+from pyentmax.sparse_attention.few_queries import FEW, SCREENED_WORK
 from pyentmax.sparse_attention.screened_rows import (
     ScreenedRows,
     is_half,
@@ -351,7 +351,7 @@ class Head:
         """The same from a screen of all rows, each thread's of its own."""
         if len(places) < len(x):
             x, bias = x[places], bias[places]
-        most = max(x.size * self.n // threads.ENTRIES_PER_WORKER, 1)
+        most = max(x.size * self.n // SCREENED_WORK, 1)
         count = min(threads.get_workers(), most, self.n)
         cuts = [self.n * i // count for i in range(count + 1)]
         parts: list[Any] = [None] * count

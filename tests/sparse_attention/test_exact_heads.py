@@ -136,6 +136,7 @@ def test_most_rows_are_not_scored(dtype: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         exact_heads, "rows_dots", lambda *a, out: counts.append(len(out)) or dots(*a, out=out)
     )
+    monkeypatch.setattr(exact_heads, "SCREENED_WORK", 100_000)
     screened = ScreenedRows(rows)
     expected = linear_top_k(x, rows, 10)
     for workers in (1, 3):
