@@ -10,9 +10,16 @@ import pytest
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 BASELINE = list(_cpu.BUILDS)[-1]
-# Those of attention do not take rows of scores: tests/cpu/test_attention_kernels.py, and
-# test_few_query_kernels.py.
-FEW_QUERIES = ("candidates", "few_queries", "quantize_rows", "screen_best", "screen_rows")
+# Those of attention do not take rows of scores: tests/cpu/test_attention_kernels.py,
+# test_few_query_kernels.py and tests/sparse_attention/test_key_sets.py.
+FEW_QUERIES = (
+    "candidates",
+    "few_queries",
+    "given_keys",
+    "quantize_rows",
+    "screen_best",
+    "screen_rows",
+)
 KERNELS_OF_ROWS = [
     name
     for name in _cpu.BUILDS[BASELINE]
