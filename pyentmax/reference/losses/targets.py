@@ -67,7 +67,7 @@ def row_weights(like: Any, labels: Any, options: Options) -> Any:
     return weight
 
 
-def with_class_weight(options: Options, z: Any, y: Any, axis: Any, *, soft: bool = True) -> Options:
+def with_class_weight(options: Options, z: Any, y: Any, axis: Any) -> Options:
     """The options with the weights of classes among those of rows."""
     if is_dask(z) or is_dask(y):
         raise TypeError("class_weight is not for Dask arrays: pass weight=class_weight[y]")
@@ -88,7 +88,7 @@ def with_class_weight(options: Options, z: Any, y: Any, axis: Any, *, soft: bool
     if y.dtype.kind in "iu" and y.shape == batch:
         label = np.where((y >= 0) & (y < d), y, 0)
         weight = weight[label.astype(np.int64)]
-    elif y.shape == np.shape(z) and soft:
+    elif y.shape == np.shape(z):
         q = to_rows(as_floating(y, "y")[0], axes)
         if options.mask is not None:
             q = np.where(mask_in_rows(options.mask, np.shape(z), axes), q, 0)
