@@ -52,6 +52,8 @@ def layer(scale: float, bias: str = "", seed: int = 0) -> tuple[Any, Any, Any, A
 def by_all_scores(x: Any, rows: Any, y: Any, name: str, *, bias: Any, **options: Any) -> Any:
     """Loss and gradients in x, rows and bias from all scores."""
     z = x @ rows.T + (0 if bias is None else bias)
+    if (weight := options.pop("class_weight", None)) is not None:
+        options["weight"] = weight[y] if y.ndim < z.ndim else y @ weight
     loss, g = fenchel_young_loss_and_grad(z, y, name, **options)
     flat = g.reshape(-1, len(rows))
     return loss, g @ rows, flat.T @ x.reshape(-1, x.shape[-1]), flat.sum(axis=0)
