@@ -3,7 +3,7 @@
     import pyentmax.jax as pj
 
     p = pj.entmax(scores, alpha, axis=-1)          # alpha may be learned, and one per head
-    loss = pj.entmax15_loss(scores, labels)
+    loss = pj.entmax15.loss(scores, labels)
 
 Names, arguments and edge cases are those of ``pyentmax``, with one difference: values that a
 trace hides, such as an α of 0, give NaN instead of an error.
@@ -20,30 +20,38 @@ except ImportError as error:
 
 from pyentmax.jax import keep
 from pyentmax.jax.attention import attention
-from pyentmax.jax.losses import entmax15_loss, entmax_loss, softmax_loss, sparsemax_loss
-from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax, topk_sparsemax
-from pyentmax.jax.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
-from pyentmax.jax.supports import (
-    entmax15_support,
-    entmax_support,
-    softmax_support,
-    sparsemax_support,
-    topk_softmax_support,
-    topk_sparsemax_support,
+from pyentmax.jax.mappings import (
+    Mapping,
+    entmax,
+    entmax15,
+    softmax,
+    sparsemax,
+    topk_softmax,
+    topk_sparsemax,
 )
 
+# Names of the functions before mappings were objects.
+softmax_loss = softmax.loss
+sparsemax_loss = sparsemax.loss
+entmax15_loss = entmax15.loss
+entmax_loss = entmax.loss
+softmax_support = softmax.support
+sparsemax_support = sparsemax.support
+entmax15_support = entmax15.support
+entmax_support = entmax.support
+topk_softmax_support = topk_softmax.support
+topk_sparsemax_support = topk_sparsemax.support
+
 __all__ = [
+    "Mapping",
     "attention",
     "entmax",
     "entmax15",
     "entmax15_loss",
     "entmax15_support",
     "entmax_loss",
-    "entmax_sigmoid",
-    "entmax_sigmoid_loss",
     "entmax_support",
     "keep",
-    "one_vs_all_loss",
     "softmax",
     "softmax_loss",
     "softmax_support",

@@ -35,7 +35,7 @@ def attention(
     value: Any,
     alpha: Any = 1.5,
     *,
-    mapping: str | None = None,
+    mapping: Any = None,
     mask: Any = None,
     causal: bool = False,
     offset: Any = 0,
@@ -60,7 +60,7 @@ def attention(
         Of α-entmax: one for all, or of shape (H,) one for each head of (B, H, T, d). Other mappings
         ignore it.
     mapping : {"entmax", "entmax15", "softmax", "sparsemax", "topk_softmax", "topk_sparsemax"}
-        Replaces α-entmax.
+        Replaces α-entmax; by its name, or the object.
     mask : bool array, optional
         Broadcastable to (…, T, S), True where a query may see a key. A key that no query may see
         may hold anything, even NaN, and its value, too.
@@ -96,7 +96,7 @@ def attention(
     >>> print(f"{output.item():.4f}", weights > 0)
     1.4393 [[ True False  True]]
     """
-    chosen = mapping or "entmax"
+    chosen = getattr(mapping, "name", mapping) or "entmax"
     if chosen not in _MAPPINGS:
         raise ValueError(f"mapping: expected one of {', '.join(_MAPPINGS)}, got {mapping!r}")
     query, key, value = _arranged(query, key, value)

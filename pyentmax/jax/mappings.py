@@ -1,26 +1,158 @@
-"""α-entmax and its kin, by `pyentmax.reference.composed`.
+"""α-entmax and its kin as objects: `entmax15(z)`, `entmax15.support(z)`, `entmax15.loss(z, y)`.
 
-The rules for derivatives are written in p, whose own derivatives are these rules again: second
-derivatives come by applying them twice.
+The text of a call returns its arguments; the rows are mapped by `pyentmax.jax.row_mappings`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
 
 from pyentmax.jax import namespace as xp
-from pyentmax.jax.rows import Rows, by_rows
-from pyentmax.jax.symmetric import symmetric_product
+from pyentmax.jax.losses import loss_of
+from pyentmax.jax.row_mappings import ROWS, name_for
+from pyentmax.jax.rows import Rows
 from pyentmax.reference.composed import mappings
 from pyentmax.reference.composed.mappings import ALPHAS
 
+WITH_LOSS = ("softmax", "sparsemax", "entmax15", "entmax")
+P = ParamSpec("P")
+Arguments = tuple[Any, Any, Any, Any]  # scores, parameter, axis, mask
+Text = Callable[Concatenate[Any, P], Arguments]
 
-def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+
+class ArrayFunction(Generic[P]):
+    """A function of JAX's arrays; `bind` is the text of its mapping, which returns arguments."""
+
+    def __init__(self, name: str, bind: Text[P]) -> None:
+        self.__qualname__, self.__module__ = name, bind.__module__
+        self.__name__ = name.rpartition(".")[2]
+        self.bind, self.name = bind, bind.__name__
+        self.__doc__ = inspect.cleandoc(type(self).__doc__ or "")
+        _, *own = inspect.signature(type(self).__call__).parameters.values()
+        arrays = [x for x in own if x.kind == x.POSITIONAL_OR_KEYWORD]
+        options = [x for x in own if x.kind == x.KEYWORD_ONLY]
+        _, *shared = inspect.signature(bind).parameters.values()
+        shared = [x for x in shared if x.name not in {option.name for option in options}]
+        self.__signature__ = inspect.Signature([*arrays, *shared, *options])
+
+    def __reduce__(self) -> str:  # pickled by name, as functions are
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<pyentmax.jax.{self.__qualname__}>"
+
+    def bound(self, z: Any, *args: Any, **kwargs: Any) -> Arguments:
+        """The arguments of a call."""
+        if "dim" in kwargs:
+            raise TypeError(
+                f"{self.__qualname__}() got an unexpected keyword argument 'dim'; of arrays it is "
+                "axis"
+            )
+        return self.bind(z, *args, **kwargs)
+
+    def arguments(self, z: Any, *args: Any, **kwargs: Any) -> tuple[str, Rows, Any]:
+        """The mapping that computes a call, the rows, and the parameter of each or None."""
+        z, value, axis, mask = self.bound(z, *args, **kwargs)
+        rows = Rows(z, axis, mask)
+        if value is None:
+            return self.name, rows, None
+        name = name_for(value) if self.name == "entmax" else self.name
+        if name != self.name:  # of an α whose mapping has its own name
+            return name, rows, None
+        return name, rows, rows.parameter("alpha" if name == "entmax" else "k", value)
+
+
+class Support(ArrayFunction[P]):
+    """Where the mapping gives probability, whether or not a float can show it: bools."""
+
+    def __call__(self, z: Any, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
+        """The bools of scores."""
+        name, rows, value = self.arguments(jax.lax.stop_gradient(z), *args, **kwargs)
+        parameters = () if value is None else (value,)
+        p = ROWS[name](rows.unshifted, *parameters)
+        return rows.restored(mappings.support(xp, rows.unshifted, p, name, *parameters)) != 0
+
+
+class Loss(ArrayFunction[...]):
+    """The mapping's Fenchel-Young loss, whose gradient in z is mapping(z) − y.
+
+    Parameters
+    ----------
+    z : array
+        Scores.
+    y : int array of z's shape without the axis, or array of z's shape
+        Labels, or distributions that sum to 1. A loss with a label out of range is NaN.
+    alpha : number or array
+        Of `entmax`, differentiable.
+    axis : int, tuple of int or None
+    reduction : {"mean", "sum", "none"}
+        The mean is weighted, and over the rows that count.
+    weight : array, optional
+        What each row counts, broadcastable to z's shape without the axis. A negative one is NaN.
+        With a weight for each class this is ``class_weight[np.where(y == ignore_index, 0, y)]``.
+    mask : bool array, optional
+        Broadcastable to z, True where an entry may get probability. A row without any counts
+        nothing.
+    ignore_index : int, optional
+        Rows with this label count nothing.
+    label_smoothing : float, default 0
+        The share of the target that is spread over all unmasked entries; it may be traced.
+
+    Returns
+    -------
+    scalar, or array of the labels' shape for "none"
+
+    """
+
+    def __call__(
+        self, z: Any, y: Any, *args: Any, reduction: str = "mean", weight: Any = None,
+        mask: Any = None, ignore_index: int | None = None, label_smoothing: Any = 0.0,
+        **kwargs: Any,
+    ) -> jax.Array:  # fmt: skip
+        """The loss, reduced."""
+        z, alpha, axis, _ = self.bound(z, *args, **kwargs)
+        if self.name not in WITH_LOSS:
+            raise ValueError(f"{self.__qualname__} is not defined in JAX")
+        return loss_of(
+            self.name, z, y, ALPHAS.get(self.name, alpha), axis, reduction=reduction, weight=weight,
+            mask=mask, ignore_index=ignore_index, label_smoothing=label_smoothing,
+        )  # fmt: skip
+
+
+class Mapping(ArrayFunction[P]):
+    """A mapping of JAX's arrays.
+
+    Attributes
+    ----------
+    support, loss : functions of arrays
+    """
+
+    def __init__(self, text: Text[P]) -> None:
+        name = text.__name__
+        super().__init__(name, text)
+        self.__doc__, self.__wrapped__ = text.__doc__, text
+        self.support: Support[P] = Support(f"{name}.support", text)
+        self.loss = Loss(f"{name}.loss", text)
+
+    def __call__(self, z: Any, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
+        """The probabilities of scores."""
+        name, rows, value = self.arguments(z, *args, **kwargs)
+        if value is None:
+            return rows.restored(ROWS[name](rows.unshifted))
+        if name == "entmax":
+            value = value * jnp.where(rows.empty | (value < jnp.inf), 1, jnp.nan)  # so its gradient
+            return rows.restored(ROWS[name](rows.unshifted, jnp.where(rows.empty, 2, value)))
+        p = ROWS[name](rows.unshifted, jnp.clip(value, 1, 2**30))
+        return rows.restored(jnp.where((value >= 1) & (value == jnp.floor(value)), p, jnp.nan))
+
+
+@Mapping
+def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """exp z / Σ exp z, everywhere above zero.
 
     Parameters
@@ -41,10 +173,11 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(np.round(np.float64(softmax([1.0, 0.5, -2.0])), 3))
     [0.604 0.366 0.03 ]
     """
-    return by_rows(ROWS["softmax"], z, axis, mask)
+    return z, None, axis, mask
 
 
-def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+@Mapping
+def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """The point of the simplex that is nearest to z (Martins & Astudillo 2016).
 
     Parameters and result are as for `softmax`.
@@ -54,10 +187,11 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(sparsemax([1.0, 0.5, -2.0]))
     [0.75 0.25 0.  ]
     """
-    return by_rows(ROWS["sparsemax"], z, axis, mask)
+    return z, None, axis, mask
 
 
-def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+@Mapping
+def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """1.5-entmax (Peters et al. 2019, §3.3): between softmax and sparsemax.
 
     Parameters and result are as for `softmax`.
@@ -68,10 +202,11 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(np.round(np.float64(entmax15([1.0, 0.5, -2.0])), 3))
     [0.674 0.326 0.   ]
     """
-    return by_rows(ROWS["entmax15"], z, axis, mask)
+    return z, None, axis, mask
 
 
-def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+@Mapping
+def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """α-entmax: softmax at α = 1, sparsemax at 2, and sparser the larger α is; dense below 1.
 
     Parameters
@@ -94,16 +229,11 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     >>> print(np.round(np.float64(by_alpha), 3))
     [ 0.124 -0.124  0.   ]
     """
-    name = name_for(alpha)
-    if name in ALPHAS:
-        return by_rows(ROWS[name], z, axis, mask)
-    rows = Rows(z, axis, mask)
-    alpha = rows.parameter("alpha", alpha)
-    alpha = alpha * jnp.where(rows.empty | (alpha < jnp.inf), 1, jnp.nan)  # whose gradient is NaN
-    return rows.restored(ROWS[name](rows.unshifted, jnp.where(rows.empty, 2, alpha)))
+    return z, alpha, axis, mask
 
 
-def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+@Mapping
+def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """softmax over the k largest scores, and what ties with the k-th; zero elsewhere.
 
     Explicit Sparse Transformer's selection: its derivative is softmax's over what is kept.
@@ -121,10 +251,11 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     >>> print(np.round(np.float64(topk_softmax([1.0, 0.5, -2.0], 2)), 3))
     [0.622 0.378 0.   ]
     """
-    return _topk(ROWS["topk_softmax"], z, k, axis, mask)
+    return z, k, axis, mask
 
 
-def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
+@Mapping
+def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Arguments:
     """The point nearest to z of the simplex with at most k non-zeros.
 
     sparsemax over the k largest scores (Kyrillidis et al. 2013); of scores that tie for the k-th
@@ -139,65 +270,4 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.A
     >>> print(topk_sparsemax([1.0, 0.8, 0.9, -1.0], 2).round(4))
     [0.55 0.   0.45 0.  ]
     """
-    return _topk(ROWS["topk_sparsemax"], z, k, axis, mask)
-
-
-def _topk(body: Callable[..., jax.Array], z: Any, k: Any, axis: Any, mask: Any) -> jax.Array:
-    rows = Rows(z, axis, mask)
-    k = rows.parameter("k", k)
-    p = body(rows.unshifted, jnp.clip(k, 1, 2**30))
-    return rows.restored(jnp.where((k >= 1) & (k == jnp.floor(k)), p, jnp.nan))
-
-
-# --- rows (…, d) as they come ------------------------------------------------------------------
-def name_for(alpha: Any) -> str:
-    """Which of `ROWS` computes α-entmax: nothing need look at an α that is a number."""
-    if type(alpha) not in (int, float):
-        return "entmax"
-    return _CLOSED.get(alpha, "entmax")
-
-
-def _mapping(name: str, product: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A mapping of rows and perhaps a parameter of each, given its Jacobian's product.
-
-    A row with nothing left is zeros, one with NaN or +∞ is NaN. Compiled once per shape and dtype,
-    outside `jax.jit` too: a loop would otherwise be compiled at every call, for its functions are
-    new ones.
-    """
-
-    @jax.custom_jvp
-    @jax.jit
-    def forward(z: jax.Array, *parameters: jax.Array) -> jax.Array:
-        return mappings.mapping(xp, z, name, *parameters)
-
-    def rule(primals: Any, tangents: Any) -> Any:
-        p, alpha = forward(*primals), primals[1:] if name == "entmax" else ()
-        moved = []  # what is not differentiated is not computed
-        if type(tangents[0]) is not SymbolicZero:
-            moved.append(product(p, tangents[0], *alpha))
-        if alpha and type(tangents[1]) is not SymbolicZero:
-            moved.append(grad_alpha(p, *alpha) * tangents[1])
-        return p, sum(moved[1:], start=moved[0] if moved else jnp.zeros_like(p))
-
-    forward.defjvp(rule, symbolic_zeros=True)
-    return forward
-
-
-def _product(alpha: float | None) -> Callable[..., jax.Array]:
-    """J v at the output p of mappings with the same α, or with one in each row."""
-
-    def body(p: jax.Array, v: jax.Array, *parameters: jax.Array) -> jax.Array:
-        return mappings.product(xp, p, v, *parameters, *(() if alpha is None else (alpha,)))
-
-    return symmetric_product(body)
-
-
-@jax.jit
-def grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
-    return mappings.grad_alpha(xp, p, alpha)
-
-
-_CLOSED = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
-_PRODUCTS = {alpha: _product(alpha) for alpha in _CLOSED}
-ROWS = {name: _mapping(name, _PRODUCTS[alpha]) for name, alpha in ALPHAS.items()}
-ROWS["entmax"] = _mapping("entmax", _product(None))
+    return z, k, axis, mask

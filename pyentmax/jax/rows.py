@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -92,12 +91,6 @@ def promoted(x: jax.Array, least: Any) -> jax.Array:
 def places(shape: tuple[int, ...], dtype: Any, axis: int = -1) -> jax.Array:
     """0, 1, … along an axis, as an array of a shape, which may be symbolic."""
     return jax.lax.broadcasted_iota(dtype, shape, axis % len(shape))
-
-
-def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:
-    """``body(rows)`` over an axis, several, or all."""
-    rows = Rows(z, axis, mask)
-    return rows.restored(body(rows.unshifted))
 
 
 def as_mask(mask: Any) -> jax.Array:

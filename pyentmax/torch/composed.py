@@ -156,12 +156,11 @@ def targets(
         y.unsqueeze(-1).long() if labels else y.to(x.dtype),  # as a uint8, −100 would be 156
         ~empty,
         labels=labels,
-        one_vs_all=False,
         mask=mask,
         ignore_index=ignore_index if labels else None,
     )
     if label_smoothing is not None:
-        q = losses.smoothed(xp, q, x, label_smoothing, one_vs_all=False)
+        q = losses.smoothed(xp, q, x, label_smoothing)
     return q, counts[..., 0], right
 
 

@@ -1,10 +1,11 @@
 """The JAX adapter: the values of the library's own functions, and derivatives of every order."""
 
+import inspect
 import os
+import pickle
 import subprocess
 import sys
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -335,54 +336,6 @@ def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_noth
     assert jnp.isfinite(pj.softmax_loss(jnp.zeros(43), uniform))
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
-    z = 2 * RNG.normal(size=(6, 5))
-    several, labels = (RNG.random((6, 5)) < 0.4).astype(float), RNG.integers(5, size=6)
-    each, rows, mask = RNG.random((6, 5)), RNG.random(6), RNG.random((6, 5)) < 0.7
-    found = pj.entmax_sigmoid(z, alpha, mask=mask)
-    expected = np.where(mask, pe.entmax_sigmoid(z, alpha), 0)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    cases = [("entmax_sigmoid_loss", several, {"weight": each, "mask": mask})]
-    cases += [("entmax_sigmoid_loss", several, {"label_smoothing": 0.1})]
-    for target in (several, labels):
-        cases += [("one_vs_all_loss", target, {"weight": rows})]
-        cases += [("one_vs_all_loss", target, {"mask": mask, "reduction": "sum"})]
-        cases += [("one_vs_all_loss", target, {"reduction": "none"})]
-    cases += [("one_vs_all_loss", labels.astype(np.uint8), {"label_smoothing": 1.0})]
-    cases += [("one_vs_all_loss", labels, {"ignore_index": 1})]
-    cases += [("one_vs_all_loss", several, {"axis": None, "weight": 2.0, "reduction": "sum"})]
-    for name, target, options in cases:
-        function = getattr(pj, name)
-        found = function(z, target, alpha, **options)
-        given: dict[str, Any] = {"y": target, **options}
-        scores = z
-        if name == "entmax_sigmoid_loss":  # each entry is a row of one class
-            scores, given["y"] = z[..., None], target[..., None]
-            given |= {"mask": mask[..., None]} if "mask" in options else {}
-        expected, right = pe.one_vs_all_loss_and_grad(scores, alpha=alpha, **given)
-        right = right.reshape(z.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-        if options.get("reduction") != "none":
-            found = jax.grad(partial(function, y=target, alpha=alpha, **options))(z)
-            np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.slow
-def test_edges_of_the_sigmoid():
-    p = pj.entmax_sigmoid([-np.inf, 0.0, np.inf])
-    np.testing.assert_allclose(p, [0, 0.5, 1], rtol=4 * np.finfo(float).eps, atol=0)
-    assert np.isnan(pj.entmax_sigmoid(np.nan))
-    assert np.isnan(pj.one_vs_all_loss([[1.0, 0.0]], [2]))
-    assert np.isnan(pj.entmax_sigmoid_loss([1.0], [2.0]))
-    assert float(pj.one_vs_all_loss([[1.0, 0.0]], [1], mask=[[False, False]])) == 0
-    alphas = np.array([1.2, 1.5])
-    z = np.array([[0.4, -0.3]])
-    check_grads(jax.jit(pj.entmax_sigmoid), (z, alphas), order=1)
-    with pytest.raises(ValueError, match="y: expected targets of shape"):
-        pj.entmax_sigmoid_loss(z, [1.0])
-
-
 def test_a_broken_row_breaks_no_other():
     """In values and derivatives, whether its scores are wrong or its α."""
     z = jnp.array([[1.0, 0.5, -2.0]] * 4 + [[np.nan, 0, 1], [0, np.inf, -1], [-np.inf, 0, -np.inf]])
@@ -426,18 +379,17 @@ def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name
 def test_more_rows_than_float16_can_count_have_a_mean():
     z = jnp.asarray(np.random.default_rng(0).normal(size=(70_000, 2)), jnp.float16)
     y = np.zeros(len(z), int)
-    expected = pe.one_vs_all_loss(np.asarray(z), y)
-    np.testing.assert_allclose(pj.one_vs_all_loss(z, y), expected, rtol=1e-3)
+    expected = pe.entmax15.loss(np.asarray(z), y)
+    np.testing.assert_allclose(pj.entmax15.loss(z, y), expected, rtol=1e-3)
 
 
 @pytest.mark.slow
 def test_a_row_of_weight_0_may_hold_anything():
-    """The gradient of one against all was NaN in that row."""
     z = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     z[1] = np.nan
     y, weight = np.array([0, -100, 2]), np.array([1.0, 0.0, 1.0])
-    found = jax.value_and_grad(pj.one_vs_all_loss)(jnp.asarray(z), y, weight=weight)
-    expected = pe.one_vs_all_loss_and_grad(z, y, weight=weight)
+    found = jax.value_and_grad(pj.entmax15.loss)(jnp.asarray(z), y, weight=weight)
+    expected = pe.entmax15.loss_and_grad(z, y, weight=weight)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -472,13 +424,10 @@ def test_the_mean_of_losses_depends_on_the_ratios_of_weights_alone():
         expected = pe.softmax_loss(z, labels, weight=weight)
         found = pj.softmax_loss(z, labels, weight=weight)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-        expected = pe.one_vs_all_loss(z, labels, weight=weight)
-        found = pj.one_vs_all_loss(z, labels, weight=weight)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", [pj.softmax_loss, pj.entmax_loss, pj.one_vs_all_loss])
+@pytest.mark.parametrize("loss", [pj.softmax.loss, pj.entmax.loss])
 def test_a_negative_weight_makes_no_number(loss):
     z, labels = np.zeros((2, 3)), np.array([0, 1])
     assert np.isnan(loss(z, labels, weight=[-1.0, 1.0]))
@@ -525,30 +474,39 @@ def test_a_second_call_compiles_nothing(caplog):
 def test_losses_keep_digits_at_a_margin(alpha):
     """p rounds to 1 in float32 there, and the loss was 0."""
     z, y = np.array([[18.0, 0, -3]]), np.array([0])
-    for loss in ("entmax_loss", "one_vs_all_loss", *(["softmax_loss"] * (alpha == 1))):
+    for loss in ("entmax_loss", *(["softmax_loss"] * (alpha == 1))):
         numbers = () if loss == "softmax_loss" else (alpha,)
         found = getattr(pj, loss)(np.float32(z), y, *numbers)
         np.testing.assert_allclose(found, getattr(pe, loss)(z, y, *numbers), rtol=2e-5)
-    found = pj.entmax_sigmoid_loss(np.float32([18.0]), np.float32([1]), 1.0)
-    np.testing.assert_allclose(found, np.log1p(np.exp(-18)), rtol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["softmax_loss", "entmax_loss", "one_vs_all_loss"])
-def test_class_weights_agree_with_the_library(name):
-    z, y, weight = RNG.normal(size=(4, 3)), np.array([0, 1, 2, 1]), np.array([0.5, 2, 1])
-    options = {"class_weight": weight, "weight": np.arange(4.0)}
-    expected = getattr(pe, name)(z, y, weight=weight[y] * np.arange(4.0))
-    np.testing.assert_allclose(getattr(pj, name)(z, y, **options), expected, rtol=1e-12)
-    assert np.isnan(getattr(pj, name)(z, y + 2, class_weight=weight))
-    if name != "one_vs_all_loss":
-        q = RNG.dirichlet(np.ones(3), 4)
-        expected = getattr(pe, name)(z, q, weight=q @ weight)
-        np.testing.assert_allclose(
-            getattr(pj, name)(z, q, **options | {"weight": None}), expected, rtol=1e-12
-        )
+def test_class_weights_are_weights_of_labels():
+    """As the docstring writes them."""
+    z, y, class_weight = RNG.normal(size=(4, 3)), np.array([0, 1, -1, 1]), np.array([0.5, 2, 1])
+    weight = class_weight[np.where(y == -1, 0, y)]
+    for loss in ("softmax", "entmax"):
+        expected = getattr(pe, loss).loss(z[[0, 1, 3]], y[[0, 1, 3]], weight=weight[[0, 1, 3]])
+        found = getattr(pj, loss).loss(z, y, weight=weight, ignore_index=-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(TypeError, match="'class_weight'"):
+        pj.softmax.loss(z, y, class_weight=class_weight)
 
 
-@pytest.mark.parametrize("loss", ["softmax_loss", "one_vs_all_loss"])
+def test_mappings_are_objects():
+    z, y = RNG.normal(size=(4, 3)), np.array([0, 1, 2, 1])
+    assert pickle.loads(pickle.dumps(pj.entmax.loss)) is pj.entmax.loss
+    assert list(inspect.signature(pj.entmax.loss).parameters)[:4] == ["z", "y", "alpha", "axis"]
+    for mapping in (pe.sparsemax, pj.sparsemax, "sparsemax"):
+        found = pj.attention(z, z, z, mapping=mapping)
+        np.testing.assert_allclose(found, pj.sparsemax(z @ z.T / 3**0.5) @ z, rtol=1e-9)
+    for function in (pj.entmax15, pj.entmax15.support, partial(pj.entmax15.loss, y=y)):
+        with pytest.raises(TypeError, match="'dim'; of arrays it is axis"):
+            function(z, dim=0)
+    with pytest.raises(ValueError, match="topk_softmax.loss is not defined"):
+        pj.topk_softmax.loss(z, y, 2)
+
+
+@pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss"])
 def test_label_smoothing_may_be_traced(loss):
     z, y, loss = RNG.normal(size=(3, 4)), np.array([0, 1, 2]), getattr(pj, loss)
     smoothed = jax.jit(lambda share: loss(z, y, label_smoothing=share))
@@ -580,12 +538,6 @@ STRICT = {
         pj.softmax_loss(z, LABELS, ignore_index=1, weight=jnp.ones(3)),
         pj.entmax15_loss(z, pj.sparsemax(z), mask=jnp.arange(4) < 4),
         pj.sparsemax_loss(z, LABELS, reduction="none"),
-    ],
-    "sigmoid": lambda z: [
-        pj.entmax_sigmoid(z, 1.3, mask=jnp.arange(4) < 3),
-        pj.entmax_sigmoid_loss(z, z > 0, 1.3, weight=jnp.ones(4), label_smoothing=0.1),
-        pj.one_vs_all_loss(z, LABELS, weight=jnp.ones(3), mask=jnp.arange(4) < 3),
-        pj.one_vs_all_loss(z, z > 0, reduction="none"),
     ],
 }
 

@@ -1,7 +1,6 @@
 r"""Fenchel-Young losses L(z, q) = Ω*(z) + Ω(q) − q·z of rows, whose gradient is p − q.
 
 The conjugate is Ω*(z) = p·z + H(p) at p = entmax(z, α), with Tsallis's entropy H = −Ω of order α.
-The one-vs-all loss of a score is that of the pair (z, 0), for the target (q, 1 − q).
 """
 
 from __future__ import annotations
@@ -87,13 +86,6 @@ def target_slope(xp: Any, x: Any, q: Any, alpha: Any) -> Any:
     return xp.where(on, -ell * decrease(xp, (alpha - 1) * ell) - xp.where(on, x, 0), 0)
 
 
-def pairs(xp: Any, z: Any, live: Any) -> Any:
-    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
-    z = z if live is None else xp.where(live, z, 0)
-    both = xp.stack([z, -z], axis=-1)
-    return xp.minimum(both, xp.zeros_like(both))  # at most 0, +∞ too
-
-
 # --- targets and weights --------------------------------------------------------------------------
 
 
@@ -104,7 +96,6 @@ def targets(
     counts: Any,
     *,
     labels: bool,
-    one_vs_all: bool,
     mask: Any = None,
     ignore_index: Any = None,
 ) -> tuple[Any, Any, Any]:
@@ -114,8 +105,8 @@ def targets(
     ----------
     x : (…, d) array of scores
     y : (…, 1) integer labels, or (…, d) targets of x's dtype
-    counts : bool array that broadcasts to x: the rows, or for the one-vs-all loss the scores
-    labels, one_vs_all : bools
+    counts : bool array (…, 1)
+    labels : bool
     mask : bool array that broadcasts to x, optional
     ignore_index : of y's dtype, optional
     """
@@ -127,16 +118,15 @@ def targets(
     else:
         q = xp.where(counts if mask is None else mask & counts, y, 0)
         excess = xp.sum(q, axis=-1, keepdims=True) - 1
-        right = (q >= 0) & (q <= 1 if one_vs_all else xp.abs(excess) <= SUM_TOLERANCE)
+        right = (q >= 0) & (xp.abs(excess) <= SUM_TOLERANCE)
     right = xp.all(~counts | right, axis=-1)
     return q, counts, right
 
 
-def smoothed(xp: Any, q: Any, x: Any, share: Any, *, one_vs_all: bool) -> Any:
-    """Targets with a share of their mass spread over all unmasked scores, or over 0 and 1."""
+def smoothed(xp: Any, q: Any, x: Any, share: Any) -> Any:
+    """Targets with a share of their mass spread over all unmasked scores."""
     allowed = xp.indicator(x > -xp.inf, x)
-    uniform = 0.5 if one_vs_all else allowed / xp.sum(allowed, axis=-1, keepdims=True)
-    return (1 - share) * q + share * uniform
+    return (1 - share) * q + share * allowed / xp.sum(allowed, axis=-1, keepdims=True)
 
 
 def shares(xp: Any, weight: Any, reduction: str) -> Any:
