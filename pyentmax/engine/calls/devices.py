@@ -25,8 +25,8 @@ def array_module(array: Any) -> ModuleType:
 
 def on_device(array: Any) -> bool:
     """Whether an array lies in a GPU's memory."""
-    # Of the array, not of its class: JAX's has it on the host, too, where it raises.
-    return hasattr(array, "__cuda_array_interface__")
+    # The interface alone does not tell: JAX's arrays have it on the host, too, and raise when asked.
+    return hasattr(type(array), "__cuda_array_interface__") and hasattr(type(array), "get")
 
 
 def is_dask(array: Any) -> bool:
