@@ -225,7 +225,7 @@ def name_of(mapping: Any) -> str:
     ours = name is mapping or mapping.__module__.startswith("pyentmax.")
     if not ours or name not in MAPPINGS:
         raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    return name  # type: ignore[no-any-return]
+    return name
 
 
 def chosen(

@@ -138,8 +138,13 @@ def linear_loss(
                 f"linear_bias must have the shape ({len(linear_weight)},), got "
                 f"{tuple(linear_bias.shape)}"
             )
-    named = {"weight": weight, "row_weight": row_weight, "target": target}
-    for name, tensor in {**named, PARAMETERS[mapping]: value}.items():
+    constants: dict[str | None, Any] = {
+        "weight": weight,
+        "row_weight": row_weight,
+        "target": target,
+    }
+    constants[PARAMETERS[mapping]] = value
+    for name, tensor in constants.items():
         if isinstance(tensor, Tensor) and tensor.requires_grad:
             raise TypeError(
                 f"linear_loss has no gradient in {name}: detach() it"

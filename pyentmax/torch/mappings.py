@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -21,11 +21,11 @@ from pyentmax.torch.calls import LOSS_OPTIONS, LossOptions, apply, apply_loss, a
 
 P = ParamSpec("P")
 K = TypeVar("K")
-Value = float | Tensor
-Mask = Tensor | None
-Dtype = torch.dtype | None
-Arguments = tuple[Tensor, Any, int, Mask, Dtype]  # scores, parameter, dim, mask, dtype
-Text = Callable[Concatenate[Tensor, P], Arguments]
+Value: TypeAlias = float | Tensor
+Mask: TypeAlias = Tensor | None
+Dtype: TypeAlias = torch.dtype | None
+Arguments: TypeAlias = tuple[Tensor, Any, int, Mask, Dtype]  # scores, parameter, dim, mask, dtype
+Text: TypeAlias = Callable[Concatenate[Tensor, P], Arguments]
 
 
 class TensorFunction(Generic[P]):
@@ -170,7 +170,7 @@ class Mapping(TensorFunction[P], Generic[P, K]):
     arrays : the mapping of arrays, with its derivatives
     """
 
-    def __init__(self, text: Text[P], arrays: pe.Mapping[Any, K]) -> None:
+    def __init__(self, text: Text[P], arrays: pe.Mapping[Any, K]) -> None:  # type: ignore[type-var]
         name = text.__name__
         super().__init__(name, text)
         self.__doc__, self.__wrapped__, self.arrays = text.__doc__, text, arrays
@@ -186,7 +186,9 @@ class Mapping(TensorFunction[P], Generic[P, K]):
         return apply(self.name, z, value, dim, mask=mask, dtype=dtype)
 
 
-def of_tensors(arrays: pe.Mapping[Any, K]) -> Callable[[Text[P]], Mapping[P, K]]:
+def of_tensors(  # its parameter bounds K, which is private there
+    arrays: pe.Mapping[Any, K],  # type: ignore[type-var]
+) -> Callable[[Text[P]], Mapping[P, K]]:
     """Decorator: the mapping of tensors, given that of arrays."""
     return lambda text: Mapping(text, arrays)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from pyentmax.torch.arguments import check_known
 from pyentmax.torch.calls import ModuleOptions, apply
 from pyentmax.torch.sparse_attention import attention, attention_parameter, check_settings
 
-Value = float | Tensor
+Value: TypeAlias = float | Tensor
 
 
 class Settings(nn.Module):
