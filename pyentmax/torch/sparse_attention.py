@@ -272,7 +272,7 @@ def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     if not is_unwatched(tensors) or torch.is_autocast_enabled("cpu"):
         return None
     for x in tensors:
-        if not isinstance(x, Tensor) or x.dtype not in KERNEL_DTYPES or x.ndim < 2:
+        if not isinstance(x, Tensor) or x.is_nested or x.dtype not in KERNEL_DTYPES or x.ndim < 2:
             return None
         if x.requires_grad and torch.is_grad_enabled():
             return None
