@@ -129,7 +129,6 @@ def runs_of(
     rows = query.reshape(-1, D)
     keys = np.ascontiguousarray(key.reshape(heads, length, D).swapaxes(1, 2))
     tile = np.empty((64, length), np.float32)
-    options: dict[str, Any] = {"workers": workers, "causal": causal}
 
     def bare() -> None:
         for top in range(0, heads * length, 64):
@@ -143,15 +142,21 @@ def runs_of(
         output = scaled_dot_product_attention(*tensors, is_causal=causal)
         return torch.autograd.grad(output, tensors, g_tensor)
 
+    def sparse() -> object:
+        with pyentmax.set_workers(workers):
+            return attention(query, key, value, alpha, causal=causal)
+
     def trained() -> object:
-        output, weights = attention(query, key, value, alpha, return_weights=True, **options)
-        return attention_vjp(weights, query, key, value, g, alpha, **options)
+        options: dict[str, Any] = {"causal": causal}
+        with pyentmax.set_workers(workers):
+            output, weights = attention(query, key, value, alpha, return_weights=True, **options)
+            return attention_vjp(weights, query, key, value, g, alpha, **options)
 
     return {
         "bare": bare,
         "dense": dense,
         "dense trained": dense_trained,
-        "sparse": lambda: attention(query, key, value, alpha, **options),
+        "sparse": sparse,
         "sparse trained": trained,
     }
 

@@ -70,7 +70,8 @@ def test_fork_while_another_thread_calls() -> None:
     run("""
 def call():
     check(2)
-    pyentmax.attention(z, z, z, workers=2)
+    with pyentmax.set_workers(2):
+        pyentmax.attention(z, z, z)
     pyentmax.entmax15(z.tolist())
 
 def serve():

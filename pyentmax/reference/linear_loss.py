@@ -69,7 +69,6 @@ def linear_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     chunk: int | None = None,
-    workers: int | None = None,
     **parameters: Any,
 ) -> Any:
     """The Fenchel-Young loss of the scores ``x @ rows.T + bias``, without an array of all scores.
@@ -91,8 +90,6 @@ def linear_loss(
         nothing
     chunk : int, optional
         rows of x whose scores are computed at a time; by default as many as fit in 32 MB
-    workers : int, optional
-        the most threads to use, as in `set_workers`. BLAS, which multiplies, has its own
     **parameters
         the mapping's own, such as ``alpha``; they broadcast against the labels' shape
 
@@ -110,7 +107,8 @@ def linear_loss(
     Notes
     -----
     The same as ``fenchel_young_loss(x @ rows.T + bias, y, mapping)``, to rounding, and for any
-    number of workers to the last bit. Half types are computed in float32.
+    number of threads (`set_workers`) to the last bit. BLAS, which multiplies, has its own. Half
+    types are computed in float32.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def linear_loss(
     """
     options = checked_options(reduction, weight, None, ignore_index, label_smoothing, class_weight)
     layer = x, rows, y, mapping, parameters, bias
-    return passes(*layer, options, chunk, workers, softcap=softcap, wanted="")[0]
+    return passes(*layer, options, chunk, softcap=softcap, wanted="")[0]
 
 
 def linear_loss_and_grad(
@@ -137,7 +135,6 @@ def linear_loss_and_grad(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     chunk: int | None = None,
-    workers: int | None = None,
     **parameters: Any,
 ) -> tuple[Any, ...]:
     """`linear_loss` and its gradients in x, the rows and, if there is one, the bias.
@@ -145,7 +142,7 @@ def linear_loss_and_grad(
     Parameters
     ----------
     x, rows, y, mapping, bias, softcap, weight, class_weight : as in `linear_loss`
-    ignore_index, label_smoothing, chunk, workers, **parameters : as in `linear_loss`
+    ignore_index, label_smoothing, chunk, **parameters : as in `linear_loss`
     reduction : "mean" or "sum"
 
     Returns
@@ -182,7 +179,7 @@ def linear_loss_and_grad(
             "weight= scales each row's"
         )
     layer = x, rows, y, mapping, parameters, bias
-    return passes(*layer, options, chunk, workers, softcap=softcap)
+    return passes(*layer, options, chunk, softcap=softcap)
 
 
 # --- the passes -----------------------------------------------------------------------------------
@@ -225,7 +222,6 @@ def passes(
     bias: Any,
     options: Options,
     chunk: int | None,
-    workers: int | None,
     *,
     softcap: float | None = None,
     wanted: str = "xrb",
@@ -239,7 +235,7 @@ def passes(
 
     Parameters
     ----------
-    x, rows, y, mapping, parameters, bias, chunk, workers, softcap
+    x, rows, y, mapping, parameters, bias, chunk, softcap
         as in `linear_loss`
     options : Options
         checked
@@ -275,7 +271,6 @@ def passes(
     if softcap is not None and not softcap > 0:
         raise ValueError(f"softcap must be above 0, got {softcap}")
     chunk = _checked_chunk(chunk, rows)
-    workers = threads.get_workers() if workers is None else threads.counted(workers)
 
     batch = x.shape[:-1]
     y, share, keep = _targets(x, rows, bias, y, options)
@@ -289,7 +284,7 @@ def passes(
     flat, rows = np.ascontiguousarray(x.reshape(-1, x.shape[-1])[keep]), np.ascontiguousarray(rows)
     layer = _Layer(
         flat, rows, bias, y, share.astype(dtype), record, values, options.label_smoothing, softcap,
-        wanted, matmul, add_product, workers,
+        wanted, matmul, add_product, threads.get_workers(),
     )  # fmt: skip
     layer.losses(fenchel_young_loss, np.empty_like(x, shape=(0, len(rows))), slice(0), 0.0)
     if isinstance(supports, tuple):

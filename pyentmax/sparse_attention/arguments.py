@@ -116,7 +116,6 @@ class Arguments:
         sink: Any = None,
         bias: Any = None,
         cu_seqlens: Any = None,
-        workers: int | None = None,
         **parameters: Any,
     ) -> None:
         self.mapping: RowMapping
@@ -160,7 +159,7 @@ class Arguments:
             distances = array_module(self.query).arange(1 - t - most, s - least)
             self._distances = np.abs(distances).astype(self.dtype)
         self.bias: Any = None if bias is None else self.checked_bias(bias)
-        self.workers: int = threads.get_workers() if workers is None else threads.counted(workers)
+        self.workers: int = threads.get_workers()
 
     def _check_sets(self, cu_seqlens: Any) -> None:
         assert self.sets is not None

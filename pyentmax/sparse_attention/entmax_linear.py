@@ -23,7 +23,6 @@ def entmax_linear(
     *,
     bias: Any = None,
     scale: float = 1.0,
-    workers: int | None = None,
     return_counts: bool = False,
 ) -> Any:
     """α-entmax of scale · x · rowsᵀ + bias, as a `scipy.sparse` CSR array.
@@ -43,9 +42,6 @@ def entmax_linear(
     bias : array of shape (n,), optional
     scale : float, default 1
         of the products, such as 1 / temperature, together with ``bias / temperature``
-    workers : int, optional
-        number of threads, by default as `pyentmax.set_workers` says; the result does not depend on
-        it
     return_counts : bool, default False
         also return for how many of the rows each x needed the product, an array of shape (b,)
 
@@ -77,14 +73,14 @@ def entmax_linear(
             "ScreenedRows(matrix)"
         )
     csr_array = scipy_sparse().csr_array
-    data, indices, indptr, counts = nonzeros(x, rows, alpha, bias, scale, workers)
+    data, indices, indptr, counts = nonzeros(x, rows, alpha, bias, scale)
     p = csr_array((data, indices, indptr), shape=(len(counts), rows.shape[0]))
     return (p, counts) if return_counts else p
 
 
 @np.errstate(under="ignore")
 def nonzeros(
-    x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float, workers: int | None = None
+    x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float
 ) -> tuple[Any, Any, Any, Any]:
     """What a CSR array is made of, and the counts; a call on tensors makes no such array."""
     x = as_floating(x, "x")[0]
@@ -119,10 +115,8 @@ def nonzeros(
     def run(i: int) -> None:
         parts[i] = _some(x[i * FEW : (i + 1) * FEW], rows, alphas[i * FEW : (i + 1) * FEW], bias)
 
-    count = threads.get_workers() if workers is None else threads.counted(workers)
-    threads.run_pieces(
-        range(len(parts)), lambda: run, min(count, x.size * n // threads.ENTRIES_PER_WORKER)
-    )
+    workers = min(threads.get_workers(), x.size * n // threads.ENTRIES_PER_WORKER)
+    threads.run_pieces(range(len(parts)), lambda: run, workers)
     if len(parts) == 1:
         [(data, indices, sizes, counts)] = parts
     else:

@@ -33,7 +33,6 @@ def attention(
     bias: Any = None,
     cu_seqlens: Any = None,
     return_weights: bool = False,
-    workers: int | None = None,
     **parameters: Any,
 ) -> Any:
     """Output O = π(scale · Q Kᵀ + bias) V of attention with sparse weights, α-entmax by default.
@@ -80,9 +79,6 @@ def attention(
         with the same arguments; `offset` may be one for each
     return_weights : bool, default False
         also return the weights, which the derivatives take
-    workers : int, optional
-        number of threads, by default as `pyentmax.set_workers` says; the result does not depend on
-        it
     **parameters
         of the mapping, such as ``k``; per head as `alpha`, bounds as `mask`
 
@@ -114,7 +110,7 @@ def attention(
     [[0.6642]] [[0.6642 0.     0.    ]] [0.3358]
     """
     if (
-        mapping is mask is scale is sink is bias is cu_seqlens is workers is None
+        mapping is mask is scale is sink is bias is cu_seqlens is None
         and causal is return_weights is False
         and type(offset) is int and not (offset or parameters)
     ):  # fmt: skip
@@ -130,13 +126,12 @@ def attention(
                 "have no size before they are computed; call attention on computed blocks"
             )
         options = {"causal": causal, "offset": offset, "cu_seqlens": cu_seqlens}
-        options["workers"] = workers
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         operands["bias"] = bias
         return _plan(query, key, value, operands, mapping=mapping, **options)
     problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, **parameters,
     )  # fmt: skip
     output, weights = problem.forward(return_weights)
     return (output, weights) if return_weights else output
@@ -186,7 +181,6 @@ def attention_vjp(
     sink: Any = None,
     bias: Any = None,
     cu_seqlens: Any = None,
-    workers: int | None = None,
     **parameters: Any,
 ) -> tuple[Any, ...]:
     """Gradients of query, key and value, for the gradient g of `attention`'s output.
@@ -198,7 +192,7 @@ def attention_vjp(
     weights : AttentionWeights
         as `attention` returned for these arrays
     g : array of the output's shape
-    query, key, value, alpha, mapping, scale, sink, bias, cu_seqlens, workers, **parameters
+    query, key, value, alpha, mapping, scale, sink, bias, cu_seqlens, **parameters
         as in `attention`
     mask, causal, offset : as in `attention`
         these three are needed if they were passed there and the mapping's derivative depends on
@@ -234,15 +228,13 @@ def attention_vjp(
     """
     problem = AttentionProblem(
         query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, workers=workers, **parameters,
+        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, **parameters,
     )  # fmt: skip
     return problem.vjp(weights, g)
 
 
 @np.errstate(under="ignore")
-def attention_vjp_alpha(
-    weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5, *, workers: int | None = None
-) -> Any:
+def attention_vjp_alpha(weights: AttentionWeights, value: Any, g: Any, alpha: Any = 1.5) -> Any:
     """The gradient of α, for the gradient g of the output of `attention` with α-entmax.
 
     Parameters
@@ -251,7 +243,7 @@ def attention_vjp_alpha(
         as `attention` returned
     value : array of shape (…, S, dᵥ)
     g : array of the output's shape
-    alpha, workers : as in `attention`
+    alpha : as in `attention`
 
     Returns
     -------
@@ -271,7 +263,7 @@ def attention_vjp_alpha(
     """
     like = np.broadcast_to(np.zeros_like(g, shape=(1,)), (*weights.shape[:-1], 1))
     key = np.broadcast_to(np.zeros_like(value, shape=(1,)), (*np.shape(value)[:-1], 1))
-    return AttentionProblem(like, key, value, alpha, workers=workers).vjp_alpha(weights, g)
+    return AttentionProblem(like, key, value, alpha).vjp_alpha(weights, g)
 
 
 def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options: Any) -> Any:

@@ -265,7 +265,7 @@ def _on_host(x: Any, rows: Any, bias: Any, y: Any, name: str, value: Any, *rest:
     if rest[-1] is not None:
         supports = rest[-3:]
     found = passes(
-        x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk, None,
+        x, rows, y, name, {} if own is None else {own: value}, bias, options, chunk,
         softcap=softcap, wanted=wanted, upstream=upstream, supports=supports, matmul=_multiply,
         add_product=_add_product,
     )  # fmt: skip

@@ -6,6 +6,7 @@ tests/test_processes.py tests forked children, where a hang can be ended.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,11 @@ def case(dtype: Any = np.float32, t: int = 700) -> Case:
 
 
 def everything(case: Case, workers: int | None) -> list[np.ndarray]:
-    options = case.options | {"workers": workers}
-    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **options)
-    g = np.cos(output)
-    of_alpha = attention_vjp_alpha(weights, case.value, g, case.alpha, workers=workers)
-    gradients = attention_vjp(weights, *case.arrays, g, case.alpha, **options)
+    with nullcontext() if workers is None else set_workers(workers):
+        output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
+        g = np.cos(output)
+        of_alpha = attention_vjp_alpha(weights, case.value, g, case.alpha)
+        gradients = attention_vjp(weights, *case.arrays, g, case.alpha, **case.options)
     return [output, weights.data, weights.indices, weights.indptr, *gradients, of_alpha]
 
 

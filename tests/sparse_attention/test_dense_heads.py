@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyentmax import set_workers
 from pyentmax.sparse_attention import DistanceBias, tiles
 from pyentmax.sparse_attention.problem import AttentionProblem
 
@@ -34,13 +35,13 @@ def operands(key_heads: int, t: int = 200) -> tuple[Any, ...]:
         {"bias": DistanceBias(slopes=np.array([1.0, 2.0, 3.0, 4.0]) / 1e4), "causal": True},
         {"alpha": np.array([1.0, 1.3, 1.5, 2.0])},
         {"cu_seqlens": np.array([0, 90, 200])},
-        {"workers": 3},
     ],
     ids=str,
 )
 def test_gradients_are_those_of_stored_weights(options: dict[str, Any], key_heads: int) -> None:
     query, key, value, g = operands(key_heads)
-    problem = AttentionProblem(query, key, value, scale=SCALES, **options)
+    with set_workers(3):
+        problem = AttentionProblem(query, key, value, scale=SCALES, **options)
     output, stored = problem.forward(True)
     again, weights = problem.forward(True, whole=False)
     alone, _ = problem.forward()

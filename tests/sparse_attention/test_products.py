@@ -63,6 +63,7 @@ def test_attention_leaves_the_threads_of_blas_alone(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(type(pool), "set_num_threads", pytest.fail)
     x = np.ones((2, 300, 16))
     before = [pool.num_threads for pool in pools]
-    output, weights = pe.attention(x, x, x, return_weights=True, workers=2)
-    pe.attention_vjp(weights, x, x, x, output, workers=2)
+    with pe.set_workers(2):
+        output, weights = pe.attention(x, x, x, return_weights=True)
+        pe.attention_vjp(weights, x, x, x, output)
     assert [pool.num_threads for pool in pools] == before

@@ -286,7 +286,8 @@ def test_linear_takes_bias_scale_and_alphas() -> None:
     assert np.all(counts >= np.diff(p.indptr))
     if choice.kernels():
         assert counts.max() < 3000
-        one = entmax_linear(x, ScreenedRows(rows), alphas, bias=bias, scale=0.5, workers=1)
+        with pe.set_workers(1):
+            one = entmax_linear(x, ScreenedRows(rows), alphas, bias=bias, scale=0.5)
         np.testing.assert_array_equal(one.data, p.data)
 
 

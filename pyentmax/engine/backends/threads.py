@@ -114,7 +114,7 @@ def get_workers() -> int:
 
 
 def counted(workers: Any) -> int:
-    """The number of threads that ``workers=`` stands for."""
+    """The number of threads that `workers` stands for."""
     try:
         count = operator.index(workers)
     except TypeError:

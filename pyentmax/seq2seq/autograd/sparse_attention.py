@@ -25,7 +25,6 @@ def attention(
     scale: Any = None,
     sink: Any = None,
     bias: Any = None,
-    workers: int | None = None,
     **options: Any,
 ) -> Tensor:
     """Output of attention with sparse weights, α-entmax unless another mapping is named.
@@ -42,7 +41,7 @@ def attention(
         as in :func:`pyentmax.attention`. A tensor gets its gradient
     bias : Tensor, array or DistanceBias, optional
         as in :func:`pyentmax.attention`. A tensor, or that of the distances, gets its gradient
-    mapping, mask, workers, **options
+    mapping, mask, **options
         as in :func:`pyentmax.attention`: causal, offset, cu_seqlens, and the mapping's parameters
 
     Returns
@@ -80,7 +79,7 @@ def attention(
         if isinstance(x, Tensor)
     }
     parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
-    options |= {"mapping": mapping, "mask": mask, "workers": workers}
+    options |= {"mapping": mapping, "mask": mask}
     options |= named | {name: np.asarray(x.data) for name, x in moving.items()}
     if isinstance(bias, DistanceBias):
         options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)

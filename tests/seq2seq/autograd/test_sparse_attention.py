@@ -18,7 +18,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((5, 3), (7, 3), {}),
     "causal heads": ((2, 5, 3), (2, 5, 3), {"causal": True}),
     "behind a cache": ((5, 3), (8, 3), {"causal": True, "offset": 3, "scale": 0.9}),
-    "grouped": ((4, 3, 3), (2, 4, 3), {"workers": 2}),
+    "grouped": ((4, 3, 3), (2, 4, 3), {}),
     "masked": ((4, 3, 3), (1, 4, 3), {"mask": normal(3, 4, seed=9) < 0.5}),
     "top-k": ((3, 3), (9, 3), {"mapping": "topk_softmax", "k": 3}),
 }
