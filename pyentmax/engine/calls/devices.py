@@ -25,7 +25,7 @@ def array_module(array: Any) -> ModuleType:
 
 def on_device(array: Any) -> bool:
     """Whether an array lies in a GPU's memory."""
-    # The interface alone does not tell: JAX's arrays have it on the host, too, and raise when asked.
+    # The interface alone does not tell: JAX's arrays have it on the host, too, where it raises.
     return hasattr(type(array), "__cuda_array_interface__") and hasattr(type(array), "get")
 
 
