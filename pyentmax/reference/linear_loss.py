@@ -43,7 +43,6 @@ from pyentmax.reference.losses.targets import (
     labels_or,
     refuse_ignored_distributions,
     row_weights,
-    with_class_weight,
 )
 from pyentmax.reference.mapping import AnyMapping as Mapping
 
@@ -65,7 +64,6 @@ def linear_loss(
     softcap: float | None = None,
     reduction: str = "mean",
     weight: Any = None,
-    class_weight: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     chunk: int | None = None,
@@ -85,9 +83,10 @@ def linear_loss(
         −∞ excludes a class
     softcap : float, optional
         c in z = c · tanh((x @ rows.T + bias) / c)
-    reduction, weight, class_weight, ignore_index, label_smoothing : as in `fenchel_young_loss`
-        `weight` is of rows, `class_weight` of classes. Ignored rows, and those of weight 0, cost
-        nothing
+    reduction, weight, ignore_index, label_smoothing : as in `fenchel_young_loss`
+        `weight` is of rows; weights of classes, of shape (classes,), are those of the rows' labels,
+        ``weight=class_weight[np.where(y == ignore_index, 0, y)]``. Ignored rows, and those of
+        weight 0, cost nothing
     chunk : int, optional
         rows of x whose scores are computed at a time; by default as many as fit in 32 MB
     **parameters
@@ -116,7 +115,7 @@ def linear_loss(
     >>> print(linear_loss(x, rows, [0]).round(4))
     0.2187
     """
-    options = checked_options(reduction, weight, None, ignore_index, label_smoothing, class_weight)
+    options = checked_options(reduction, weight, None, ignore_index, label_smoothing)
     layer = x, rows, y, mapping, parameters, bias
     return passes(*layer, options, chunk, softcap=softcap, wanted="")[0]
 
@@ -131,7 +130,6 @@ def linear_loss_and_grad(
     softcap: float | None = None,
     reduction: str = "mean",
     weight: Any = None,
-    class_weight: Any = None,
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     chunk: int | None = None,
@@ -141,7 +139,7 @@ def linear_loss_and_grad(
 
     Parameters
     ----------
-    x, rows, y, mapping, bias, softcap, weight, class_weight : as in `linear_loss`
+    x, rows, y, mapping, bias, softcap, weight : as in `linear_loss`
     ignore_index, label_smoothing, chunk, **parameters : as in `linear_loss`
     reduction : "mean" or "sum"
 
@@ -172,7 +170,7 @@ def linear_loss_and_grad(
      [ 0.3   0.15]
      [ 0.    0.  ]]
     """
-    options = checked_options(reduction, weight, None, ignore_index, label_smoothing, class_weight)
+    options = checked_options(reduction, weight, None, ignore_index, label_smoothing)
     if reduction == "none":
         raise ValueError(
             "reduction must be mean or sum for gradients, which are of one number, got 'none'; "
@@ -328,8 +326,6 @@ def _targets(x: Any, rows: Any, bias: Any, y: Any, options: Options) -> tuple[An
     like = np.broadcast_to(np.zeros_like(x, shape=()), (*batch, len(rows)))  # scores, in no memory
     y, is_label = labels_or(y, "distributions", Rows(like, None, like.shape, (x.ndim - 1,), None))
     refuse_ignored_distributions(is_label, options)
-    if options.class_weight is not None:
-        options = with_class_weight(options, like, y, -1)
     weight = np.broadcast_to(row_weights(like, y, options), batch).reshape(-1)
     counts = weight != 0
     if bias is not None:

@@ -32,8 +32,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"label_smoothing": 0.1},
     {"ignore_index": 2},
     {"weight": np.array([[1], [0.5], [0], [3]])},
-    {"class_weight": np.linspace(0, 2, CLASSES)},
-    {"ignore_index": 2, "label_smoothing": 0.3, "class_weight": np.linspace(1, 2, CLASSES)},
+    {"weight": np.linspace(0, 2, 20).reshape(4, 5)},
+    {"ignore_index": 2, "label_smoothing": 0.3, "weight": np.linspace(1, 2, 5)},
 ]
 
 
@@ -52,8 +52,6 @@ def layer(scale: float, bias: str = "", seed: int = 0) -> tuple[Any, Any, Any, A
 def by_all_scores(x: Any, rows: Any, y: Any, name: str, *, bias: Any, **options: Any) -> Any:
     """Loss and gradients in x, rows and bias from all scores."""
     z = x @ rows.T + (0 if bias is None else bias)
-    if (weight := options.pop("class_weight", None)) is not None:
-        options["weight"] = weight[y] if y.ndim < z.ndim else y @ weight
     loss, g = fenchel_young_loss_and_grad(z, y, name, **options)
     flat = g.reshape(-1, len(rows))
     return loss, g @ rows, flat.T @ x.reshape(-1, x.shape[-1]), flat.sum(axis=0)

@@ -18,7 +18,6 @@ class Options(NamedTuple):
     mask: Any = None
     ignore_index: int | None = None
     label_smoothing: float = 0.0
-    class_weight: Any = None
 
 
 USUAL = Options()
@@ -27,7 +26,7 @@ USUAL = Options()
 def checked_options(*values: Any, **named: Any) -> Options:
     """`Options` of these values; a ValueError or TypeError for one that no loss accepts."""
     options = Options(*values, **named)
-    reduction, _, _, ignore_index, label_smoothing, _ = options
+    reduction, _, _, ignore_index, label_smoothing = options
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if ignore_index is not None:

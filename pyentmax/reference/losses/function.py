@@ -132,7 +132,7 @@ class LossFunction(OfScores[P]):
 
     def gpu_options(self, call: Call) -> tuple[Any, ...]:
         """See `Function`."""
-        return tuple(call.options._replace(mask=call.mask)[:-1])
+        return tuple(call.options._replace(mask=call.mask))
 
 
 @np.errstate(under="ignore")
@@ -238,7 +238,7 @@ def plan_loss(
 
     `kwargs` are its arguments by name, options among them; `others` go to the function as well.
     """
-    reduction, _ = kwargs.pop("reduction"), kwargs.pop("class_weight", None)
+    reduction = kwargs.pop("reduction")
     if reduction == "mean":
         raise TypeError(
             'the mean loss of a Dask array is not planned; pass reduction="none" or "sum", and '

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.calls.devices import is_dask, on_device_of
+from pyentmax.engine.calls.devices import on_device_of
 from pyentmax.engine.calls.dtypes import as_array, as_floating, largest
 from pyentmax.engine.calls.options import Options
 from pyentmax.engine.calls.parameters import WEIGHT, parts_of_largest
-from pyentmax.engine.calls.rows import Rows, check_axis, mask_in_rows, to_rows
+from pyentmax.engine.calls.rows import Rows, to_rows
 
 SUM_TOLERANCE = 4e-3  # bfloat16 rounds probabilities by up to 2⁻⁸ of themselves, and so their sum
 
@@ -65,41 +64,6 @@ def row_weights(like: Any, labels: Any, options: Options) -> Any:
     if options.ignore_index is not None:
         weight = np.where(labels == options.ignore_index, 0, weight)
     return weight
-
-
-def with_class_weight(options: Options, z: Any, y: Any, axis: Any) -> Options:
-    """The options with the weights of classes among those of rows."""
-    if is_dask(z) or is_dask(y):
-        raise TypeError("class_weight is not for Dask arrays: pass weight=class_weight[y]")
-    y = on_device_of(as_array(y, "y"), z, "y")
-    axes = check_axis(np.shape(z), axis, "z")
-    batch = tuple(n for i, n in enumerate(np.shape(z)) if i not in axes)
-    d = math.prod(np.shape(z)[i] for i in axes)
-    weight = on_device_of(
-        as_floating(as_array(options.class_weight, "class_weight"), "class_weight")[0], y, "y"
-    )
-    if weight.shape != (d,):
-        raise ValueError(
-            f"class_weight must have the shape ({d},), one weight for each class, got shape "
-            f"{weight.shape}; weight= has one for each row"
-        )
-    if isinstance(weight, np.ndarray) and not (weight >= 0).all():
-        raise ValueError(f"class_weight must be at least 0, got {weight.min():g}")
-    if y.dtype.kind in "iu" and y.shape == batch:
-        label = np.where((y >= 0) & (y < d), y, 0)
-        weight = weight[label.astype(np.int64)]
-    elif y.shape == np.shape(z):
-        q = to_rows(as_floating(y, "y")[0], axes)
-        if options.mask is not None:
-            q = np.where(mask_in_rows(options.mask, np.shape(z), axes), q, 0)
-        weight = np.sum(np.where(q == 0, 0, q * weight), axis=-1)
-    else:
-        raise ValueError(
-            f"class_weight is for integer labels of shape {batch}, got {y.dtype} of shape {y.shape}"
-        )
-    if options.weight is not None:
-        weight = weight * on_device_of(as_array(options.weight, "weight"), y, "y")
-    return options._replace(weight=weight, class_weight=None)
 
 
 def shares(weight: Any, dtype: Any, options: Options) -> Any:
