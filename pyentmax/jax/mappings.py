@@ -14,12 +14,11 @@ import jax.numpy as jnp
 
 from pyentmax.jax import namespace as xp
 from pyentmax.jax.losses import loss_of
-from pyentmax.jax.row_mappings import ROWS, name_for
+from pyentmax.jax.row_mappings import LOGS, ROWS, name_for
 from pyentmax.jax.rows import Rows
 from pyentmax.reference.composed import mappings
 from pyentmax.reference.composed.mappings import ALPHAS
 
-WITH_LOSS = ("softmax", "sparsemax", "entmax15", "entmax")
 P = ParamSpec("P")
 Arguments = tuple[Any, Any, Any, Any]  # scores, parameter, axis, mask
 Text = Callable[Concatenate[Any, P], Arguments]
@@ -46,6 +45,11 @@ class ArrayFunction(Generic[P]):
     def __repr__(self) -> str:
         return f"<pyentmax.jax.{self.__qualname__}>"
 
+    def check_defined(self) -> None:
+        """Raise a ValueError unless the mapping is of those with logarithms and losses."""
+        if self.name not in LOGS:
+            raise ValueError(f"{self.__qualname__} is not defined in JAX")
+
     def bound(self, z: Any, *args: Any, **kwargs: Any) -> Arguments:
         """The arguments of a call."""
         if "dim" in kwargs:
@@ -66,6 +70,17 @@ class ArrayFunction(Generic[P]):
             return name, rows, None
         return name, rows, rows.parameter("alpha" if name == "entmax" else "k", value)
 
+    def solved(self, by: dict[str, Any], z: Any, *args: Any, **kwargs: Any) -> jax.Array:
+        """The result of a call, by the functions of rows: `ROWS`, or their logarithms."""
+        name, rows, value = self.arguments(z, *args, **kwargs)
+        if value is None:
+            return rows.restored(by[name](rows.unshifted))
+        if name == "entmax":
+            value = value * jnp.where(rows.empty | (value < jnp.inf), 1, jnp.nan)  # so its gradient
+            return rows.restored(by[name](rows.unshifted, jnp.where(rows.empty, 2, value)))
+        p = by[name](rows.unshifted, jnp.clip(value, 1, 2**30))
+        return rows.restored(jnp.where((value >= 1) & (value == jnp.floor(value)), p, jnp.nan))
+
 
 class Support(ArrayFunction[P]):
     """Where the mapping gives probability, whether or not a float can show it: bools."""
@@ -76,6 +91,19 @@ class Support(ArrayFunction[P]):
         parameters = () if value is None else (value,)
         p = ROWS[name](rows.unshifted, *parameters)
         return rows.restored(mappings.support(xp, rows.unshifted, p, name, *parameters)) != 0
+
+
+class Log(ArrayFunction[P]):
+    """Logarithms of the probabilities, differentiable in z and alpha; −∞ off the support.
+
+    Those of `softmax`, and of `entmax` where α is the number 1, are finite where a probability
+    underflows; others are −∞ there. Top-k mappings have none.
+    """
+
+    def __call__(self, z: Any, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
+        """The logarithms, of z's shape and dtype."""
+        self.check_defined()
+        return self.solved(LOGS, z, *args, **kwargs)
 
 
 class Loss(ArrayFunction[...]):
@@ -115,9 +143,8 @@ class Loss(ArrayFunction[...]):
         **kwargs: Any,
     ) -> jax.Array:  # fmt: skip
         """The loss, reduced."""
+        self.check_defined()
         z, alpha, axis, _ = self.bound(z, *args, **kwargs)
-        if self.name not in WITH_LOSS:
-            raise ValueError(f"{self.__qualname__} is not defined in JAX")
         return loss_of(
             self.name, z, y, ALPHAS.get(self.name, alpha), axis, reduction=reduction, weight=weight,
             mask=mask, ignore_index=ignore_index, label_smoothing=label_smoothing,
@@ -129,7 +156,7 @@ class Mapping(ArrayFunction[P]):
 
     Attributes
     ----------
-    support, loss : functions of arrays
+    support, log, loss : functions of arrays
     """
 
     def __init__(self, text: Text[P]) -> None:
@@ -137,18 +164,12 @@ class Mapping(ArrayFunction[P]):
         super().__init__(name, text)
         self.__doc__, self.__wrapped__ = text.__doc__, text
         self.support: Support[P] = Support(f"{name}.support", text)
+        self.log: Log[P] = Log(f"{name}.log", text)
         self.loss = Loss(f"{name}.loss", text)
 
     def __call__(self, z: Any, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
         """The probabilities of scores."""
-        name, rows, value = self.arguments(z, *args, **kwargs)
-        if value is None:
-            return rows.restored(ROWS[name](rows.unshifted))
-        if name == "entmax":
-            value = value * jnp.where(rows.empty | (value < jnp.inf), 1, jnp.nan)  # so its gradient
-            return rows.restored(ROWS[name](rows.unshifted, jnp.where(rows.empty, 2, value)))
-        p = ROWS[name](rows.unshifted, jnp.clip(value, 1, 2**30))
-        return rows.restored(jnp.where((value >= 1) & (value == jnp.floor(value)), p, jnp.nan))
+        return self.solved(ROWS, z, *args, **kwargs)
 
 
 @Mapping

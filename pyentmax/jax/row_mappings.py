@@ -26,8 +26,13 @@ def name_for(alpha: Any) -> str:
     return _CLOSED.get(alpha, "entmax")
 
 
-def _mapping(name: str, product: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A mapping of rows and perhaps a parameter of each, given its Jacobian's product.
+def _mapping(
+    name: str,
+    product: Callable[..., jax.Array],
+    slope: Callable[..., jax.Array],
+    solve: Callable[..., jax.Array] = mappings.mapping,
+) -> Callable[..., jax.Array]:
+    """A mapping of rows and perhaps a parameter of each, or log p, given its derivatives.
 
     A row with nothing left is zeros, one with NaN or +∞ is NaN. Compiled once per shape and dtype,
     outside `jax.jit` too: a loop would otherwise be compiled at every call, for its functions are
@@ -37,7 +42,7 @@ def _mapping(name: str, product: Callable[..., jax.Array]) -> Callable[..., jax.
     @jax.custom_jvp
     @jax.jit
     def forward(z: jax.Array, *parameters: jax.Array) -> jax.Array:
-        return mappings.mapping(xp, z, name, *parameters)
+        return solve(xp, z, name, *parameters)
 
     def rule(primals: Any, tangents: Any) -> Any:
         p, alpha = forward(*primals), primals[1:] if name == "entmax" else ()
@@ -45,7 +50,7 @@ def _mapping(name: str, product: Callable[..., jax.Array]) -> Callable[..., jax.
         if type(tangents[0]) is not SymbolicZero:
             moved.append(product(p, tangents[0], *alpha))
         if alpha and type(tangents[1]) is not SymbolicZero:
-            moved.append(grad_alpha(p, *alpha) * tangents[1])
+            moved.append(slope(p, *alpha) * tangents[1])
         return p, sum(moved[1:], start=moved[0] if moved else jnp.zeros_like(p))
 
     forward.defjvp(rule, symbolic_zeros=True)
@@ -66,7 +71,29 @@ def grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     return mappings.grad_alpha(xp, p, alpha)
 
 
+def _log_product(alpha: float | None) -> Callable[..., jax.Array]:
+    """The change of log p in a direction of the scores, NaN where log p is."""
+
+    @jax.jit
+    def product(log_p: jax.Array, v: jax.Array, *parameters: jax.Array) -> jax.Array:
+        of = parameters if alpha is None else (alpha,)
+        wrong = jnp.isnan(log_p)
+        moved = mappings.log_jvp(xp, jnp.where(wrong, -jnp.inf, log_p), v, *of)
+        return moved + jnp.where(wrong, log_p, 0) * jnp.where(wrong, v, 0)
+
+    return product
+
+
+@jax.jit
+def _log_grad_alpha(log_p: jax.Array, alpha: jax.Array) -> jax.Array:
+    return jnp.where(jnp.isnan(log_p), log_p, mappings.log_grad_alpha(xp, log_p, alpha))
+
+
 _CLOSED = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
 _PRODUCTS = {alpha: _product(alpha) for alpha in _CLOSED}
-ROWS = {name: _mapping(name, _PRODUCTS[alpha]) for name, alpha in ALPHAS.items()}
-ROWS["entmax"] = _mapping("entmax", _product(None))
+ROWS = {name: _mapping(name, _PRODUCTS[alpha], grad_alpha) for name, alpha in ALPHAS.items()}
+ROWS["entmax"] = _mapping("entmax", _product(None), grad_alpha)
+LOGS = {
+    name: _mapping(name, _log_product(ALPHAS.get(name)), _log_grad_alpha, mappings.log_mapping)
+    for name in (*_CLOSED.values(), "entmax")
+}

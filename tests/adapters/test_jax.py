@@ -260,6 +260,7 @@ TWICE = {
     "entmax": pj.entmax,
     **{name: lambda z, a, name=name: getattr(pj, name)(z) for name in NAMED},
     "topk_softmax": lambda z, a: pj.topk_softmax(z, 3),
+    "logarithm": lambda z, a: jnp.where(pj.entmax(z, a) > 0, pj.entmax.log(z, a), 0),
     "loss of a label": lambda z, a: pj.entmax_loss(z, 1, a),
     "loss of a distribution": lambda z, a: pj.entmax_loss(z, jnp.full(5, 0.2), a),
 }
@@ -273,6 +274,43 @@ def test_derivatives_of_second_order(name, alpha):
     check_grads(jax.jit(TWICE[name]), (z, alpha), order=2, rtol=1e-3)
     tied = jnp.array([0.3, 0.3, 0.1, -3.0, 0.3])
     check_grads(jax.jit(TWICE[name]), (tied, alpha), order=2, rtol=1e-3)
+
+
+LOGARITHMS = {**dict.fromkeys(NAMED, ()), "entmax": (1.3,)}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_agree_with_the_library(name):
+    parameter = LOGARITHMS[name]
+    z, mask = RNG.normal(size=(5, 6)), RNG.random((5, 6)) > 0.3
+    z[0], mask[1], mask[3] = [40, 0, -1, -2, 30, -800], False, True  # −800: where p underflows
+    z[2, 0] = z[3, 1] = np.nan
+    mask[2, 0] = False
+    log = getattr(pj, name).log
+    expected = getattr(pe, name).log(z, *parameter, mask=mask)
+    found = jax.jit(lambda z: log(z, *parameter, mask=mask))(z)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-16)
+    along = log(z.T.astype(np.float32), *parameter, axis=0, mask=mask.T)
+    assert along.dtype == np.float32
+    np.testing.assert_allclose(along.T, expected, rtol=1e-4, atol=1e-6)
+    gradient = np.asarray(jax.grad(lambda z: log(z, *parameter, mask=mask).sum())(z))
+    assert np.isnan(gradient[3]).any()
+    assert np.all(gradient[1] == 0)
+    assert np.all(np.isfinite(gradient[[0, 1, 2, 4]]))
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_have_derivatives(name):
+    z, parameter = jnp.array([0.3, 0.1, -0.4, -3.0, 0.7]), LOGARITHMS[name]
+    mapping = getattr(pj, name)
+    p = mapping(z, *parameter)
+    on = p > 0
+    for by, divisor in enumerate([p[:, None], p][: 1 + len(parameter)]):  # and the parameter
+        found = jax.jacrev(mapping.log, by)(z, *parameter)
+        expected = jax.jacfwd(mapping, by)(z, *parameter) / divisor
+        np.testing.assert_allclose(found[on], expected[on], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, jax.jacfwd(mapping.log, by)(z, *parameter), rtol=1e-12)
+        assert np.all(found[~on] == 0)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -499,11 +537,18 @@ def test_mappings_are_objects():
     for mapping in (pe.sparsemax, pj.sparsemax, "sparsemax"):
         found = pj.attention(z, z, z, mapping=mapping)
         np.testing.assert_allclose(found, pj.sparsemax(z @ z.T / 3**0.5) @ z, rtol=1e-9)
-    for function in (pj.entmax15, pj.entmax15.support, partial(pj.entmax15.loss, y=y)):
+    for function in (
+        pj.entmax15,
+        pj.entmax15.support,
+        pj.entmax15.log,
+        partial(pj.entmax15.loss, y=y),
+    ):
         with pytest.raises(TypeError, match="'dim'; of arrays it is axis"):
             function(z, dim=0)
     with pytest.raises(ValueError, match="topk_softmax.loss is not defined"):
         pj.topk_softmax.loss(z, y, 2)
+    with pytest.raises(ValueError, match="topk_softmax.log is not defined"):
+        pj.topk_softmax.log(z, 2)
 
 
 @pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss"])
