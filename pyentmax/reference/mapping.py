@@ -67,7 +67,10 @@ class Log(OfScores[P]):
 
     def __call__(self, z: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """The logarithms for scores."""
-        _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        try:
+            _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        except TypeError as error:
+            raise _with_hint(error, kwargs) from None
         result: Array = self.run((z,), value, axis, mask, out)
         return result
 
@@ -216,7 +219,10 @@ class Loss(LossFunction[...], Generic[K, R]):
         ignore_index: Any = None, label_smoothing: Any = 0.0, **kwargs: Any,
     ) -> Any:  # fmt: skip
         """The loss, reduced."""
-        _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        try:
+            _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        except TypeError as error:
+            raise _with_hint(error, kwargs) from None
         if reduction == "mean" and weight is ignore_index is mask is None:
             if label_smoothing == 0.0:
                 return self.run((z, y), value, axis, mask, out, USUAL)
@@ -362,9 +368,17 @@ class Mapping(OfScores[P], Generic[P, K]):
 
     def __call__(self, z: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """The probabilities of scores."""
-        _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        try:
+            _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        except TypeError as error:
+            raise _with_hint(error, kwargs) from None
         result: Array = self.run((z,), value, axis, mask, out)
         return result
+
+
+def _with_hint(error: TypeError, named: dict[str, Any]) -> TypeError:
+    """An error of `bind`; for those who come from tensors it says what their dim is here."""
+    return TypeError(f"{error}; of arrays it is axis") if "dim" in named else error
 
 
 AnyMapping = Mapping[Any, Any]

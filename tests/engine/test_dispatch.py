@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +407,14 @@ def test_names_of_other_libraries_get_a_hint() -> None:
         pyentmax.attention(z, z, z, is_causal=True)
     with pytest.raises(TypeError, match="for dim pass axis="):
         pyentmax.fenchel_young_loss(z, z, "softmax", dim=1)
+    calls: list[Any] = [
+        pyentmax.entmax15,
+        pyentmax.entmax15.log,
+        partial(pyentmax.entmax15.loss, y=z),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"argument 'dim'; of arrays it is axis$"):
+            call(z, dim=1)
     with pytest.raises(ValueError, match=r"are the classes along axis=1 "):
         pyentmax.entmax15_loss(z, np.zeros((2, 3), int))
 
