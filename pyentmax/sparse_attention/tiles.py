@@ -82,7 +82,7 @@ class TiledAttention(Tiling):
             scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
         self.workers: int = min(scores // WORK, problem.workers) if self.has_kernels else 1
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
-        if problem.support_alpha is not None:
+        if problem.sets is not None or not self.only_dense:
             self.alphas: Any = np.empty(problem.batch)
             self.alphas[...] = problem.support_alpha
             self.alphas = self.alphas.reshape(self.n_heads)
