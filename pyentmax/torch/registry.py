@@ -114,13 +114,14 @@ _PLAIN = Tensor, torch.nn.Parameter
 # Modes, such as that of fake tensors, transformations and profilers see PyTorch's operations.
 # Without these functions, which are not public, there may always be one.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_is_traced = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)  # two calls less
 _is_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 _is_profiled = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
 
 def is_unwatched(args: Iterable[Any]) -> bool:
     """Whether nothing but autograd wants to know of a call, and its tensors are on the host."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or _is_traced():
         return False
     if _modes() or _is_transformed() or _is_profiled() or in_forward_mode():
         return False
