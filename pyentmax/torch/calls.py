@@ -155,11 +155,7 @@ def apply_loss(
         options = {"reduction": reduction, "weight": weight, "row_weight": row_weight, "mask": mask}
         options |= {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
         return handle_torch_function(apply_loss, (z, y), name, z, y, value, dim, **options)
-    check_scores(z, "z")
-    check_tensor(y, "y")
-    check_mask(mask, z)
-    check_options(reduction, weight, row_weight, ignore_index, label_smoothing)
-    z = scores_of_loss(z)
+    z = checked_loss(z, y, mask, reduction, weight, row_weight, ignore_index, label_smoothing)
     if isinstance(value, Tensor) and value.requires_grad:
         raise TypeError(
             f"{name}.loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
@@ -199,6 +195,15 @@ def apply_loss(
         counts = counts & (y != ignore_index)
     share = composed.shares(counts, row_weight, reduction, each) / scale
     return composed.reduced(each, share, reduction).to(z.dtype)
+
+
+def checked_loss(z: Tensor, y: Tensor, mask: Tensor | None, *options: Any) -> Tensor:
+    """The scores of a loss, whose arguments have the right types."""
+    check_scores(z, "z")
+    check_tensor(y, "y")
+    check_mask(mask, z)
+    check_options(*options)
+    return scores_of_loss(z)
 
 
 def weights_of_rows(

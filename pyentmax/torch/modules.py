@@ -285,9 +285,9 @@ class EntmaxSigmoid(Settings):
     def __init__(self, alpha: Value = 1.5) -> None:
         super().__init__({"alpha": alpha})
 
-    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, z: Tensor) -> Tensor:
         """A probability for each score."""
-        return one_vs_all.entmax_sigmoid(z, self.alpha, mask=mask)
+        return one_vs_all.entmax_sigmoid(z, self.alpha)
 
 
 # --- losses ---------------------------------------------------------------------------------------

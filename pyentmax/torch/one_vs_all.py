@@ -9,19 +9,12 @@ from torch import Tensor
 from torch.overrides import handle_torch_function
 
 from pyentmax.torch import composed
-from pyentmax.torch.arguments import (
-    check_broadcast,
-    check_mask,
-    check_options,
-    check_scores,
-    check_tensor,
-    is_overridden,
-    scores_of_loss,
-)
-from pyentmax.torch.calls import LossOptions, apply, apply_loss, weights_of_rows
+from pyentmax.torch.arguments import check_broadcast, check_scores, is_overridden
+from pyentmax.torch.calls import LossOptions, apply, apply_loss, checked_loss, weights_of_rows
+from pyentmax.torch.registry import is_unwatched
 
 
-def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
+def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5) -> Tensor:
     """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`: a sparse σ(z), 0 or 1 far from 0.
 
     Parameters
@@ -29,19 +22,15 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
     z : Tensor of scores, of any shape
     alpha : float or Tensor that broadcasts to z
         a tensor gets a gradient
-    mask : bool Tensor that broadcasts to z, optional
-        0 stands where it is False
 
     Returns
     -------
     Tensor of z's shape and dtype
     """
     if is_overridden(z):
-        return handle_torch_function(entmax_sigmoid, (z,), z, alpha, mask=mask)
+        return handle_torch_function(entmax_sigmoid, (z,), z, alpha)
     check_scores(z, "z")
-    check_mask(mask, z)
-    p = apply("entmax", _pairs(z, mask), alpha, -1)[..., 0]
-    return p if mask is None else torch.where(mask, p, 0)
+    return apply("entmax", _pairs(z), alpha, -1)[..., 0]
 
 
 def one_vs_all_loss(
@@ -72,33 +61,30 @@ def _loss(
     z: Tensor, y: Tensor, alpha: Any, dim: int, reduction: str = "mean", weight: Any = None,
     row_weight: Any = None, mask: Any = None, ignore_index: int | None = None, **smoothing: float,
 ) -> Tensor:  # fmt: skip
-    check_scores(z, "z")
-    check_tensor(y, "y")
-    check_mask(mask, z)
-    check_options(reduction, weight, row_weight, ignore_index, 0.0)
+    z = checked_loss(z, y, mask, reduction, weight, row_weight, ignore_index, 0.0)
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
     alpha = alpha.expand_as(z).movedim(dim, -1) if isinstance(alpha, Tensor) else alpha
-    z, live = scores_of_loss(z).movedim(dim, -1), live.movedim(dim, -1)
+    z, live = z.movedim(dim, -1), live.movedim(dim, -1)
+    y = y.movedim(dim, -1) if y.ndim == z.ndim else y
     if weight is not None:
         row_weight = weights_of_rows(weight, row_weight, y, z.shape)
-    y = y.movedim(dim, -1) if y.ndim == z.ndim else y
-    if ignore_index is not None:
-        live = live & ((y if y.ndim == z.ndim else y.unsqueeze(-1)) != ignore_index)
+    q = y + 0.0 if y.shape == z.shape else composed.targets(z, y, None, None, None)[0]  # of labels
+    y, most = (y, 1) if y.shape == z.shape else (y.unsqueeze(-1), z.shape[-1] - 1)
+    live = live if ignore_index is None else live & (y != ignore_index)
     if row_weight is not None:
         check_broadcast(row_weight, z.shape[:-1], "row_weight", "the rows")
         live = live & (row_weight != 0).unsqueeze(-1)
-    if y.shape != z.shape:
-        q, _, right = composed.targets(z, y, None, ignore_index, None)  # of labels
-        y = torch.where(right.unsqueeze(-1), q, torch.nan)
-    targets = torch.stack([y + 0.0, 1 - (y + 0.0)], -1)
+    wrong = live & ~((2.0 * y - most).abs() <= most)
+    if is_unwatched((z, y)) and wrong.any():
+        raise ValueError(f"y must be from 0 to {most}, got {y.expand_as(z)[wrong][0].item()}")
+    q = torch.where(wrong, torch.nan, q)
+    pairs, targets = _pairs(composed.wide(torch.where(live, z, 0))), torch.stack([q, 1 - q], -1)
     options: Any = {"reduction": "none", "mask": live.unsqueeze(-1), **smoothing}
-    pairs = _pairs(composed.wide(z), live)
     each = apply_loss("entmax", pairs, targets, alpha, -1, **options).sum(-1)
     share = composed.shares(live.any(-1), row_weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)
 
 
-def _pairs(z: Tensor, live: Tensor | None) -> Tensor:
-    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
-    z = z if live is None else torch.where(live, z, 0)
+def _pairs(z: Tensor) -> Tensor:
+    """Each score next to a 0, shifted so that the larger is 0."""
     return torch.stack([z, -z], -1).clamp(max=0)

@@ -13,7 +13,7 @@ import pyentmax as pe
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install 'pyentmax[torch]'")
 
 import pyentmax.torch as pt  # noqa: E402
-from pyentmax.torch import arrays, composed, operations, sparse_attention  # noqa: E402
+from pyentmax.torch import arrays, composed, one_vs_all, operations, sparse_attention  # noqa: E402
 
 RNG = np.random.default_rng(0)
 SHAPE = (4, 7)
@@ -95,7 +95,8 @@ def test_composed_losses_equal_the_array_functions(name: str) -> None:
 
 
 @pytest.mark.parametrize("loss", [pt.entmax15_loss, pt.one_vs_all_loss])
-def test_composed_losses_of_wrong_targets(loss: Any) -> None:
+def test_composed_losses_of_wrong_targets(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_vs_all, "is_unwatched", lambda tensors: False)  # as on a device
     z, y = torch.tensor(Z), torch.tensor([0, 7, 2, -1])
     assert loss(z, y, reduction="none").isnan().tolist() == [False, True, False, True]
     with pytest.raises(ValueError, match=r"y must be integer labels of shape \(4,\) or targets"):
