@@ -53,6 +53,12 @@ def linear_top_k(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The k words with the largest scores by falling score, as `pyentmax.linear_top_k`.
 
+    Parameters
+    ----------
+    x, rows, bias, scale : as in `linear_argmax`
+    k : int
+        words of each state, from 1 up
+
     Examples
     --------
     >>> import torch, pyentmax.torch as pt
@@ -68,6 +74,12 @@ def linear_min_p(
     x: Tensor, rows: Any, min_p: float, *, bias: Tensor | None = None, scale: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The words with at least min_p of the largest probability, as `pyentmax.linear_min_p`.
+
+    Parameters
+    ----------
+    x, rows, bias, scale : as in `linear_argmax`
+    min_p : float in (0, 1]
+        the least share of the largest probability
 
     Examples
     --------
@@ -90,6 +102,14 @@ def linear_sample(
     The arguments are those of `pyentmax.linear_sample`. The numbers that are drawn are those of
     ``torch.multinomial(p, 1, generator=generator)`` for p in float32, and so is the word, but for
     rounding.
+
+    Parameters
+    ----------
+    x, rows, bias, scale : as in `linear_argmax`
+    generator : torch.Generator, optional
+    temperature : float, default 1.0
+    top_k, min_p : as in `linear_top_k` and `linear_min_p`, optional
+        the words to draw from
 
     Examples
     --------
