@@ -198,6 +198,7 @@ def test_empty_sets_and_shapes(t: int, s: int, k: int) -> None:
     assert not any(x.any() for x in gradients)
 
 
+@has_kernels  # the bodies take minutes for it
 def test_no_array_of_all_scores() -> None:
     tracemalloc = pytest.importorskip("tracemalloc")
     x = normal(1, 20_000, 4, dtype=np.float32)
