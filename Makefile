@@ -142,7 +142,7 @@ lint: $(VENV)/.lint
 # sanitizers guard; Python's objects, which kernels do not touch, are so while these are registered alone.
 SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not slow and not deep
-WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention engine/test_offsets.py engine/test_workers.py reference/test_sparse_output.py)
+WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention engine/test_by_rows.py engine/test_workers.py reference/test_sparse_output.py)
 sanitize: $(VENV)/.test
 	@rm -rf $(SANITIZED)
 	@mkdir -p $(SANITIZED)
