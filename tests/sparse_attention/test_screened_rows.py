@@ -347,6 +347,7 @@ def test_room_is_taken_at_once():
     assert ScreenedRows(rows, room=3).shape == rows.shape
 
 
+@has_kernels
 def test_few_screened_scores_take_one_thread(monkeypatch):
     """Under 300,000 a second cost half of the processor's time again, and saved none."""
     counts, run = [], threads.run_pieces
