@@ -65,8 +65,8 @@ def attend(
     parameter, number = (alpha, None) if isinstance(alpha, torch.Tensor) else (None, alpha)
     offset, offsets = (0, offset) if isinstance(offset, torch.Tensor) else (offset, None)
     problem = TensorProblem(
-        query, key, value, "entmax", parameter, number, mask, causal, offset, scale, sink, slopes,
-        "slopes", *cu_seqlens, offsets, softcap,
+        query, key, value, "entmax", parameter, number, mask, None, causal, offset, scale, sink,
+        slopes, "slopes", *cu_seqlens, offsets, softcap,
     )  # fmt: skip
     output, passes = triton_attention.triton_attention(problem)
     return (output, passes) if count else output
@@ -392,8 +392,8 @@ def test_pytorch_takes_the_operation_and_its_fake() -> None:
     sink = torch.zeros(2, device=DEVICE, requires_grad=True)
     leaves = [x.requires_grad_() for x in tensors]
     record = TensorProblem(
-        *leaves, "entmax", alpha, None, hidden(2, 8, 8).to(DEVICE), True, 0, 0.4, sink, None,
-        "slopes", None, None, None, 5.0,
+        *leaves, "entmax", alpha, None, hidden(2, 8, 8).to(DEVICE), None, True, 0, 0.4, sink,
+        None, "slopes", None, None, None, 5.0,
     )  # fmt: skip
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     opcheck(torch.ops.pyentmax.triton_attention.default, tuple(record), test_utils=checks)
