@@ -120,7 +120,7 @@ def routes(alpha: float, causal: bool, scale: float) -> dict[str, Function]:
 
     def by_triton(query: Any, key: Any, value: Any) -> Any:
         module = importlib.import_module("pyentmax.torch.triton_attention")
-        setting = None, causal, 0, scale, None, None, "scores", None, None, None
+        setting = None, None, causal, 0, scale, None, None, "scores", None, None, None
         problem = TensorProblem(query, key, value, "entmax", None, alpha, *setting)
         return module.triton_attention(problem)
 
