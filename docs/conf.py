@@ -6,6 +6,7 @@ here and in a file browser. What belongs to it is named in ``include_patterns``.
 
 import sys
 from importlib.metadata import version as installed_version
+from os.path import relpath
 from pathlib import Path
 
 from pygments.lexers.special import TextLexer
@@ -83,6 +84,30 @@ html_theme_options = {
 }
 
 
+# --- pages that moved -----------------------------------------------------------------------------
+
+MOVED = {  # old address: new one
+    "docs/guide/README": "docs/index",
+}
+REDIRECT = """<!doctype html>
+<html lang="en">
+  <meta charset="utf-8">
+  <title>This page has moved</title>
+  <p>This page has moved: <a href="{0}">{0}</a>.</p>
+  <script>location.replace("{0}" + location.hash)</script>
+</html>
+"""
+
+
+def write_redirects(app: Sphinx, error: Exception | None) -> None:
+    """Put a page that leads on at every address of `MOVED`."""
+    for old, new in MOVED.items() if error is None else ():
+        page = Path(app.outdir, f"{old}.html")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(REDIRECT.format(relpath(f"{new}.html", Path(old).parent)), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
-    """Diagrams of pages that are read on GitHub stay text here."""
+    """Lead from old addresses to new ones; leave diagrams, which are read on GitHub, text."""
     app.add_lexer("mermaid", TextLexer)
+    app.connect("build-finished", write_redirects)

@@ -6,7 +6,6 @@ import ast
 import pkgutil
 import re
 from functools import cache
-from os.path import normpath
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -70,31 +69,6 @@ def test_names_in_equations_exist():
     assert not faults(text)
 
 
-def sidebar() -> dict[str, list[str]]:
-    """The pages of each group of the sidebar, but for the guide's own."""
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    trees = re.findall(r"^:caption: (.*)\n\n((?:.+\n)+?)```", text, re.MULTILINE)
-    return {
-        caption: [
-            normpath(f"docs/{page}")
-            # a line is a page, or `title <page>`
-            for page in re.findall(r"([^\s<>]+)>?$", pages, re.MULTILINE)
-            if page != "guide/README"
-        ]
-        for caption, pages in trees
-    }
-
-
-def guide() -> dict[str, list[str]]:
-    """The page of each line of the guide's tables, by heading."""
-    text = (ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
-    groups = {}
-    for group in text.split("\n## ")[1:]:
-        links = re.findall(r"^\| .* \| [^|]*?\]\(([^)#]+)\.(?:md|rst)\)", group, re.MULTILINE)
-        groups[group.splitlines()[0]] = [normpath(f"docs/guide/{link}") for link in links]
-    return groups
-
-
 def test_faq_time_for_crowded_rows_covers_measurements():
     page = (ROOT / "experiments" / "measurements" / "cpu.md").read_text(encoding="utf-8")
     faq = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
@@ -103,10 +77,3 @@ def test_faq_time_for_crowded_rows_covers_measurements():
     promised = re.findall(r"up to ([\d.]+) where nearly all scores", faq)
     assert len(measured) > 5
     assert max(max(row[2], row[4]) for row in measured) <= float(promised[0])
-
-
-def test_the_guide_has_the_groups_of_the_sidebar():
-    assert guide() == sidebar()
-
-
-# --- the built site ---

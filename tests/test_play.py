@@ -329,10 +329,7 @@ def test_python_code_is_shown(show, view):
             choose(browser, mapping)
         code = browser.run("return document.getElementById('play-python').textContent")
         found, shown = eval(code, {"pe": pe}), state(browser)
-        if view == "race":
-            found, key = found.tau, "tau"
-        else:
-            key = "output" if view == "attention" else "p"
+        key = {"race": "tau", "attention": "output"}.get(view, "p")
         np.testing.assert_allclose(np.ravel(found), np.ravel(shown[key]), rtol=0, atol=ATOL)
 
 

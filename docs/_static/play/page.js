@@ -80,7 +80,7 @@
     const number = value => (value === Infinity ? "float('inf')" : value);
     if (view === "race") {
       const x = found.x.map(score => Number(score.toFixed(12))); // 0.3 instead of 0.30000000000000004
-      return `pe.reference.thresholds.bisection(${list(x)}, ${alpha})`;
+      return `pe.reference.thresholds.bisection(${list(x)}, ${alpha}).tau`;
     }
     if (view === "attention") {
       const keys = list(found.keys.map(list)), sink = found.sink === null ? "" : `, sink=${found.sink}`;

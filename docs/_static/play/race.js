@@ -40,7 +40,7 @@ const PlayRace = (() => {
       draw(svg, "line", { x1: 34, x2: 290, y1: lane, y2: lane, class: "play-grid" });
       passed.forEach((t, n) => {
         const last = n === step;
-        if (t !== null && t > high && last) draw(svg, "text", { x: 278, y: lane + 5, fill: colour(i) }, "→");
+        if (t !== null && t > high && last) draw(svg, "text", { x: 278, y: lane + 5, style: `fill: ${colour(i)}` }, "→");
         if (t === null || t < low || t > high) return;
         draw(svg, "circle", { cx: px(t), cy: lane, r: last ? 7 : 3, fill: colour(i) });
         if (last) draw(svg, "circle", { cx: px(t), cy: py(F(t)), r: 5, fill: colour(i) });
@@ -66,6 +66,8 @@ const PlayRace = (() => {
       const points = there.map((error, n) => `${px(n)},${py(error)}`);
       draw(svg, "polyline", { points: points.join(" "), stroke: colour(i), class: "play-errors" });
       there.forEach((error, n) => draw(svg, "circle", { cx: px(n), cy: py(error), r: 3.5, fill: colour(i) }));
+      // Errors fall, so the upper right corner is free.
+      draw(svg, "text", { x: 288, y: 26 + 17 * i, "text-anchor": "end", style: `fill: ${colour(i)}` }, METHODS[name]);
     });
   }
 

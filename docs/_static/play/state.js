@@ -1,4 +1,20 @@
-// A state of the page as a link: #view=three&z=1.2,0.7,-1&mapping=entmax&alpha=1.5 (docs/play.md has the format).
+// A state of the page as a link: #view=three&z=1.2,0.7,-1&mapping=entmax&alpha=1.5. The keys, in any order, separated by &:
+//
+//   view     three (scores), four, race (to τ), attention
+//   z        scores from −3 to 3, separated by commas: 3, 4, or 2 to 8 in a race
+//   mapping  entmax, topk, fusedmax; not in a race
+//   alpha    a number from 1 on, or inf; in a race from 1.05 to 6
+//   k        a whole number from 1 to the number of scores, with topk
+//   lambda   0 to 2, with fusedmax
+//   turn     of four scores, two angles in degrees: to the side, upwards
+//   step     of a race, the steps already made, 0 to 20
+//   query    of attention, its two coordinates, each from −2 to 2
+//   scale    of attention, 0 to 4
+//   sink     of attention, the sink's score, −3 to 3; without the key there is no sink
+//
+// A key that is missing, or whose value is not one of these, has its default (a race moves α to the nearest end of its
+// range); unknown keys are ignored. So a broken address shows the page as it is without one. In Markdown here and in the
+// notebooks such a link is [a corner](../docs/play.md#view=three&z=2,0,-1&mapping=entmax&alpha=2).
 "use strict";
 
 const PlayState = (() => {
