@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pkgutil
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -95,13 +95,11 @@ def function(words: str) -> Any:
     module, colon, name = words.rpartition(":")
     if not (module and colon and name):
         raise ValueError(f"expected MODULE:FUNCTION, got {words}")
+    if module.endswith(".py") and not Path(module).is_file():
+        raise ValueError(f"there is no file {module}")
     sys.path.insert(0, os.getcwd())
     try:
-        if module.endswith(".py"):
-            return _from_file(Path(module), name)
-        return pkgutil.resolve_name(words)
-    except AttributeError as error:
-        raise ValueError(f"{words}: {error}") from error
+        found = _from_file(Path(module)) if module.endswith(".py") else import_module(module)
     except ModuleNotFoundError as error:
         missing = str(error.name)
         if missing.partition(".")[0] == module.partition(".")[0]:
@@ -111,19 +109,24 @@ def function(words: str) -> Any:
             f"{module} needs {missing}, which is not installed: python -m pip install "
             f"{missing.partition('.')[0]}{backend}"
         ) from error
+    except (Exception, SystemExit) as error:  # of the caller's file: it may exit, or need a GPU
+        what = " ".join([f"{type(error).__name__}:", *str(error).split()])
+        raise ValueError(f"{module} cannot be loaded: {what:.300}") from error
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        raise ValueError(f"{words}: {error}") from error
+    return found
 
 
-def _from_file(path: Path, name: str) -> Any:
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+def _from_file(path: Path) -> Any:
     sys.path.insert(0, str(path.resolve().parent))  # whose neighbours it may import
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     found = sys.modules[path.stem] = module_from_spec(spec)
     spec.loader.exec_module(found)
-    for part in name.split("."):
-        found = getattr(found, part)
     return found
 
 

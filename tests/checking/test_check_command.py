@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,33 @@ def test_missing_backend_is_named(
         "no_such_backend; or set KERAS_BACKEND to torch, jax or numpy"
     )
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("raise RuntimeError('no GPU')", "RuntimeError: no GPU"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("import numpy; numpy.no", "AttributeError: module 'numpy' has no attribute 'no'"),
+        ("def f(:", "SyntaxError: "),
+    ],
+)
+@pytest.mark.parametrize("words", ["kern_a.py:f", "kern_a:f"])
+def test_file_that_cannot_be_loaded_has_code_2(
+    words: str,
+    line: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "kern_a.py").write_text(f"def f(z): return z\n{line}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "kern_a", raising=False)
+    assert run("check", words, "--as", "softmax") == 2
+    error = capsys.readouterr().err
+    assert f"{words[:-2]} cannot be loaded: {message}" in error
+    assert "Traceback" not in error
 
 
 @pytest.mark.parametrize(
