@@ -88,6 +88,11 @@ html_theme_options = {
 
 MOVED = {  # old address: new one
     "docs/guide/README": "docs/index",
+    "docs/guide/train-sparse-attention": "docs/guide/softmax-to-sparse",
+    "docs/results/english": "docs/results/inflection",
+    "docs/results/sparsity": "docs/results/inflection",
+    "docs/results/table1": "docs/results/inflection",
+    "docs/results/table1-small": "docs/results/inflection",
 }
 REDIRECT = """<!doctype html>
 <html lang="en">

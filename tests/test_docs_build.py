@@ -47,7 +47,7 @@ QUESTIONS = {
     "How fast is entmax on a GPU compared with softmax?": "results/gpu|guide/gpu",
     "How do I stop a translator from repeating words with fertility?": "bounds-and-structure",
     "How do neighbouring words share one attention weight?": "bounds-and-structure",
-    "Why do sparse heads saturate, and how should training start?": "train-sparse|to-sparse",
+    "Why do sparse heads saturate, and how should training start?": "to-sparse",
     "How is the threshold found without sorting?": "faq|03_finding",
     "How is the Jacobian of entmax derived?": "04_jacobians",
     "Is the list of hypotheses complete, and can I prove it?": "decode-exactly|faq",

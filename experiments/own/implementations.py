@@ -4,7 +4,8 @@ Each function is examined in the version that is installed, Keras in a process f
 package that is missing is named as missing. All of them come from PyPI. Some minutes on an idle
 core; next year's versions are this command with another --out.
 
-What came out: docs/results/implementations.md.
+What came out: docs/results/implementations.md, and a row for each function in
+`experiments/measurements/implementations.md`.
 
     python -m experiments.own.implementations
 """

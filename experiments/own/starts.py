@@ -3,7 +3,7 @@
 What came out (Multi30k, German to English, up to 3,200 updates, one seed): with 1.5-entmax from the
 start 43.8% of the dev tokens after 800 updates where softmax has 49.6, since a query then sees two
 positions and gets a gradient from no other; 48.6 with 0.3 of the rate for queries and keys, 46.6
-after 400 updates of softmax, 49.5 after 1,200. `docs/guide/train-sparse-attention.md` says why.
+after 400 updates of softmax, 49.5 after 1,200. `docs/guide/softmax-to-sparse.md` says why.
 Five minutes a model on one core for 800 updates.
 
     python -m experiments.own.starts --data FOLDER

@@ -234,6 +234,19 @@ def difference(lines: list[Line], others: list[Line], *path: str) -> str:
     return spread(list(own - other), 3).replace("-", "−")
 
 
+def say_quality(lines: list[Line]) -> str:
+    """What 1.5-entmax in heads and output gets right, rules out and attends to."""
+    softmax, both = (by(lines, "row")[row] for row in ("softmax", "1.5-entmax"))
+    right, dense = (spread([100 * x for x in values(own, "right")]) for own in (both, softmax))
+    return (
+        f"{right}% of the next tokens right, softmax {dense}%; rules out "
+        f"{mean([100 * x for x in values(both, 'ruled_out')])}% of the references, finds "
+        f"{mean(values(both, 'possible'), 0)} of {mean(values(softmax, 'possible'), 0)} possible, "
+        f"and attends to {mean(values(both, 'attended'))} of "
+        f"{mean(values(softmax, 'attended'))} keys"
+    )
+
+
 def say_heads(lines: list[Line]) -> str:
     """What 1.5-entmax in the heads alone changes: their cross-entropies can be compared."""
     softmax, heads = (by(lines, "row")[row] for row in ("softmax", "1.5-entmax heads"))

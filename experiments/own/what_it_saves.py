@@ -11,14 +11,14 @@ SciPy, PyTorch's `linear_cross_entropy` (plain and in chunks), and the `entmax` 
 have such a function. The rows of a language model need the models that `own.two_ways` trains in
 its folder beside --out.
 
-What came out: `docs/results/what-it-saves.md`. Slower are steps of decoding over 2,000 classes,
-many short rows, attention of 512 tokens and more at the start, one query to 1,024 keys, and a small
-model's tokens after 512; most else is faster.
+What came out: `docs/results/what-it-saves.md`, row by row in `experiments/measurements/`. Slower
+are steps of decoding over 2,000 classes, many short rows, attention of 512 tokens and more at the
+start, one query to 1,024 keys, and a small model's tokens after 512; most else is faster.
 A quarter of an hour at most: what has not begun by then is left to the next call.
 
     python -m experiments.own.what_it_saves
-    python -m experiments.own.what_it_saves --pictures docs/results    # and this processor's column
-    python -m experiments.own.what_it_saves --report --pictures docs/results    # the page alone
+    python -m experiments.own.what_it_saves --pictures docs/results    # and this processor's pages
+    python -m experiments.own.what_it_saves --report --pictures docs/results    # the pages alone
 """
 
 from __future__ import annotations
@@ -190,12 +190,29 @@ def over_processors(row: list[Line]) -> str:
     return " to ".join(dict.fromkeys((texts[0], texts[-1])))
 
 
-def most(rows: list[list[Line]]) -> str:
-    """The three kinds of rows that come first, by their first row."""
-    first: dict[str, list[Line]] = {}
+def is_gain(row: list[Line]) -> bool:
+    """Whether a gain is sparsity's: that PyTorch is slow in bfloat16 on some processors is not."""
+    return row[0]["settings"].get("dtype") != "bfloat16"
+
+
+def by_part(rows: list[list[Line]]) -> dict[str, list[list[Line]]]:
+    """The rows of each part of a model, in the order of the first."""
+    parts: dict[str, list[list[Line]]] = {}
     for row in rows:
-        first.setdefault(row[0]["settings"]["row"], row)
-    return "; ".join(f"{over_processors(x)} ({title(x[0])})" for x in [*first.values()][:3])
+        parts.setdefault(row[0]["settings"]["row"], []).append(row)
+    return parts
+
+
+def parts_table(rows: list[list[Line]]) -> str:
+    """A line for each part: its slowest situation and its fastest, bfloat16 aside."""
+    table = []
+    for part, own in by_part(rows).items():
+        shown = [own[0], ([row for row in own if is_gain(row)] or own)[-1]]
+        sizes = [title(row[0]).removeprefix(f"{part}: ") for row in shown]
+        table.append(
+            [part, *(f"{over_processors(x)} ({y})" for x, y in zip(shown, sizes, strict=True))]
+        )
+    return markdown(["part", "slowest", "fastest, bfloat16 aside"], table)
 
 
 def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
@@ -204,8 +221,8 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
     rows = by_title(lines)
     slower = [row for row in rows if max(map(ratio, row)) > 1]
     faster = rows[len(slower) :][::-1]
-    # That PyTorch is slow in bfloat16 on some processors is not a gain of sparsity.
-    gains = [row for row in faster if row[0]["settings"].get("dtype") != "bfloat16"]
+    most = [", ".join(f"up to {over_processors(row)}" for row in slower[:1])]
+    most += [f"down to {over_processors(row)}" for row in faster if is_gain(row)][:1]
     several = len(names) > 1
     columns = [f"1.5-entmax ÷ softmax, {x}" for x in names] if several else ["1.5-entmax ÷ softmax"]
     beside = [f"÷ softmax, {x}" for x in names] if several else ["÷ softmax"]
@@ -250,10 +267,14 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
     where = f"on {', '.join(names)}"
     return {
         "answer": f"1.5-entmax is *slower* than softmax in {len(slower)} of {len(rows)} situations"
-        f"{' on one of the processors at least' if several else ''}, most of all: {most(slower)}. "
-        f"It is *faster* in {len(faster)}, most of all (bfloat16 aside): {most(gains)}. Softmax's "
-        f"time is 1, {where}.",
-        "extremes": f"{most(gains)}; at worst {most(slower[:1])}; {where}",
+        f"{' on one of the processors at least' if several else ''}, {most[0]} times as long: "
+        "short rows, short contexts, and models that have not trained yet. It is *faster* in "
+        f"{len(faster)}, {most[-1]} of softmax's time (bfloat16 aside): long contexts, and large "
+        f"vocabularies once trained. Measured {where}.",
+        "extremes": f"slower in {len(slower)} of {len(rows)} situations, {most[0]} (short rows, "
+        f"short contexts, models that have not trained yet), faster in {len(faster)}, {most[-1]} "
+        f"(long contexts, large vocabularies once trained); {where}",
+        "parts": parts_table(rows),
         "situations": markdown(["situation", "softmax, ms", *columns, "MB"], table),
         "peers": markdown(["situation", "what", *beside], peers),
         "machines": " ".join(machines),
@@ -261,6 +282,7 @@ def blocks(lines: list[Line], models: list[Line]) -> dict[str, str]:
         "tokens": "; ".join(tokens) or "–",
         "memory": memory,
         "models": two_ways.report(models),
+        "quality": two_ways.say_quality(models),
         "training": two_ways.say_speed(models),
         "heads": two_ways.say_heads(models),
         "swap": two_ways.say_swap(models),
@@ -303,6 +325,7 @@ def pages() -> list[Path]:
     """The pages that have such comments."""
     root = runner.HOME.parent
     files = [root / "README.md", *sorted(root.glob("docs/**/*.md"))]
+    files += sorted((runner.HOME / "measurements").glob("*.md"))
     return [path for path in files if "<!-- what-it-saves: " in path.read_text("utf-8")]
 
 
@@ -315,7 +338,7 @@ def report(lines: list[Line]) -> str:
 
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:
-    """All rows as bars from softmax; where the page lies, numbers of all pages are written anew."""
+    """All rows by part of a model; where the page lies, numbers of all pages are written anew."""
     from matplotlib.figure import Figure
 
     from pyentmax.seq2seq.plotting import save_figure
@@ -327,29 +350,32 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         written, said = pages(), kept()
         for path in written:
             path.write_text(filled(path.read_text("utf-8"), said), "utf-8")
-    rows = by_title(lines)[::-1]
-    ratios = [ratio(line) for row in rows for line in row]
-    figure = Figure(figsize=(8.2, 1.2 + 0.22 * len(rows)))
+    parts = by_part(by_title(lines))
+    figure = Figure(figsize=(8.2, 1.4 + 0.36 * len(parts)))
     figure.set_layout_engine("constrained")
     ax = figure.subplots()
-    for y, row in enumerate(rows):
-        each = sorted(map(ratio, row))
-        for x in each:  # of each processor, over each other
-            color = line_style(int(x > 1))["color"]
-            ax.barh(y, x - 1, left=1, color=color, height=0.7, alpha=1 / len(each))
-        x = each[-1] if each[-1] > 1 else each[0]
-        side, gap = ("left", 1.03) if x > 1 else ("right", 0.97)
-        ax.text(x * gap, y, over_processors(row), va="center", ha=side, fontsize=8)
+    for y, rows in enumerate([*parts.values()][::-1]):
+        ratios = [ratio(line) for row in rows for line in row]
+        ax.plot([min(ratios), max(ratios)], [y, y], color=RULE, lw=6, solid_capstyle="round")
+        for row in rows:
+            for x in map(ratio, row):
+                color = line_style(int(x > 1))["color"]
+                fill = color if is_gain(row) else "white"
+                ax.plot(x, y, "o", ms=6, mec=color, mfc=fill)
+        for x, side, gap in ((min(ratios), "right", 0.9), (max(ratios), "left", 1.1)):
+            if gap > 1 or len(rows) > 1:
+                ax.text(x * gap, y, f"{x:.2f}", va="center", ha=side, fontsize=8)
     ax.set_xscale("log")
-    ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2]
     ax.set_xticks(ticks, [f"{x:g}" for x in ticks])
     ax.set_xticks([], minor=True)
-    ax.set_xlim(0.7 * min(ratios), 1.5 * max(1.0, *ratios))
-    ax.set_yticks(range(len(rows)), [title(row[0]) for row in rows], fontsize=8)
+    every = list(map(ratio, lines))
+    ax.set_xlim(0.7 * min(every), 1.5 * max(1.0, *every))
+    ax.set_yticks(range(len(parts)), [*parts][::-1])
     ax.axvline(1, color="black", lw=0.8)
     ax.grid(axis="x", color=RULE, lw=0.8)
     ax.set_axisbelow(True)
-    ax.set_xlabel("time of 1.5-entmax ÷ time of softmax")
+    ax.set_xlabel("time of 1.5-entmax ÷ time of softmax (hollow: bfloat16)")
     for spine in ("top", "right", "left"):
         ax.spines[spine].set_visible(False)
     return [save_figure(ax, folder / "what-it-saves.png"), *written]

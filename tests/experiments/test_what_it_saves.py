@@ -27,8 +27,8 @@ def line(ratio, processor="a", **settings):
 
 def test_pages_repeat_the_kept_lines():
     names = {path.relative_to(HOME.parent).as_posix() for path in what_it_saves.pages()}
-    page, guide = "docs/results/what-it-saves.md", "docs/guide"
-    assert {page, "README.md", f"{guide}/softmax-to-sparse.md"} <= names
+    page, rows = "docs/results/what-it-saves.md", "experiments/measurements/what_it_saves.md"
+    assert {page, rows, "README.md", "docs/guide/softmax-to-sparse.md"} <= names
     said = what_it_saves.kept()
     for path in what_it_saves.pages():
         text = path.read_text("utf-8")
@@ -47,10 +47,23 @@ def test_losses_come_first_and_bfloat16_is_no_gain():
     ratios = [float(row.split(" | ")[2].split()[0]) for row in said["situations"].splitlines()[2:]]
     assert ratios == [2.0, 0.7, 0.5, 0.1]
     assert "slower* than softmax in 1 of 4" in said["answer"]
-    assert said["extremes"] == (
-        "0.50 (loss alone: 2 × 3); 0.70 (one query: 5 keys); at worst 2.00 (mapping alone: 2 × 3); "
-        "on a"
-    )
+    assert "up to 2.00 times" in said["answer"]
+    assert "in 3, down to 0.50 of" in said["answer"]
+
+
+def test_parts_have_their_slowest_and_fastest_situation():
+    lines = [
+        line(0.1, row="output layer, training", classes=9, dtype="bfloat16", states=1),
+        line(0.6, row="output layer, training", classes=9, dtype="float32", states=1),
+        line(0.8, row="output layer, training", classes=2, dtype="float32", states=1),
+        line(1.5, row="one query", keys=5),
+    ]
+    said = what_it_saves.blocks(lines, MODELS)["parts"].splitlines()[2:]
+    assert said == [
+        "| one query | 1.50 (5 keys) | 1.50 (5 keys) |",
+        "| output layer, training | 0.80 (2 classes, float32, 1 state) | "
+        "0.60 (9 classes, float32, 1 state) |",
+    ]
 
 
 def test_second_processor_gets_a_column():
@@ -59,7 +72,7 @@ def test_second_processor_gets_a_column():
     said = what_it_saves.blocks(lines, MODELS)
     assert "| 0.50 (0.50 to 0.50) | 0.90 (0.80 to 1.00) |" in said["situations"]
     assert said["machines"].endswith("2 processors.")
-    assert said["extremes"].startswith("0.50 to 0.90 (one query: 5 keys)")
+    assert "down to 0.50 to 0.90" in said["extremes"]
     assert said["extremes"].endswith("on a, b")
     assert what_it_saves.blocks(lines[:1], MODELS)["machines"].endswith("One processor so far.")
 
