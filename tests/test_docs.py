@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import pkgutil
 import re
 from functools import cache
@@ -14,7 +15,7 @@ ROW = re.compile(r"^\| (?!there |---)(.*) \|$", re.MULTILINE)
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every row: there, what, function, test, notebook."""
+    """The cells of every row; of the equations: there, what, where."""
     return [line.split(" | ") for line in ROW.findall(text)]
 
 
@@ -50,16 +51,15 @@ def is_section(number: str, link: str) -> bool:
 def faults(text: str) -> list[str]:
     """What the table names that is not there."""
     missing = []
-    for there, what, function, test, notebook in rows(text):
-        where = f"{there} ({what})"
-        missing += [f"{where}: no {f}" for f in re.findall(r"`(.+?)`", function) if not exists(f)]
-        missing += [f"{where}: no {t}" for t in re.findall(r"`(.+?)`", test) if not is_test(t)]
-        sections = re.findall(r"\[(.+?)\]\((.+?)\)", notebook)
-        missing += [f"{where}: no section {n}" for n, link in sections if not is_section(n, link)]
-        if not re.fullmatch(r"(`[^`]+`(, )?)+", function) or not re.fullmatch("`[^`]+`", test):
-            missing.append(f"{where}: needs functions and a test")
-        if not sections and notebook != "–":
-            missing.append(f"{where}: neither a section nor –")
+    for there, what, where in rows(text):
+        functions = re.findall(r"`(.+?)`", where)
+        sections = re.findall(r"\[(.+?)\]\((.+?)\)", where)
+        missing += [f"{there} ({what}): no {f}" for f in functions if not exists(f)]
+        missing += [
+            f"{there} ({what}): no section {n}" for n, x in sections if not is_section(n, x)
+        ]
+        if not functions:
+            missing.append(f"{there} ({what}): needs a function")
     return missing
 
 
@@ -67,6 +67,15 @@ def test_names_in_equations_exist():
     text = EQUATIONS.read_text(encoding="utf-8")
     assert len(rows(text)) > 60
     assert not faults(text)
+
+
+def test_equations_have_tests_that_exist():
+    with (ROOT / "tests" / "equations.csv").open(encoding="utf-8") as file:
+        named = list(csv.DictReader(file))
+    page = EQUATIONS.read_text(encoding="utf-8")
+    assert len(named) >= len(rows(page))
+    assert not [row for row in named if not is_test(row["test"])]
+    assert all(f"\n## {row['text']}\n" in page for row in named)
 
 
 def test_faq_time_for_crowded_rows_covers_measurements():
