@@ -89,6 +89,7 @@ html_theme_options = {
 MOVED = {  # old address: new one
     "docs/guide/README": "docs/index",
     "docs/guide/attention-on-gpu": "docs/guide/gpu",
+    "docs/guide/check-attention": "docs/guide/check-implementation",
     "docs/guide/train-sparse-attention": "docs/guide/softmax-to-sparse",
     "docs/results/english": "docs/results/inflection",
     "docs/results/sparsity": "docs/results/inflection",

@@ -31,7 +31,7 @@ from pyentmax.engine.backends import choice
 
 ROOT = Path(__file__).parents[1]
 TRAINING = ["morphology.md", "translation.md", "language-model.md"]
-JUDGING = ["check-attention.md", "check-implementation.md"]  # ten seconds each
+JUDGING = ["check-implementation.md"]  # ten seconds
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
 REFERENCE = [
     page

@@ -122,7 +122,7 @@ class ScreenedRows:
     """Rows with copies of 8 bits, as keys of `attention` or the matrix of `entmax_linear`.
 
     The copies, and bounds on their error, prove for most rows that their weight is 0. Only the
-    others are read in full, so that a query to many rows reads a quarter of the memory. Results
+    others are read in full, so that a query to many rows reads a quarter of their memory. Results
     are those of all rows (`pyentmax.sparse_attention.screened_rows` has the proof).
 
     Parameters
