@@ -26,6 +26,7 @@ version = release = installed_version("pyentmax")
 root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
 include_patterns += ["CONTRIBUTING.md", "cython_ext/README.md"]
+include_patterns += ["pyentmax/engine/README.md", "pyentmax/engine/backends/cuda/README.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
 exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_root has a page for it
 
@@ -87,7 +88,9 @@ html_theme_options = {
 # --- pages that moved -----------------------------------------------------------------------------
 
 MOVED = {  # old address: new one
+    "docs/cuda-kernels": "pyentmax/engine/backends/cuda/README",
     "docs/guide/README": "docs/index",
+    "docs/how-a-call-travels": "pyentmax/engine/README",
     "docs/guide/attention-on-gpu": "docs/guide/gpu",
     "docs/guide/check-attention": "docs/guide/check-implementation",
     "docs/guide/train-sparse-attention": "docs/guide/softmax-to-sparse",

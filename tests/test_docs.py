@@ -73,7 +73,7 @@ def test_equations_have_tests_that_exist():
     with (ROOT / "tests" / "equations.csv").open(encoding="utf-8") as file:
         named = list(csv.DictReader(file))
     page = EQUATIONS.read_text(encoding="utf-8")
-    assert len(named) >= len(rows(page))
+    assert len(named) > len(rows(page))  # a row may stand for several
     assert not [row for row in named if not is_test(row["test"])]
     assert all(f"\n## {row['text']}\n" in page for row in named)
 

@@ -18,6 +18,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 TRAINING = ["morphology.md", "translation.md", "language-model.md"]
 JUDGING = ["check-implementation.md"]  # ten seconds
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
+PAGES += sorted((ROOT / "pyentmax").rglob("README.md"))
 REFERENCE = [
     page
     for page in sorted((ROOT / "docs" / "api").glob("*.rst"))
@@ -73,6 +75,8 @@ def blocks(text: str) -> list[Block]:
 def present(name: str) -> bool:
     if name == "kernels":
         return bool(choice.kernels())
+    if name == "compiler":
+        return shutil.which("cc") is not None
     return importlib.util.find_spec(name) is not None
 
 
@@ -134,7 +138,7 @@ def cases() -> list[Any]:
             continue
         run = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
         for needs in sorted({block.needs for block in run}, key=sorted):
-            name = "/".join(page.relative_to(ROOT / "docs").parts)
+            name = page.relative_to(ROOT).as_posix().removeprefix("docs/")
             late = page.name in JUDGING or "dask" in needs  # which takes seconds to start
             marks = [pytest.mark.slow] if late else []
             identity = "-".join([name, *sorted(needs)])
