@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import heapq
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import strategies as st
 
 from pyentmax.seq2seq.decoding import Step
+from pyentmax.seq2seq.models.protocol import unseen
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
 BOS, EOS = 0, 1
@@ -52,35 +54,8 @@ class Automaton:
         return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
 
     def strings(self, start, limit):
-        """Every finished string with its log-probability; how many prefixes each length has."""
-        found, level = {}, [((), start, 0.0)]
-        widths = []
-        for length in range(limit + 1):
-            following = []
-            for tokens, place, score in level:
-                for token in np.flatnonzero(self.support[place]):
-                    total = score + self.log_prob[place, token]
-                    if token == EOS:
-                        found[tokens] = total
-                    elif total > -math.inf:
-                        following.append(
-                            ((*tokens, int(token)), self.following[place, token], total)
-                        )
-            widths.append(len(following))
-            level = following if length < limit else []
-        return found, widths
-
-    def prefixes(self, start, length):
-        """Log-probabilities of all prefixes of so many tokens."""
-        level = [(start, 0.0)]
-        for _ in range(length):
-            level = [
-                (self.following[place, token], score + self.log_prob[place, token])
-                for place, score in level
-                for token in np.flatnonzero(self.support[place])
-                if token != EOS
-            ]
-        return [score for _, score in level]
+        """Every finished string with its log-probability."""
+        return Truth(self, np.array([[start]]), limit).strings
 
 
 def loop(end, **kwargs):
@@ -88,29 +63,99 @@ def loop(end, **kwargs):
     return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
 
 
-def search_one(search, model, start=0, length=3, **options):
-    """The result for a source that begins in the state `start`."""
-    source = np.array([[start] * length])
-    [result] = search(model, source, np.ones_like(source, dtype=bool), **options)
-    return result
+class Truth:
+    """All that a model can write from one source, each prefix read alone and from the start.
 
-
-def together_and_alone(search, model, **options):
-    """The results of sources that are decoded together, each with that of the source alone.
-
-    The hypotheses of both have to be equal.
+    Attributes
+    ----------
+    rows : dict
+        The step after each prefix of up to `limit` tokens, for one row.
+    scores : dict
+        The log-probability of each.
+    strings : dict
+        That of every finished string of up to `limit` tokens.
+    beyond, hidden : lists
+        That of the shortest prefixes that are too long, and what possible tokens without a finite
+        one have at most. Each stands for all strings through it.
+    widths : list
+        How many prefixes of each length go on.
     """
-    states = len(model.support)
-    source = np.arange(states)[:, None].repeat(4, axis=1)
-    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
-    for row, batched in enumerate(search(model, source, mask, **options)):
-        n = mask[row].sum()
-        [alone] = search(model, source[row : row + 1, :n], mask[row : row + 1, :n], **options)
-        assert len(batched.hypotheses) == len(alone.hypotheses)
-        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
-            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
-            np.testing.assert_array_equal(one.attention, other.attention)
-        yield batched, alone
+
+    def __init__(self, model, source, limit):
+        self.model, self.source, self.limit = model, source, limit
+        self.rows, self.scores, self.strings, self.hidden = {}, {(): 0.0}, {}, []
+        self.widths, self.beyond, level = [], [], [()]
+        for _ in range(limit + 1):
+            longer = {}
+            for tokens in level:
+                step, score = self.read(tokens), self.scores[tokens]
+                for token in np.flatnonzero(step.support[0] & ~np.isfinite(step.log_prob[0])):
+                    infinite = np.isneginf(step.log_prob[0, token])
+                    self.hidden.append(score + (float(unseen(step)[0]) if infinite else 0.0))
+                for token, total in self.continuations(tokens, score):
+                    if token == model.eos:
+                        self.strings[tokens] = total
+                    else:
+                        longer[*tokens, token] = total
+            self.widths.append(len(longer))
+            self.beyond, level = list(longer.values()), list(longer)
+            self.scores |= longer
+
+    def read(self, tokens):
+        state = self.model.encode(self.source, np.ones(self.source.shape, bool))
+        for token in (self.model.bos, *tokens):
+            step, state = self.model.step(state, np.array([token]))
+        self.rows[tokens] = step
+        return step
+
+    def continuations(self, tokens, score):
+        """The possible next tokens and what they lead to."""
+        log_prob, support = self.rows[tokens].log_prob[0], self.rows[tokens].support[0]
+        for token in np.flatnonzero(support & np.isfinite(log_prob)).tolist():
+            yield token, score + min(float(log_prob[token]), 0.0)
+
+    @property
+    def sums_to_one(self):
+        """Whether the probabilities of what follows a prefix do."""
+        rows = (np.exp(step.log_prob[step.support]).sum() for step in self.rows.values())
+        return not self.hidden and np.allclose([*rows], 1, rtol=0, atol=1e-6)
+
+    def rank(self, tokens, score, normalize):
+        return score / (len(tokens) + 1) if normalize else score
+
+    def beam(self, width, normalize=False):
+        """Beam search as in a textbook, a list of tuples per step."""
+        done, level = [], [((), 0.0)]
+        for length in range(self.limit + 1):
+            longer = []
+            for tokens, score in level:
+                for token, total in self.continuations(tokens, score):
+                    if token == self.model.eos:
+                        done.append((tokens, total))
+                    else:
+                        longer.append(((*tokens, token), total))
+            longer.sort(key=lambda item: -item[1])
+            level = longer[:width] if length < self.limit else []
+        return sorted(done, key=lambda item: -self.rank(*item, normalize))
+
+    def best_first(self, n_best, budget, normalize=False):
+        """Best-first search with a heap, one prefix at a time; of equal ones, the oldest first."""
+        waiting, done, order = [(0.0, 0, ())], [], itertools.count(1)
+        while waiting and budget:
+            cost, _, tokens = waiting[0]
+            ranks = sorted((self.rank(*item, normalize) for item in done), reverse=True)
+            most = -cost / (self.limit + 1 if normalize else 1)
+            if n_best and len(ranks) >= n_best and ranks[n_best - 1] >= most:
+                break
+            heapq.heappop(waiting)
+            budget -= 1
+            found = sorted(self.continuations(tokens, -cost), key=lambda item: -item[1])
+            for token, total in found:
+                if token == self.model.eos:
+                    done.append((tokens, total))
+                elif len(tokens) < self.limit:
+                    heapq.heappush(waiting, (-total, next(order), (*tokens, token)))
+        return dict(done)
 
 
 @dataclass
@@ -150,7 +195,7 @@ class Table:
 
 @st.composite
 def automata(draw, cyclic=False):
-    """A random sparse automaton, often with tied probabilities."""
+    """A random sparse automaton, often with tied probabilities; without cycles all strings end."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     states, vocabulary = draw(st.integers(1, 6)), draw(st.integers(3, 6))
     weights = rng.integers(0, 4, (states, vocabulary)).astype(float)
