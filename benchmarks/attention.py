@@ -33,8 +33,8 @@ import pyentmax
 from pyentmax import _cpu, attention, attention_vjp
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.nn.attention import (
+    LearnedEntmax,
     init_multi_head_attention,
-    learned_entmax,
     multi_head_attention,
 )
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
@@ -318,7 +318,7 @@ def layers(rounds: int) -> None:
     params = {name: Tensor(x, requires_grad=True) for name, x in start.items()}
     mappings = {
         "1.5-entmax": choose_mapping(1.5),
-        "α learned, from 1.5": learned_entmax(params, "a"),
+        "α learned, from 1.5": LearnedEntmax(params, "a"),
         "top-8 softmax": choose_mapping("topk_softmax:8"),
     }
     for batch, length in ((16, 64), (16, 128), (16, 256), (4, 512), (2, 1024)):

@@ -42,18 +42,17 @@ def init_relative_positions(
 
 
 def relative_scores(
-    params: Parameters, name: str, query: Tensor, distances: Array, heads: int, scale: float
+    params: Parameters, name: str, query: Tensor, distances: Array, scale: float
 ) -> Tensor:
-    """scale · (q_i + v)·r_d in every head, (B, heads, T, S), for T queries (B, T, n), S distances.
+    """scale · (q_i + v)·r_d in every head, (B, heads, T, S), for T queries (B, heads, T, d).
 
     The distances, (S,), are the same for all queries, and `shift` brings the scores to their keys;
     or there is one query per row, and they are its own, (B, S).
     """
-    n = query.shape[-1]
-    encoded = np.asarray(sinusoidal_positions(distances, n, query.dtype))
-    r = linear(params, f"{name}.distance", encoded)
-    q = (query + as_tensor(params[f"{name}.distance_query"])) * scale
-    return split_heads(q, heads) @ split_heads(r, heads).swapaxes(-1, -2)
+    heads, d = query.shape[-3], query.shape[-1]
+    r = linear(params, f"{name}.distance", sinusoidal_positions(distances, heads * d, query.dtype))
+    v = as_tensor(params[f"{name}.distance_query"]).reshape(heads, 1, d)
+    return ((query + v) * scale) @ split_heads(r, heads).swapaxes(-1, -2)
 
 
 def shift(x: Tensor) -> Tensor:

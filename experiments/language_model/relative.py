@@ -8,7 +8,7 @@ relative: what a segment before says of its own positions would be taken for thi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,14 @@ from numpy.typing import NDArray
 
 from experiments.language_model.positions import init_relative_positions, relative_scores, shift
 from pyentmax.engine.system.config import require
-from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, dropout
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.data import Segment, Segments, cut
-from pyentmax.seq2seq.models.language_model import (
-    KIND,
-    LanguageModel,
-    LanguageModelConfig,
-    LanguageModelState,
-)
-from pyentmax.seq2seq.models.transformer_layers import LayerPass, LayersConfig
-from pyentmax.seq2seq.nn.attention import causal_mask
-from pyentmax.seq2seq.nn.attention.heads import head_averages, head_scores, scaled_heads
+from pyentmax.seq2seq.models.language_model import KIND, LanguageModel, LanguageModelConfig
+from pyentmax.seq2seq.models.stack import Attention, keys_seen, stack
+from pyentmax.seq2seq.nn.attention import dot_scores
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
-from pyentmax.seq2seq.nn.linear import linear
+from pyentmax.seq2seq.nn.layer_norm import norm
 
 Memory = tuple[Any, ...]
 """What each layer read of the segment before, (B, M, n) arrays off the tape."""
@@ -80,42 +74,44 @@ class MemorySegments(Segments):
         return RememberedSegment(piece.tokens_in, piece.tokens_out, before)
 
 
-class RelativePass(LayerPass):
-    """One pass through the layers, in which distances add to the scores.
+@dataclass(frozen=True)
+class RelativeAttention(Attention):
+    """`Attention` to which distances add scores, and which may see the segment before.
 
-    ``added`` maps the name of an attention and its queries times ``scale``, (B, T, n), to what is
-    added, (B, heads, T, S); what each layer reads is appended to ``read``.
+    ``before`` is what it reads of that segment, (B, M, n), normalised as its input is; ``read``
+    collects the inputs of all layers.
     """
 
-    added: Callable[[str, Tensor], Tensor]
+    before: Tensor | None = None
     read: list[Array] | None = None
 
-    def attention(
-        self, kind: str, layer: int, name: str, x: Tensor, memory: Any, allowed: Array | None,
-        *, causal: bool = False, scale: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """x + attention(x), normalised, as of `LayerPass`."""
-        config = self.config
+    def to_itself(self, x: Tensor, mask: Any = None, extend: Any = None) -> Tensor:
+        """As of `Attention`, with the keys and values of the segment before in front."""
         if self.read is not None:
             self.read.append(x.data)
-        query = self.inside(name, x)
-        keys, values = map(as_tensor, memory(query))
-        q = linear(self.params, f"{name}.query", query)
-        q = q if scale is None else scaled_heads(q, scale, config.heads)
-        factor = relative_factor(config)
-        scores = head_scores(q, keys, config.heads, factor) + self.added(name, q)
-        if causal:
-            allowed = causal_mask(q.shape[-2], keys.shape[-2])
-        weights = self._mapping(kind, layer)(scores, mask=allowed)
-        if self._needs_weights(kind, layer):
-            self.weights[kind].append(weights.data)
-        averages = head_averages(dropout(weights, config.attention_dropout, self.rng), values)
-        return self._added(x, linear(self.params, f"{name}.output", averages), name)
+        if self.before is None:
+            return super().to_itself(x, mask, extend)
+        pair = self.keys_and_values(self.before)
 
+        def longer(new: Any) -> Any:
+            return [concatenate(parts, axis=1) for parts in zip(pair, new, strict=True)]
 
-def relative_factor(config: LayersConfig) -> float:
-    """What q·k is multiplied with."""
-    return float((config.width // config.heads) ** -0.5) if config.score == "scaled" else 1.0
+        return super().to_itself(x, mask, longer)
+
+    def __call__(self, *args: Any, need_weights: bool = True, **options: Any) -> Any:
+        return super().__call__(*args, need_weights=True, **options)
+
+    def _scores(self, factor: float, mask: Array | None) -> Callable[[Any, Any], Tensor]:
+        def scores(query: Tensor, keys: Tensor) -> Tensor:
+            queries, n_keys = query.shape[-2], keys.shape[-2]
+            one = queries == 1 and mask is not None  # a query per row, with a length of its own
+            seen = keys_seen(1, n_keys, mask if one else None)
+            distances = np.maximum(seen - 1 - np.arange(n_keys), 0)
+            by_distance = relative_scores(self.params, self.name, query, distances, factor)
+            content = dot_scores(query, keys, factor)
+            return content + (by_distance if one else shift(by_distance))
+
+        return scores
 
 
 class RelativeLanguageModel(LanguageModel):
@@ -132,14 +128,18 @@ class RelativeLanguageModel(LanguageModel):
     """
 
     config: RelativeConfig
+    attention = RelativeAttention
 
     @classmethod
     def _init_attention(
-        cls, rng: Generator, config: Any, kind: str, k: int, name: str, known: Parameters,
+        cls, rng: Generator, config: Any, place: tuple[str, int, str], params: Parameters,
         dtype: Any,
-    ) -> Parameters:  # fmt: skip
-        params = super()._init_attention(rng, config, kind, k, name, known, dtype)
-        return params | init_relative_positions(rng, name, config.width, dtype)
+    ) -> None:  # fmt: skip
+        super()._init_attention(rng, config, place, params, dtype)
+        params |= init_relative_positions(rng, place[-1], config.width, dtype)
+
+    def _embed(self, params: Any, table: str, tokens: Any, positions: Any, rng: Any = None) -> Any:
+        return super()._embed(params, table, tokens, None, rng)
 
     def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
         """As of `LanguageModel`; what is remembered of ``batch.before`` gets no gradient."""
@@ -191,52 +191,15 @@ class RelativeLanguageModel(LanguageModel):
         tokens: Array,
         rng: Generator | None = None,
         weights: dict[str, list[Array]] | None = None,
-        cache: list[tuple[Tensor, Tensor]] | None = None,
+        cache: Any = None,
         memory: Memory | None = None,
         read: list[Array] | None = None,
     ) -> Tensor:
-        config, count = self.config, tokens.shape[1]
-        before = 0 if memory is None else memory[0].shape[1]
-        run = RelativePass(config, params, rng, weights)
-
-        def own(k: int, name: str, inside: Tensor) -> Any:
-            if memory is not None:
-                remembered = run.inside(name, as_tensor(memory[k]))
-                inside = concatenate([remembered, inside], axis=1)
-            pair = run.keys_and_values(name, inside)
-            if cache is not None:
-                cache.append(pair)
-            return pair
-
-        def added(name: str, q: Tensor) -> Tensor:
-            distances, factor = np.arange(before + count)[::-1], relative_factor(config)
-            return shift(relative_scores(params, name, q, distances, config.heads, factor))
-
-        run.added, run.read = added, read
-        n_keys = np.arange(before + 1, before + count + 1)
-        x = self._embed(run, self.table, tokens, None)
-        return self._layers(run, x, own, n_keys, None, causal=True)
-
-    def advance(
-        self, state: LanguageModelState, tokens: Array
-    ) -> tuple[Array, Array, LanguageModelState]:
-        """Read one token per row, as of `LanguageModel`."""
-        config, past = self.config, state.past.longer()
-        tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
-        weights: dict[str, list[Array]] = {KIND: []}
-        run = RelativePass(config, self.params, None, weights, last_only=True)
-
-        def own(k: int, name: str, inside: Tensor) -> Any:
-            return past.with_last(k, run.keys_and_values(name, inside), None)
-
-        def added(name: str, q: Tensor) -> Tensor:
-            distances = np.maximum(past.lengths[:, None] - 1 - np.arange(past.longest), 0)
-            factor = relative_factor(config)
-            return relative_scores(run.params, name, q, distances, config.heads, factor)
-
-        run.added = added
-        x = self._embed(run, self.table, tokens[:, None], None)
-        hidden = self._layers(run, x, own, past.lengths[:, None], past.own)
-        attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : state.source_mask.shape[1]]
-        after = state._replace(past=past, unread=np.full_like(state.unread, -1))
-        return state.output(hidden[:, 0]), attention * state.source_mask, after
+        layers = self.layers("layer", params, rng, weights)
+        for k, layer in enumerate(layers):
+            before = None if memory is None else as_tensor(memory[k])
+            if before is not None and self.config.norm == "pre":
+                before = norm(params, f"layer.{k}.self.norm", before)
+            layers[k] = layer._replace(attention=replace(layer.attention, before=before, read=read))
+        x = self._embed(params, self.table, tokens, None, rng)
+        return self._last(params, "last", stack(x, layers, cache=cache))

@@ -43,9 +43,9 @@ from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelC
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 from pyentmax.seq2seq.nn.attention import (
+    LearnedEntmax,
     init_learned_alpha,
     init_multi_head_attention,
-    learned_entmax,
     multi_head_attention,
 )
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
@@ -192,7 +192,7 @@ def _attention(settings: Settings, options: Options) -> Any:
         def update(x: Any) -> None:
             tensors = {name: Tensor(p, requires_grad=True) for name, p in params.items()}
             learned = mapping == "learned"
-            chosen = learned_entmax(tensors, "self") if learned else choose_mapping(mapping)
+            chosen = LearnedEntmax(tensors, "self") if learned else choose_mapping(mapping)
             x = Tensor(x, requires_grad=True)
             options: Any = {"heads": heads, "need_weights": False}
             y, _ = multi_head_attention(tensors, "self", x, x, x, chosen, **options)

@@ -38,8 +38,8 @@ from experiments.tasks.translation import SentencePair, Translator
 from experiments.translation import paired_bootstrap, read_data
 from pyentmax import softmax
 from pyentmax.seq2seq.data import Pair, bucketed_batches, make_batch
+from pyentmax.seq2seq.models.stack import StackModel
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.models.transformer_layers import LayerPass
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.plotting import save_figure
 
@@ -116,17 +116,13 @@ def dense_by_layer(translator: Translator, pairs: Sequence[Pair]) -> dict[str, d
 @contextmanager
 def dense_in(places: Sequence[tuple[str, int]]) -> Iterator[None]:
     """Softmax over all positions in these kinds and layers, where models are used meanwhile."""
-    original = LayerPass.attention
+    trained = StackModel.mapping
 
-    def attention(self: LayerPass, kind: str, layer: int, *args: Any, **options: Any) -> Any:
-        trained = self.mapping
-        if (kind, layer) in places:
-            self.mapping = choose_mapping("softmax")
-        x = original(self, kind, layer, *args, **options)
-        self.mapping = trained
-        return x
+    def mapping(self: StackModel, kind: str, layer: int, *args: Any) -> Any:
+        dense = (kind, layer) in places
+        return choose_mapping("softmax") if dense else trained(self, kind, layer, *args)
 
-    with patch.object(LayerPass, "attention", attention):
+    with patch.object(StackModel, "mapping", mapping):
         yield
 
 

@@ -11,8 +11,6 @@ from stages import sample
 from test_attention import gradients_by_difference
 
 from pyentmax import DistanceBias, attention, attention_vjp
-from pyentmax.seq2seq.autograd import Tensor
-from pyentmax.seq2seq.autograd import attention as tape_attention
 from pyentmax.sparse_attention.bias import array_of
 
 T, S, HEADS = 5, 7, 4
@@ -139,22 +137,6 @@ def test_packed_sequences_have_their_own_distances(kind: str) -> None:
         gradients = attention_vjp(own_weights, *part, g[:, :, q], **each)
         total[index] += gradients[-1]
     np.testing.assert_allclose(found[-1], total, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_tape_learns_a_bias(kind: str) -> None:
-    bias, operands = KINDS[kind](np.random.default_rng(6)), arrays()
-    query, learned = (
-        Tensor(operands[0], requires_grad=True),
-        Tensor(array_of(bias), requires_grad=True),
-    )
-    own = bias.with_array(learned) if isinstance(bias, DistanceBias) else learned
-    tape_attention(query, *operands[1:], bias=own, sink=np.array(0.1), causal=True).sum().backward()
-    options: dict[str, Any] = {"bias": bias, "sink": np.array(0.1), "causal": True}
-    output, weights = attention(*operands, return_weights=True, **options)
-    g_query, _, _, _, g_bias = attention_vjp(weights, *operands, np.ones_like(output), **options)
-    np.testing.assert_array_equal(query.grad, g_query)
-    np.testing.assert_array_equal(learned.grad, g_bias)
 
 
 def test_distances_count_from_an_offset_without_causality() -> None:

@@ -118,8 +118,8 @@ class GridTransformer(Transformer):
                 f"{expected[1]}), got shape {source.shape}"
             )
 
-    def _embed_source(self, run: Any, source: Array) -> Tensor:
+    def _embed_source(self, params: Parameters, source: Array, rng: Generator | None) -> Tensor:
         config = self.config
-        x = linear(run.params, "cell", source)
+        x = linear(params, "cell", source)
         places = grid_positions(config.rows, config.columns, config.width, x.dtype)
-        return dropout(x + np.asarray(places), config.dropout, run.rng)
+        return dropout(x + np.asarray(places), config.dropout, rng)

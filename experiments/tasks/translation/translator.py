@@ -23,7 +23,7 @@ from pyentmax.seq2seq.data import (
     make_batch,
 )
 from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, SearchResult
-from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of
+from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of, saved_config
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 from pyentmax.seq2seq.training import (
@@ -278,7 +278,7 @@ class Translator(SequenceModel):
         states = [arrays.pop(n) for n in (_SEGMENTER, _TARGET_SEGMENTER) if n in arrays]
         network, shape = _architecture(description["architecture"])
         source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
-        model = network(shape(**description["config"]), arrays, BOS, EOS)
+        model = network(shape(**saved_config(description)), arrays, BOS, EOS)
         return cls(model, source, target, *(segmenter_of(x.tobytes()) for x in states))
 
     def shared(self) -> dict[str, Any]:

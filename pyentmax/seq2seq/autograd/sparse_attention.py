@@ -9,8 +9,6 @@ import numpy as np
 from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
-from pyentmax.sparse_attention.arguments import has_gradient
-from pyentmax.sparse_attention.bias import DistanceBias, array_of
 from pyentmax.sparse_attention.problem import AttentionProblem
 
 
@@ -21,10 +19,6 @@ def attention(
     alpha: Any = 1.5,
     *,
     mapping: str | Mapping | None = None,
-    mask: Array | None = None,
-    scale: Any = None,
-    sink: Any = None,
-    bias: Any = None,
     **options: Any,
 ) -> Tensor:
     """Output of attention with sparse weights, α-entmax unless another mapping is named.
@@ -37,12 +31,9 @@ def attention(
     alpha : Tensor, array or float
         of α-entmax; broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
         A tensor gets its gradient
-    scale, sink : Tensor, array or float, optional
-        as in :func:`pyentmax.attention`. A tensor gets its gradient
-    bias : Tensor, array or DistanceBias, optional
-        as in :func:`pyentmax.attention`. A tensor, or that of the distances, gets its gradient
-    mapping, mask, **options
-        as in :func:`pyentmax.attention`: causal, offset, cu_seqlens, and the mapping's parameters
+    mapping, **options
+        as in :func:`pyentmax.attention`: mask, causal, offset, cu_seqlens, the mapping's
+        parameters, and as arrays without a gradient scale, sink and bias
 
     Returns
     -------
@@ -72,30 +63,17 @@ def attention(
         name = getattr(mapping, "name", mapping)
         raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
     number = alpha.data if learned else alpha
-    named = {"scale": scale, "sink": sink, "bias": bias}
-    moving = {
-        name: x
-        for name, x in zip(named, map(array_of, named.values()), strict=True)
-        if isinstance(x, Tensor)
-    }
-    parents = (*tensors, *moving.values(), *((alpha,) if learned else ()))
-    options |= {"mapping": mapping, "mask": mask}
-    options |= named | {name: np.asarray(x.data) for name, x in moving.items()}
-    if isinstance(bias, DistanceBias):
-        options["bias"] = bias.with_array(options["bias"] if "bias" in moving else bias.array)
-    problem = AttentionProblem(q, k, v, number, **options)
+    parents = (*tensors, alpha) if learned else tuple(tensors)
+    problem = AttentionProblem(q, k, v, number, mapping=mapping, **options)
     learning = any(parent.requires_grad for parent in parents)
     output, weights = problem.forward(return_weights=learning, whole=False)
     if weights is None:
         return Tensor(output)
 
     def vjp(g: Array) -> tuple[Array, ...]:
-        gradients = problem.vjp(weights, g)
-        arrays = [name for name in named if has_gradient(options[name])]
-        more = dict(zip(arrays, gradients[3:], strict=True))
-        of_parents = [*gradients[:3], *(np.asarray(more[name]) for name, x in moving.items())]
+        gradients = problem.vjp(weights, g)[:3]
         if learned and alpha.requires_grad:
-            of_parents.append(np.asarray(problem.vjp_alpha(weights, g), number.dtype))
-        return tuple(of_parents)
+            return *gradients, np.asarray(problem.vjp_alpha(weights, g), number.dtype)
+        return gradients
 
     return Tensor(output, (parents, vjp))

@@ -84,7 +84,6 @@ def _add_train(add_command: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
-    add("--fertility", type=float, metavar="F", help="most attention that a source token gets")
     add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")

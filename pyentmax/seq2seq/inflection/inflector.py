@@ -16,7 +16,7 @@ from pyentmax.seq2seq.inflection.examples import (
     split_tags,
     tag_order,
 )
-from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of
+from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of, saved_config
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
@@ -84,7 +84,7 @@ class Inflector(SequenceModel):
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these parameters and this description."""
-        config = RNNSeq2SeqConfig(**description["config"])
+        config = RNNSeq2SeqConfig(**saved_config(description))
         source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
         model = RNNSeq2Seq(config, arrays, BOS, EOS)
         order, bundles = description.get("tags"), description.get("bundles", ())

@@ -154,6 +154,14 @@ class SavedModel:
         return loaded
 
 
+def saved_config(description: dict[str, Any]) -> dict[str, Any]:
+    """The configuration in a description, without the fertility that earlier models could have."""
+    config = dict(description["config"])
+    if config.get("fertility") is None:
+        config.pop("fertility", None)
+    return config
+
+
 class SequenceModel(SavedModel):
     """A network with its vocabularies; or an `Ensemble` with them, to decode with only.
 

@@ -99,7 +99,16 @@ def check_config(config: Any, sizes: str, rates: str) -> None:
             f"{LEARNED!r}, since the loss L_α falls as α grows, whatever the scores, so that "
             "training would only drive α to its bound"
         )
-    choose_mapping(config.output).require_distribution()
+    check_distribution(choose_mapping(config.output))
+
+
+def check_distribution(mapping: ChosenMapping) -> None:
+    """Raise a ValueError unless what the mapping gives sums to 1, as chances do."""
+    if not (mapping.record.on_simplex or mapping.params == (1.0,)):
+        raise ValueError(
+            f"output: expected a mapping to probabilities that sum to 1, got {mapping.name} with "
+            f"a sum of {mapping.params[0]}"
+        )
 
 
 def check_sources(source: Array, mask: Array, size: int) -> None:

@@ -17,25 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.seq2seq.autograd import Tensor, as_tensor, exp
+from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
 from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
-from pyentmax.seq2seq.models.transformer_layers import (
-    LayeredModel,
-    LayerPass,
-    LayersConfig,
-    init_alpha,
-    init_attention,
-    init_network,
-    init_output,
-)
+from pyentmax.seq2seq.models.stack import Pair, StackConfig, StackModel, stack
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
@@ -46,7 +37,7 @@ KIND = "self"
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(LayersConfig):
+class LanguageModelConfig(StackConfig):
     """The sizes and mappings of a model.
 
     Parameters
@@ -88,7 +79,7 @@ class LanguageModelState(NamedTuple):
     output: NextScores
 
 
-class LanguageModel(LayeredModel):
+class LanguageModel(StackModel):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -128,26 +119,24 @@ class LanguageModel(LayeredModel):
     ) -> LanguageModel:
         """A model with random parameters drawn from ``rng``."""
         params = init_embedding(rng, "embedding", config.size, config.width, dtype)
-        for kind, k, name in cls.attentions(config):
-            params |= cls._init_attention(rng, config, kind, k, name, params, dtype)
-            params |= init_network(rng, config, f"layer.{k}.network", dtype)
+        for place in cls.attentions(config):
+            cls._init_attention(rng, config, place, params, dtype)
+            cls._init_network(rng, config, f"layer.{place[1]}.network", params, dtype)
         if config.norm == "pre":
             params |= init_norm("last.norm", config.width, dtype)
-        params |= init_output(rng, config, config.size, config.tied, dtype)
+        params |= cls._init_output(rng, config, config.size, config.tied, dtype)
         return cls(config, params, bos, eos)
 
     @classmethod
     def _init_attention(
-        cls, rng: Generator, config: LanguageModelConfig, kind: str, k: int, name: str,
-        known: Parameters, dtype: Any,
-    ) -> Parameters:  # fmt: skip
-        params = init_attention(rng, config, name, dtype)
-        params |= init_alpha(rng, config, kind, k, known, dtype)
+        cls, rng: Generator, config: Any, place: tuple[str, int, str], params: Parameters,
+        dtype: Any,
+    ) -> None:  # fmt: skip
+        super()._init_attention(rng, config, place, params, dtype)
         if config.length_scale:
             # β = e^−2 at first: the scores of 256 keys by 1.75.
-            params[f"{name}.length_logit"] = np.full(config.heads, -2.0, dtype)
-            params[f"{name}.length_power"] = np.ones(config.heads, dtype)
-        return params
+            params[f"{place[-1]}.length_logit"] = np.full(config.heads, -2.0, dtype)
+            params[f"{place[-1]}.length_power"] = np.ones(config.heads, dtype)
 
     @staticmethod
     def attentions(config: LanguageModelConfig) -> Iterator[tuple[str, int, str]]:
@@ -185,46 +174,12 @@ class LanguageModel(LayeredModel):
         tokens: Array,
         rng: Generator | None = None,
         weights: dict[str, list[Array]] | None = None,
-        cache: list[tuple[Tensor, Tensor]] | None = None,
+        cache: Callable[[int, Pair], Pair] | None = None,
     ) -> Tensor:
-        """The last layer, (B, T, n), and, if there is a ``cache``, the keys and values of each."""
-        run, places = LayerPass(self.config, params, rng, weights), np.arange(tokens.shape[1])
-
-        def own(k: int, name: str, inside: Tensor) -> Any:
-            pair = run.keys_and_values(name, inside)
-            if cache is not None:
-                cache.append(pair)
-            return pair
-
-        x = self._embed(run, self.table, tokens, places)
-        return self._layers(run, x, own, places + 1, None, causal=True)
-
-    def _layers(
-        self,
-        run: LayerPass,
-        x: Tensor,
-        own: Callable[[int, str, Tensor], Any],
-        n_keys: IntArray,
-        allowed: Array | None,
-        *,
-        causal: bool = False,
-    ) -> Tensor:
-        """All layers, from their keys and values and the numbers of keys that queries see."""
-        for kind, k, name in self.attentions(self.config):
-            options: Any = {"causal": causal}
-            options["scale"] = self._length_scale(run.params, name, n_keys)
-            x = run.attention(kind, k, name, x, partial(own, k, name), allowed, **options)
-            x = run.network(f"layer.{k}.network", x)
-        return run.inside("last", x)
-
-    def _length_scale(self, params: Parameters, name: str, n_keys: IntArray) -> Tensor | None:
-        """1 + β (log n)^γ of each head, (…, heads, T), for n keys, (T,) or (B, T)."""
-        if not self.config.length_scale:
-            return None
-        logit, power = (as_tensor(params[f"{name}.length_{part}"]) for part in ("logit", "power"))
-        # A single key gets all the weight, whatever its score; log 1 = 0 would have no logarithm.
-        log_log = np.log(np.log(np.maximum(n_keys, 2)))[..., None, :].astype(logit.dtype)
-        return 1 + exp(logit.reshape(-1, 1) + power.reshape(-1, 1) * np.asarray(log_log))
+        """The last layer, (B, T, n)."""
+        x = self._embed(params, self.table, tokens, np.arange(tokens.shape[1]), rng)
+        layers = self.layers("layer", params, rng, weights)
+        return self._last(params, "last", stack(x, layers, cache=cache))
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
@@ -235,9 +190,14 @@ class LanguageModel(LayeredModel):
         empty = np.zeros((rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype)
         arrays = [empty] * self.config.layers
         if read:
-            cache: list[tuple[Tensor, Tensor]] = []
-            self._hidden(self.params, np.asarray(source[:, :-1]), cache=cache)
-            arrays = [np.stack([x.data for x in pair], axis=1) for pair in cache]
+            pairs: list[Pair] = []
+
+            def cache(k: int, pair: Pair) -> Pair:
+                pairs.append(pair)
+                return pair
+
+            self._hidden(self.params, source[:, :-1], cache=cache)
+            arrays = [np.stack([x.data for x in pair], axis=1) for pair in pairs]
         unread = source[np.arange(rows), lengths - 1]
         return LanguageModelState(Past.of(arrays, lengths - 1), unread, mask, self._next_scores())
 
@@ -252,16 +212,10 @@ class LanguageModel(LayeredModel):
         past = state.past.longer()
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
         weights: dict[str, list[Array]] = {KIND: []}
-        run = LayerPass(self.config, self.params, None, weights, last_only=True)
-
-        def own(k: int, name: str, inside: Tensor) -> Any:
-            heads = run.screened_heads(KIND, k, inside, past)
-            return past.with_last(k, run.keys_and_values(name, inside), heads)
-
-        lengths = past.lengths[:, None]
-        x = self._embed(run, self.table, np.asarray(tokens)[:, None], lengths - 1)
-        hidden = self._layers(run, x, own, lengths, past.own)
-        scores = state.output(hidden[:, 0])
+        layers = self.layers("layer", self.params, weights=weights, last_only=True)
+        x = self._embed(self.params, self.table, tokens[:, None], past.lengths[:, None] - 1)
+        x = stack(x, layers, mask=past.own, cache=past.with_last)
+        scores = state.output(self._last(self.params, "last", x)[:, 0])
         mask = state.source_mask
         attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : mask.shape[1]]
         read = np.full_like(state.unread, -1)

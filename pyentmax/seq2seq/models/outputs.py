@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax import keep as keep_sets
+from pyentmax.seq2seq.models.encoder_decoder import check_distribution
 from pyentmax.seq2seq.models.protocol import FloatArray, Step
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
@@ -46,7 +47,7 @@ class OutputRule:
         self, mapping: str | float, keep: str | None, temperature: float, ends: Sequence[int]
     ) -> None:
         self.mapping = choose_mapping(mapping)
-        self.mapping.require_distribution()
+        check_distribution(self.mapping)
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"temperature must be a number above 0, not {temperature}")
         self.temperature, self.ends = temperature, [index(end) for end in ends]

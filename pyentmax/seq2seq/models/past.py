@@ -11,8 +11,6 @@ import numpy as np
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.protocol import IntArray
-from pyentmax.seq2seq.nn.attention.heads import by_head
-from pyentmax.sparse_attention import ScreenedRows
 
 LARGE = 1 << 14  # keys and values of a row that are copied one by one
 
@@ -56,17 +54,12 @@ class Past:
         """The position of each row's last token, (rows, 1), or (1,) if all are the same."""
         return np.array([self.longest - 1]) if self.own is None else self.lengths[:, None] - 1
 
-    def with_last(
-        self, layer: int, pair: tuple[Tensor, Tensor], heads: int | None = None
-    ) -> tuple[Any, Array]:
-        """A layer's keys and values with those of each row's last token.
-
-        With `heads`, keys may be `ScreenedRows`, (rows, heads, T, n / heads).
-        """
+    def with_last(self, layer: int, pair: tuple[Tensor, Tensor]) -> tuple[Array, Array]:
+        """A layer's keys and values with those of each row's last token."""
         last = None if self.own is None else np.asarray(self.lengths - 1)
         kept = self.layers[layer].longer(self.longest, in_place=last is None)
         self.layers[layer] = kept
-        return kept.with_last(tuple(x.data[:, 0] for x in pair), last, heads)
+        return kept.with_last(tuple(x.data[:, 0] for x in pair), last)
 
     def select(self, rows: IntArray) -> Past:
         """Those of the given rows."""
@@ -102,7 +95,6 @@ class Kept:
     ) -> None:
         self.room, self.length = room, room.shape[2] if length is None else length
         self._used = [self.length] if used is None else used  # of the memory, by any state
-        self._screen: ScreenedRows | None = None
 
     @property
     def arrays(self) -> Array:
@@ -113,14 +105,11 @@ class Kept:
         """The same with zeros behind, up to a length; in place, if there is room that is free."""
         if in_place and self._used[0] == self.length and length <= self.room.shape[2]:
             self._used[0] = length
-            result = Kept(self.room, length, self._used)
-        else:
-            size = max(length, 2 * self.length) if in_place else length
-            result = Kept(_with_room(self.arrays, size), length)
-        result._screen = self._screen
-        return result
+            return Kept(self.room, length, self._used)
+        size = max(length, 2 * self.length) if in_place else length
+        return Kept(_with_room(self.arrays, size), length)
 
-    def with_last(self, pair: Any, places: Array | None, heads: int | None) -> tuple[Any, Array]:
+    def with_last(self, pair: Any, places: Array | None) -> tuple[Array, Array]:
         """Keys and values, with those of the last position, or of each row's place, written."""
         index: Any = np.s_[:, self.length - 1]
         if places is not None:
@@ -128,26 +117,11 @@ class Kept:
         for k, new in enumerate(pair):
             self.room[:, k][index] = new
         keys, values = self.arrays.swapaxes(0, 1)
-        if heads is None or places is not None:
-            self._screen = None
-            return keys, values
-        room, screen = by_head(self.room[:, 0], heads), self._screen
-        if screen is None or screen.shape[-2] != self.length - 1:  # another state's
-            self._screen = ScreenedRows(by_head(keys, heads))._in_room(room)
-            return self._screen, values
-        if not np.shares_memory(screen.rows[:1, :1, :1], room[:1, :1, :1]):
-            self._screen = screen = screen._in_room(room)
-        screen.append(by_head(keys[:, -1:], heads))
-        return screen, values
+        return keys, values
 
     def select(self, rows: IntArray) -> Kept:
         """Those of the given rows."""
-        room = _with_room(self.arrays, self.room.shape[2], rows)
-        result = Kept(room, self.length)
-        if self._screen is not None and self._screen.shape[-2] == self.length:
-            own = by_head(room[:, 0], self._screen.shape[-3])
-            result._screen = self._screen._in_room(own, rows)
-        return result
+        return Kept(_with_room(self.arrays, self.room.shape[2], rows), self.length)
 
 
 def _with_room(arrays: Array, size: int, rows: IntArray | None = None) -> Array:

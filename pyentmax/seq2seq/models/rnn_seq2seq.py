@@ -25,17 +25,14 @@ from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config, check_sources
 from pyentmax.seq2seq.models.readers import Readers, distinct
 from pyentmax.seq2seq.nn.attention import (
-    CONSTRAINED,
     LEARNED,
+    SCORES,
     AttentionMapping,
-    Memory,
+    LearnedEntmax,
     attend,
-    choose_score,
-    constrained_attention,
+    check_score,
     init_learned_alpha,
     learned_alpha,
-    learned_entmax,
-    weighted_average,
 )
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform, uniform
 from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
@@ -65,10 +62,6 @@ class RNNSeq2SeqConfig:
         parameter, 1 < α < 2.
     score : str
         How attention compares states, a name in :data:`pyentmax.seq2seq.nn.attention.SCORES`.
-    fertility : float, optional
-        The most attention that a source position gets over all steps (Malaviya et al. 2018). The
-        attention must be softmax or sparsemax. It becomes csoftmax or csparsemax, bounded by what
-        is left of the fertility, with a sink next to the source.
     label_smoothing : float
         The target's share that is spread over the vocabulary.
     embedding_std : float, optional
@@ -82,8 +75,8 @@ class RNNSeq2SeqConfig:
     Raises
     ------
     ValueError
-        If a size is not positive, ``hidden`` is odd, a rate or a fertility is out of range, or a
-        mapping or score is unknown or does not fit its role.
+        If a size is not positive, ``hidden`` is odd, a rate is out of range, or a mapping or score
+        is unknown or does not fit its role.
     """
 
     source_size: int
@@ -94,7 +87,6 @@ class RNNSeq2SeqConfig:
     attention: str = "1.5"
     output: str = "1.5"
     score: str = "bilinear"
-    fertility: float | None = None
     label_smoothing: float = 0.0
     embedding_std: float | None = None
     start: str | None = None
@@ -102,16 +94,20 @@ class RNNSeq2SeqConfig:
     def __post_init__(self) -> None:
         check_config(self, "source_size target_size hidden layers", "dropout label_smoothing")
         require(self, "hidden", lambda n: n % 2 == 0, "an even number")
-        attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
-        choose_score(self.score)
-        optional = "embedding_std fertility"
-        require(self, optional, lambda x: x is None or is_positive(x), "a finite number above 0")
+        if self.attention != LEARNED:
+            choose_mapping(self.attention)
+        check_score(self.score)
+        std = "embedding_std"
+        require(self, std, lambda x: x is None or is_positive(x), "a finite number above 0")
         require(self, "start", lambda x: x in (None, "uniform"), "'uniform' or none")
-        if self.fertility is not None and attention not in CONSTRAINED:
-            raise ValueError(
-                f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
-                f"bounded, got {self.attention}"
-            )
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to, (B, S, H) arrays or tensors, and where there is a token."""
+
+    keys: Any
+    values: Any
+    mask: Array  # (B, S)
 
 
 class DecoderState(NamedTuple):
@@ -120,7 +116,6 @@ class DecoderState(NamedTuple):
     hidden: tuple[Any, ...]  # õ and each layer's hidden state, (B, H) each; empty with gates
     gates: tuple[Any, ...]  # per layer (B, 4H): what these add to the next pre-activations
     cells: tuple[Any, ...]  # per layer (B, H)
-    coverage: Any  # (B, S): the sum of past attention, where a fertility bounds it
     readers: Readers  # of the sources' keys, values and mask
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
     token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
@@ -155,7 +150,7 @@ class RNNSeq2Seq(EncoderDecoder):
         super().__init__(config, params, bos, eos)
         learned = config.attention == LEARNED
         self.attention = None if learned else choose_mapping(config.attention)
-        self.score: Any = choose_score(config.score)
+        self.score: Any = SCORES[config.score]
 
     @classmethod
     def initialize(
@@ -169,7 +164,7 @@ class RNNSeq2Seq(EncoderDecoder):
             params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
             params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
         params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
-        params |= choose_score(config.score).initialize(rng, "attention", n, dtype)
+        params |= SCORES[config.score].initialize(rng, "attention", n, dtype)
         if config.attention == LEARNED:
             params |= init_learned_alpha("attention", dtype=dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
@@ -237,7 +232,6 @@ class RNNSeq2Seq(EncoderDecoder):
         rate = self.config.dropout
         embedded = dropout(embedding(params, "target_embedding", target_in.T), rate, rng)
         feed = as_tensor(np.zeros_like(embedded.data[0]))
-        coverage = self._no_coverage(memory)
         outputs = []
         # The embeddings' part of the first layer's gates, in one product for all steps.
         for gates in linear(params, "decoder.0", embedded):
@@ -248,10 +242,7 @@ class RNNSeq2Seq(EncoderDecoder):
                 states.append(lstm_step(gates, x, before, weights[k]))
                 x = states[-1][0]
             layers = states
-            mapping = self._step_mapping(params, coverage)
-            z = self.score.compare(params, "attention", x, memory.keys)
-            context, attention = attend(z, memory, mapping)
-            coverage = None if coverage is None else coverage + attention
+            context, _ = self._attend(params, x, memory)
             feed = dropout(self._combined(params, context, x), rate, rng)
             outputs.append(feed)
         return stack(outputs)
@@ -281,20 +272,11 @@ class RNNSeq2Seq(EncoderDecoder):
             for k, name in enumerate(names)
         ]
 
-    def _no_coverage(self, memory: Memory) -> Any:
-        """The coverage before the first step, if a fertility bounds the attention."""
-        if self.config.fertility is None:
-            return None
-        return np.zeros(memory.mask.shape, memory.values.dtype)
-
-    def _step_mapping(self, params: Parameters, coverage: Any) -> AttentionMapping:
-        """The attention's mapping, bounded by what the coverage leaves of a fertility."""
-        if self.attention is None:
-            return learned_entmax(params, "attention")
-        if coverage is None:
-            return self.attention
-        upper = self.config.fertility - as_tensor(coverage)
-        return partial(constrained_attention, upper=upper, name=self.attention.name)
+    def _attend(self, params: Parameters, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The context vectors and weights of queries (B, H), or of several each, (B, T, H)."""
+        mapping: AttentionMapping = self.attention or LearnedEntmax(params, "attention")
+        score = partial(self.score.compare, params, "attention")
+        return attend(query, memory.keys, memory.values, mapping, memory.mask, score=score)
 
     def _combined(self, params: Parameters, context: Tensor, x: Tensor) -> Tensor:
         """õ = tanh(W_o [c; s])."""
@@ -317,10 +299,9 @@ class RNNSeq2Seq(EncoderDecoder):
             token_gates = linear(self.params, "decoder.0", embeddings).data
         hidden = (np.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
         cells = tuple(layer.data[1] for layer in layers)
-        coverage = self._no_coverage(memory)
         layer = partial(linear, self.params, "output")
         output = NextScores(self.output, self.params, layer)
-        return DecoderState(hidden, (), cells, coverage, readers, weights, token_gates, output)
+        return DecoderState(hidden, (), cells, readers, weights, token_gates, output)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
@@ -339,19 +320,14 @@ class RNNSeq2Seq(EncoderDecoder):
         x = as_tensor(layers[-1][0])
 
         keys, values, mask = readers.memory
-        queries = readers.by_source(x)
-        z = readers.by_row(self.score.compare(params, "attention", queries, keys[:, None]))
-        mapping = self._step_mapping(params, state.coverage)
-        attention = mapping(z, mask=mask[readers.place])
-        attended = weighted_average(readers.by_source(attention), values[:, None])
-        context = readers.by_row(attended)
+        memory = Memory(keys, values, mask[:, None])
+        found = self._attend(params, readers.by_source(x), memory)
+        context, attention = map(readers.by_row, found)
         feed = self._combined(params, context, x)
-        coverage = None if state.coverage is None else state.coverage + attention.data
         after = state._replace(
             hidden=(feed.data, *(layer[0] for layer in layers)),
             gates=(),
             cells=tuple(layer[1] for layer in layers),
-            coverage=coverage,
         )
         return state.output(feed), attention.data, after
 
@@ -373,7 +349,6 @@ class RNNSeq2Seq(EncoderDecoder):
             gates=gates,
             cells=tuple(x[index] for x in state.cells),
             readers=state.readers.select(rows),
-            coverage=None if state.coverage is None else state.coverage[index],
         )
 
     def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
@@ -393,12 +368,10 @@ class RNNSeq2Seq(EncoderDecoder):
         """The rows of several states of one encoding, one state after the other."""
         states = [self._with_gates(state) for state in states]
         join, first = np.concatenate, states[0]
-        coverage = [state.coverage for state in states]
         return first._replace(
             gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),
             cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
             readers=Readers.join([state.readers for state in states]),
-            coverage=None if first.coverage is None else join(coverage),
         )
 
 

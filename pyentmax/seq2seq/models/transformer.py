@@ -15,9 +15,8 @@ of the tokens read so far are kept, so that a step computes one position only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,15 +28,7 @@ from pyentmax.seq2seq.models.encoder_decoder import check_sources
 from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import IntArray
 from pyentmax.seq2seq.models.readers import Readers
-from pyentmax.seq2seq.models.transformer_layers import (
-    LayeredModel,
-    LayerPass,
-    LayersConfig,
-    init_alpha,
-    init_attention,
-    init_network,
-    init_output,
-)
+from pyentmax.seq2seq.models.stack import Memory, StackConfig, StackModel, stack
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
@@ -51,7 +42,7 @@ TIED = ("none", "output", "all")
 
 
 @dataclass(frozen=True)
-class TransformerConfig(LayersConfig):
+class TransformerConfig(StackConfig):
     """The sizes and mappings of a model; the defaults are the shape of Transformer-Base.
 
     Parameters
@@ -83,7 +74,7 @@ class TransformerConfig(LayersConfig):
     label_smoothing : float
         The target's share that is spread over the vocabulary.
     score : str
-        One of :data:`pyentmax.seq2seq.nn.attention.HEAD_SCORES`.
+        One of :data:`pyentmax.seq2seq.nn.attention.SCORES`.
     attention_bias : bool
         Whether the projections of attention have biases.
     norm : {"post", "pre"}
@@ -128,7 +119,7 @@ class TransformerState(NamedTuple):
     output: NextScores
 
 
-class Transformer(LayeredModel):
+class Transformer(StackModel):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -162,15 +153,14 @@ class Transformer(LayeredModel):
         n = config.width
         params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
         params |= cls._source_parameters(config, rng, dtype)
-        for kind, layer, name in cls.attentions(config):
-            params |= init_attention(rng, config, name, dtype)
-            params |= init_alpha(rng, config, kind, layer, params, dtype)
+        for place in cls.attentions(config):
+            cls._init_attention(rng, config, place, params, dtype)
         for side in ("encoder", "decoder"):
             for k in range(config.layers):
-                params |= init_network(rng, config, f"{side}.{k}.network", dtype)
+                cls._init_network(rng, config, f"{side}.{k}.network", params, dtype)
         if config.norm == "pre":
             params |= init_norm("encoder.norm", n, dtype) | init_norm("decoder.norm", n, dtype)
-        params |= init_output(rng, config, config.target_size, config.tied != "none", dtype)
+        params |= cls._init_output(rng, config, config.target_size, config.tied != "none", dtype)
         return cls(config, params, bos, eos)
 
     @staticmethod
@@ -244,68 +234,43 @@ class Transformer(LayeredModel):
     ) -> Tensor:
         """The decoder's last layer, (B, T, n)."""
         self._check_source(source, source_mask)
-        run = LayerPass(self.config, params, rng, weights)
-        memory = self._encode(run, source, source_mask)
-        x = self._embed(run, self.table, target_in, np.arange(target_in.shape[1]))
-        allowed = source_mask[:, None, None, :]
+        encoded = self._encode(params, source, source_mask, rng, weights)
+        layers = self.layers("decoder", params, rng, weights)
+        memory = Memory([layer.context.keys_and_values(encoded) for layer in layers], source_mask)
+        x = self._embed(params, self.table, target_in, np.arange(target_in.shape[1]), rng)
+        return self._last(params, "decoder", stack(x, layers, memory))
 
-        def own(k: int, x: Tensor) -> Any:
-            return run.keys_and_values(f"decoder.{k}.self", x)
-
-        def context(k: int, x: Tensor) -> Tensor:
-            name = f"decoder.{k}.context"
-            pair = run.keys_and_values(name, memory)
-            return run.attention("context", k, name, x, pair, allowed)
-
-        return self._decode(run, x, own, context, None, causal=True)
-
-    def _decode(
+    def _encode(
         self,
-        run: LayerPass,
-        x: Tensor,
-        own: Callable[[int, Tensor], Any],
-        context: Callable[[int, Tensor], Tensor],
-        allowed: Array | None,
-        *,
-        causal: bool = False,
+        params: Parameters,
+        source: Array,
+        mask: Array,
+        rng: Generator | None = None,
+        weights: dict[str, list[Array]] | None = None,
     ) -> Tensor:
-        """The decoder's layers: ``own`` gives the keys and values of self-attention in layer k."""
-        for k in range(self.config.layers):
-            pair = partial(own, k)
-            x = run.attention("decoder", k, f"decoder.{k}.self", x, pair, allowed, causal=causal)
-            x = run.network(f"decoder.{k}.network", context(k, x))
-        return run.inside("decoder", x)
-
-    def _encode(self, run: LayerPass, source: Array, mask: Array) -> Tensor:
-        x = self._embed_source(run, source)
-        for k in range(self.config.layers):
-            if self.config.encoder_attends:
-                name = f"encoder.{k}.self"
-                pair = partial(run.keys_and_values, name)
-                x = run.attention("encoder", k, name, x, pair, mask[:, None, None, :])
-            x = run.network(f"encoder.{k}.network", x)
-        return run.inside("encoder", x)
+        """The encoder's last layer, (B, S, n)."""
+        layers = self.layers("encoder", params, rng, weights)
+        x = stack(self._embed_source(params, source, rng), layers, mask=mask[:, None, None, :])
+        return self._last(params, "encoder", x)
 
     def _check_source(self, source: Array, mask: Array) -> None:
         check_sources(source, mask, self.config.source_size)
 
-    def _embed_source(self, run: LayerPass, source: Array) -> Tensor:
+    def _embed_source(self, params: Parameters, source: Array, rng: Generator | None) -> Tensor:
         """The source's positions as the first layer of the encoder takes them, (B, S, n)."""
         table = "target_embedding" if self.config.tied == "all" else "source_embedding"
-        return self._embed(run, table, source, np.arange(source.shape[1]))
+        return self._embed(params, table, source, np.arange(source.shape[1]), rng)
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> TransformerState:
         """The decoder's state before the first token, as arrays off the tape."""
         self._check_source(source, source_mask)
-        config, rows = self.config, len(source)
-        run = LayerPass(config, self.params, None)
-        mask = np.asarray(source_mask)
-        hidden = self._encode(run, np.asarray(source), mask)
-        names = [f"decoder.{k}.context" for k in range(config.layers)]
-        memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
-        empty = np.zeros((rows, 2, 0, config.width), hidden.dtype)
-        past = Past.of([empty] * config.layers, np.zeros(rows, dtype=np.int64))
+        mask, rows = np.asarray(source_mask), len(source)
+        encoded = self._encode(self.params, np.asarray(source), mask)
+        layers = self.layers("decoder", self.params)
+        memory = [x.data for layer in layers for x in layer.context.keys_and_values(encoded)]
+        empty = np.zeros((rows, 2, 0, self.config.width), encoded.dtype)
+        past = Past.of([empty] * len(layers), np.zeros(rows, dtype=np.int64))
         readers = Readers(np.arange(rows), [mask, *memory])
         return TransformerState(past, readers, self._next_scores())
 
@@ -315,22 +280,12 @@ class Transformer(LayeredModel):
         """Read one token per row; return the scores of the next, the attention, the new state."""
         past, readers = state.past.longer(), state.readers
         weights: dict[str, list[Array]] = {"context": []}
-        run = LayerPass(self.config, self.params, None, weights, last_only=True)
-        x = self._embed(run, self.table, np.asarray(tokens)[:, None], past.positions)
-        mask, *memory = readers.memory
-
-        def own(k: int, x: Tensor) -> Any:
-            heads = run.screened_heads("decoder", k, x, past)
-            return past.with_last(k, run.keys_and_values(f"decoder.{k}.self", x), heads)
-
-        def context(k: int, x: Tensor) -> Tensor:
-            queries, pair = readers.by_source(x[:, 0]), memory[2 * k : 2 * k + 2]
-            name, allowed = f"decoder.{k}.context", mask[:, None, None, :]
-            y = run.attention("context", k, name, queries, pair, allowed)
-            return readers.by_row(y)[:, None]
-
-        hidden = self._decode(run, x, own, context, past.own)
-        scores = state.output(hidden[:, 0])
+        layers = self.layers("decoder", self.params, weights=weights, last_only=True)
+        mask, *arrays = readers.memory
+        memory = Memory(list(zip(arrays[::2], arrays[1::2], strict=True)), mask, readers)
+        x = self._embed(self.params, self.table, np.asarray(tokens)[:, None], past.positions)
+        x = stack(x, layers, memory, mask=past.own, cache=past.with_last)
+        scores = state.output(self._last(self.params, "decoder", x)[:, 0])
         attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
         return scores, attention, state._replace(past=past)
 

@@ -15,8 +15,8 @@ def smoothed_label_loss(
     z: Tensor,
     y: Array,
     record: Mapping,
-    smoothing: float,
     *,
+    label_smoothing: float,
     weight: Array | None = None,
     reduction: str = "mean",
     **params: Any,
@@ -35,7 +35,7 @@ def smoothed_label_loss(
         A label per row.
     record : Mapping
         Of an α-entmax.
-    smoothing : float
+    label_smoothing : float
         ε in (0, 1].
     weight : array, optional
         Of each row.
@@ -47,7 +47,7 @@ def smoothed_label_loss(
     --------
     >>> from pyentmax.reference.mappings import MAPPINGS
     >>> z = Tensor(np.array([[2.0, 0.0, 0.0, 0.0]]), requires_grad=True)
-    >>> loss = smoothed_label_loss(z, np.array([0]), MAPPINGS["sparsemax"], 0.2)
+    >>> loss = smoothed_label_loss(z, np.array([0]), MAPPINGS["sparsemax"], label_smoothing=0.2)
     >>> loss.backward()
     >>> round(loss.item(), 4), z.grad  # p − q, with p = (1, 0, 0, 0)
     (0.165, array([[ 0.15, -0.05, -0.05, -0.05]]))
@@ -55,7 +55,7 @@ def smoothed_label_loss(
     loss, gradient = fenchel_young_loss_and_grad(
         z.data, y, record, weight=weight, reduction=reduction, **params
     )
-    d = z.shape[-1]
+    d, smoothing = z.shape[-1], label_smoothing
     q = np.full(d, smoothing / d)
     q[0] += 1 - smoothing
     omega = float(record.regularizer(q, *params.values()))

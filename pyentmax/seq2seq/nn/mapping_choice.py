@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.mappings import on_tape
@@ -31,6 +32,18 @@ class ChosenMapping(NamedTuple):
     params: tuple[float, ...]
 
     @property
+    def record(self) -> Mapping:
+        """The mapping itself."""
+        return _RECORDS[self.name]
+
+    @property
+    def alpha(self) -> float | None:
+        """α if the mapping is an α-entmax, otherwise None."""
+        if self.record.regularizer is MAPPINGS["entmax"].regularizer:
+            return self.params[0]
+        return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
+
+    @property
     def proves_zeros(self) -> bool:
         """Whether the mapping can give zeros that can be proved, as certificates ask.
 
@@ -38,16 +51,8 @@ class ChosenMapping(NamedTuple):
         mappings. Where scores are smoothed first (fusedmax, oscarmax), or bounded, no proof is
         known.
         """
-        record = _RECORDS[self.name]
         dense = self.alpha is not None and self.alpha <= 1
-        return record.sparse and not dense and record.doubtful is not None
-
-    @property
-    def alpha(self) -> float | None:
-        """α if the mapping is an α-entmax, otherwise None."""
-        if _RECORDS[self.name].regularizer is MAPPINGS["entmax"].regularizer:
-            return self.params[0]
-        return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
+        return self.record.sparse and not dense and self.record.doubtful is not None
 
     def __call__(self, z: Tensor, *, mask: Array | None = None) -> Tensor:
         """p = π(z) over the last axis, on the tape."""
@@ -55,14 +60,12 @@ class ChosenMapping(NamedTuple):
 
     def probabilities(self, z: Array) -> tuple[Array, Array]:
         """p = π(z) over the last axis of an array, and its support as the mapping defines it."""
-        record = _RECORDS[self.name]
-        return record(z, *self.params), record.support(z, *self.params)
+        return self.record(z, *self.params), self.record.support(z, *self.params)
 
     def log_probabilities(self, z: Array) -> tuple[np.ndarray, np.ndarray]:
         """log p over the last axis, −∞ where p is 0, and the support."""
-        log = _RECORDS[self.name].log
-        if log.is_defined:  # it tells the support
-            log_p = log(z, *self.params)
+        if self.record.log.is_defined:  # it tells the support
+            log_p = self.record.log(z, *self.params)
             return log_p, log_p > -np.inf
         p, support = self.probabilities(z)
         # Not p > 0: a NaN has to stay one.
@@ -81,45 +84,28 @@ class ChosenMapping(NamedTuple):
         >>> print(log_p, possible, most < -34)
         [[  0. -inf -inf]] [[ True  True False]] [ True]
         """
-        doubtful = _RECORDS[self.name].doubtful
         log_p, support = self.log_probabilities(z)
         support = support | (log_p > -np.inf)  # the two may round the threshold differently
+        doubtful = self.record.doubtful
         doubt = doubtful and doubtful(z, support, *self.params)
         if not doubt:
             return log_p, support, None
         most = np.log(np.maximum(doubt.most, np.finfo(log_p.dtype).tiny))
         return log_p, support | doubt.where, most
 
-    def require_distribution(self) -> None:
-        """Raise a ValueError unless what the mapping gives sums to 1, as chances do."""
-        if not (_RECORDS[self.name].on_simplex or self.params == (1.0,)):
-            raise ValueError(
-                f"output: expected a mapping to probabilities that sum to 1, got {self.name} with "
-                f"a sum of {self.params[0]}"
-            )
-
-    def loss(
-        self,
-        z: Tensor,
-        y: Array,
-        *,
-        weight: Array | None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> Tensor:
-        """The mapping's Fenchel-Young loss for labels y, on the tape."""
-        record = _RECORDS[self.name]
-        options: Any = {"weight": weight, "reduction": reduction}
-        options |= dict(zip(record.parameters, self.params, strict=True))
-        if label_smoothing and self.alpha is not None:
-            return smoothed_label_loss(z, y, record, label_smoothing, **options)
-        return fenchel_young_loss(z, y, record, label_smoothing=label_smoothing, **options)
+    def loss(self, z: Tensor, y: Array, *, label_smoothing: float = 0.0, **options: Any) -> Tensor:
+        """The mapping's Fenchel-Young loss for labels y, on the tape; options as of that."""
+        smooth = label_smoothing and self.alpha is not None
+        function = smoothed_label_loss if smooth else fenchel_young_loss
+        options |= self._named()
+        return function(z, y, self.record, label_smoothing=label_smoothing, **options)
 
     def linear_loss(self, x: Any, rows: Any, bias: Any, y: Array, **options: Any) -> Tensor:
         """The mean of `loss` for the scores x Wᵀ + b, of W (classes, d), without all of these."""
-        record = _RECORDS[self.name]
-        options |= dict(zip(record.parameters, self.params, strict=True))
-        return linear_loss(x, rows, y, record, bias=bias, **options)
+        return linear_loss(x, rows, y, self.record, bias=bias, **options, **self._named())
+
+    def _named(self) -> dict[str, float]:
+        return dict(zip(self.record.parameters, self.params, strict=True))
 
 
 _OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
@@ -154,36 +140,28 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     >>> choose_mapping("softmax")
     ChosenMapping(name='softmax', params=())
     """
-    expected = f"α > 0 or one of {', '.join(sorted(_RECORDS))}"
-    name, *rest = str(choice).split(":")
+    name, *words = str(choice).split(":")
     try:
-        params = tuple(float(word) for word in rest)
+        params = tuple(map(float, words))
         if name not in _RECORDS:
-            alpha = float(name)
-            if rest or not alpha > 0:
+            if words or not float(name) > 0:
                 raise ValueError
-            if alpha in _OF_ALPHA:
-                return ChosenMapping(_OF_ALPHA[alpha], ())
-            return ChosenMapping("entmax", (alpha,))
+            params = (float(name),)
+            name = _OF_ALPHA.get(params[0], "entmax")
+            params = params if name == "entmax" else ()
     except ValueError:
+        expected = f"α > 0 or one of {', '.join(sorted(_RECORDS))}"
         raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
-    names = _RECORDS[name].parameters
+    record, names = _RECORDS[name], _RECORDS[name].parameters
     if len(params) != len(names):
         form = ":".join((name, *(parameter.upper() for parameter in names)))
         numbers = "numbers in place of the capitals" if names else "without numbers"
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
-    _check_values(choice, name, params)
-    return ChosenMapping(name, params)
-
-
-def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> None:
-    """Refuse numbers that the mapping would refuse, before there is a model with it."""
-    record = _RECORDS[name]
     try:
-        if {"upper", "budget"} & set(record.parameters):  # the most depends on how many scores
-            if not params[0] >= 0:
-                raise ValueError(f"{record.parameters[0]} must be at least 0, got {params[0]}")
-        else:
+        if not {"upper", "budget"} & set(names):
             record(np.zeros(1), *params)
+        elif not params[0] >= 0:  # the most depends on how many scores
+            raise ValueError(f"{names[0]} must be at least 0, got {params[0]}")
     except ValueError as error:
         raise ValueError(f"mapping: {error}, in {choice!r}") from None
+    return ChosenMapping(name, params)

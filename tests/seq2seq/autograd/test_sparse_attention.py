@@ -18,6 +18,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((5, 3), (7, 3), {}),
     "causal heads": ((2, 5, 3), (2, 5, 3), {"causal": True}),
     "behind a cache": ((5, 3), (8, 3), {"causal": True, "offset": 3, "scale": 0.9}),
+    "constant scale and sink": ((5, 3), (4, 3), {"scale": np.ones(5) / 2, "sink": np.array(0.2)}),
     "grouped": ((4, 3, 3), (2, 4, 3), {}),
     "masked": ((4, 3, 3), (1, 4, 3), {"mask": normal(3, 4, seed=9) < 0.5}),
     "top-k": ((3, 3), (9, 3), {"mapping": "topk_softmax", "k": 3}),
@@ -35,20 +36,6 @@ def test_gradients_match_finite_differences(name: str) -> None:
 def test_alpha_gets_its_gradient(alpha: Any) -> None:
     arrays = normal(3, 2, 4, 3), normal(3, 2, 5, 3, seed=1), normal(3, 2, 5, 2, seed=2)
     assert_gradients(attention, *arrays, np.array(alpha), rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("constant", [{}, {"sink": 0.2}, {"scale": np.array([0.5, 2, 1, 0])}])
-def test_scale_and_sink_get_their_gradients(constant: dict[str, Any]) -> None:
-    arrays = normal(3, 2, 4, 3), normal(3, 2, 5, 3, seed=1), normal(3, 2, 5, 2, seed=2)
-    moving = {"scale": np.array([[0.5], [1.5]]), "sink": np.array([0.3, -0.2])}
-    names = [name for name in moving if name not in constant]
-
-    def function(query: Any, key: Any, value: Any, alpha: Any, *more: Any) -> Tensor:
-        named = dict(zip(names, more, strict=True))
-        return attention(query, key, value, alpha, **named, **constant)
-
-    arrays = *arrays, np.array(1.4), *(moving[name] for name in names)
-    assert_gradients(function, *arrays, rtol=1e-5, atol=1e-7)
 
 
 def test_constant_alpha_gets_no_gradient() -> None:

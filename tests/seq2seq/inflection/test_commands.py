@@ -107,7 +107,6 @@ def test_force_prints_and_draws(run, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--fertility", "1.5"], "fertility: expected the attention softmax or sparsemax"),
         (["--attention", "0"], "mapping: expected α > 0"),
         (["--hold-out", "xyzzy"], "no training lemma is or ends in 'xyzzy'"),
         (["--train", "empty"], "empty: no examples"),

@@ -30,6 +30,18 @@ def test_model_comes_back_from_file_or_folder(saved):
             np.testing.assert_array_equal(loaded.model.params[name], x)
 
 
+@pytest.mark.parametrize("fertility", [None, 1.5])
+def test_only_models_without_a_fertility_load(saved, fertility):
+    model, path = saved
+    arrays, meta = load_checkpoint(path, model.kind)
+    save_checkpoint(path, arrays, meta | {"config": meta["config"] | {"fertility": fertility}})
+    if fertility is None:  # as earlier versions wrote it
+        assert type(model).load(path).description() == model.description()
+        return
+    with pytest.raises(CheckpointError, match="unexpected keyword argument 'fertility'"):
+        type(model).load(path)
+
+
 def test_sizes_in_a_file_cost_nothing_before_it_is_refused(saved):
     model, path = saved
     kind = model.kind

@@ -31,8 +31,7 @@ def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np
         {"attention": "1.25", "output": "1.33", "layers": 2, "dropout": 0.3},
         {"output": "2", "label_smoothing": 0.1},
         *({"score": score} for score in ("additive", "dot", "scaled")),
-        {"attention": "1", "fertility": 0.3},
-        {"attention": "2", "fertility": 1.2, "layers": 2},
+        {"attention": "2", "layers": 2},
         {"attention": "learned", "dropout": 0.3},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
@@ -41,21 +40,6 @@ def test_gradient_of_every_parameter(changes):
     model = small(**changes)
     seed = 5 if "dropout" in changes else None
     assert_parameter_gradients(model.params, lambda params: loss_of(model, params, seed))
-
-
-@pytest.mark.parametrize("attention", ["1", "2"])
-def test_attention_per_token_stays_within_fertility(attention):
-    model = small(attention, fertility=0.4, seed=3)
-    state, coverage = model.encode(SOURCE, SOURCE_MASK), 0.0
-    for _ in range(6):
-        step, state = model.step(state, np.array([1, 1, 1]))
-        assert np.isfinite(step.log_prob).any(axis=1).all()
-        assert not step.attention[~SOURCE_MASK].any()
-        coverage = coverage + step.attention
-    assert (coverage <= 0.4 + 1e-12).all()
-    np.testing.assert_allclose(state.coverage, coverage, rtol=1e-12)
-    both = model.join([model.select(state, np.array([2])), state])
-    np.testing.assert_array_equal(both.coverage, state.coverage[[2, 0, 1, 2]])
 
 
 def test_learned_alpha_is_used_by_the_attention():
@@ -88,7 +72,7 @@ def test_the_alpha_of_the_attention():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"attention": "2", "fertility": 0.5}, {"attention": "learned"}]
+    "options", [{}, {"attention": "2", "score": "additive"}, {"attention": "learned"}]
 )
 @pytest.mark.parametrize("output", ["1", "1.5", "2"])
 def test_steps_equal_training_probabilities(output, options):
@@ -100,8 +84,7 @@ def test_steps_equal_training_probabilities(output, options):
         p, support = model.output.probabilities(scores[t])
         np.testing.assert_allclose(np.exp(step.log_prob), p, rtol=1e-12, atol=1e-15)
         np.testing.assert_array_equal(step.support, support)
-        if "fertility" not in options:
-            np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
+        np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
         assert not step.attention[~SOURCE_MASK].any(), "attention on padding"
 
 
@@ -129,8 +112,8 @@ def test_padded_targets_do_not_count():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"layers": 3}, {"attention": "2", "fertility": 2.0}, {"score": "additive"}],
-    ids=["one layer", "three", "fertility", "additive"],
+    [{}, {"layers": 3}, {"attention": "2"}, {"score": "additive"}],
+    ids=["one layer", "three", "sparsemax", "additive"],
 )
 @pytest.mark.parametrize(
     "rows",
@@ -216,8 +199,6 @@ def test_sparse_or_not():
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
         ("embedding_std", 0.0, "embedding_std: expected a finite number above 0, got 0.0"),
         ("start", "orthogonal", "start: expected 'uniform' or none, got 'orthogonal'"),
-        ("fertility", [1], r"fertility: expected a finite number above 0, got \[1\]"),
-        ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
         ("output", "entmax", "expected entmax:ALPHA, numbers in place of .*; got 'entmax'"),
         ("output", "budget_sparsemax:1.5", "sum to 1, got budget_sparsemax with a sum of 1.5"),

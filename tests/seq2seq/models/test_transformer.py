@@ -8,12 +8,10 @@ from batches import BATCH, SOURCE, SOURCE_MASK, TARGET_IN, TARGET_MASK, TARGET_O
 from finite_differences import assert_parameter_gradients
 from stages import slow
 
-from pyentmax.engine.backends import choice
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.data import TokenBatches
-from pyentmax.seq2seq.decoding import beam_search, greedy_search
+from pyentmax.seq2seq.decoding import greedy_search
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
-from pyentmax.seq2seq.nn.attention import sparse
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig, Validation, train
 
@@ -144,36 +142,6 @@ def test_steps_leave_the_state_as_it_was():
     np.testing.assert_array_equal(again.log_prob, first.log_prob)
     mixed, _ = model.step(both, np.array([3, 4, 5, 1, 1]))
     np.testing.assert_allclose(mixed.log_prob[3:], first.log_prob[[2, 0]], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"attention": "learned", "score": "bilinear"}, {"attention": "2", "norm": "pre"}],
-)
-def test_screened_keys_decode_the_same(changes, monkeypatch):
-    """From many tokens on, whose number is small here; beams reorder the keys."""
-    model, found, screens = copier(**changes), [], []
-    options = {"max_length": 9, "beam": 3}
-    for least in (10**6, 4):
-        monkeypatch.setattr(sparse, "MANY_KEYS", least)
-        found.append(beam_search(model, SOURCE, SOURCE_MASK, **options, prove=False))
-        state = model.encode(SOURCE, SOURCE_MASK)
-        for token in (1, 3, 4, 5, 3, 4):
-            first, before = model.step(state, np.full(3, token)), state
-            again, _ = model.step(state, np.full(3, token))  # a state may be used again
-            np.testing.assert_allclose(again.log_prob, first[0].log_prob, rtol=1e-9, atol=1e-12)
-            state = model.select(first[1], np.array([2, 0, 1]))
-        found[-1].append(first[0].log_prob)
-        screens.append([layer._screen is not None for layer in state.past.layers])
-        assert before.past.longest == 5
-    assert screens == [[False] * 2, [True] * 2]
-    (*results, last), (*others, other_last) = found
-    np.testing.assert_allclose(other_last, last, rtol=1e-9, atol=1e-12)
-    for one, other in zip(results, others, strict=True):
-        assert [h.tokens for h in one.hypotheses] == [h.tokens for h in other.hypotheses]
-        scores = [[h.log_prob for h in x.hypotheses] for x in (one, other)]
-        np.testing.assert_allclose(*scores, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
