@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from experiments.attention_start import before_update
+from experiments.rnn_start import StartedConfig, StartedRNN
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.tasks.translation.segmentation import Segmenter, Words, segmenter_of
 from pyentmax.seq2seq.data import (
@@ -24,7 +25,6 @@ from pyentmax.seq2seq.data import (
 )
 from pyentmax.seq2seq.decoding import ForcedDecoding, Hypothesis, SearchResult
 from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of, saved_config
-from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 from pyentmax.seq2seq.training import (
     History,
@@ -36,7 +36,7 @@ from pyentmax.seq2seq.training import (
 )
 
 ARCHITECTURES: dict[str, tuple[Any, Any]] = {
-    "rnn": (RNNSeq2Seq, RNNSeq2SeqConfig),
+    "rnn": (StartedRNN, StartedConfig),
     "transformer": (Transformer, TransformerConfig),
 }
 """Name → the class of the model and that of its configuration."""
@@ -243,7 +243,7 @@ class Translator(SequenceModel):
         model, loss, tokens, right = self.model, 0.0, 0, 0
         for batch in batches_of(pairs, batch_size, "pair", False):
             scores = model.scores(model.params, batch.source, batch.source_mask, batch.target_in)
-            if isinstance(model, RNNSeq2Seq):
+            if isinstance(model, StartedRNN):
                 scores = scores.swapaxes(0, 1)  # its time comes first
             weight = batch.target_mask.astype(scores.dtype)
             smoothing = model.config.label_smoothing

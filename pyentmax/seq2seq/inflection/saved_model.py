@@ -155,11 +155,9 @@ class SavedModel:
 
 
 def saved_config(description: dict[str, Any]) -> dict[str, Any]:
-    """The configuration in a description, without the fertility that earlier models could have."""
-    config = dict(description["config"])
-    if config.get("fertility") is None:
-        config.pop("fertility", None)
-    return config
+    """The configuration in a description, without options of earlier models that were not used."""
+    gone = ("fertility", "embedding_std", "start")
+    return {k: x for k, x in description["config"].items() if x is not None or k not in gone}
 
 
 class SequenceModel(SavedModel):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.system.config import is_positive, require
+from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config, check_sources
@@ -34,7 +34,7 @@ from pyentmax.seq2seq.nn.attention import (
     init_learned_alpha,
     learned_alpha,
 )
-from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform, uniform
+from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
@@ -64,13 +64,6 @@ class RNNSeq2SeqConfig:
         How attention compares states, a name in :data:`pyentmax.seq2seq.nn.attention.SCORES`.
     label_smoothing : float
         The target's share that is spread over the vocabulary.
-    embedding_std : float, optional
-        Standard deviation of the embeddings' entries at the start, 1/√hidden unless given. With a
-        vocabulary of thousands, 1 learns faster by far.
-    start : {"uniform"}, optional
-        How all but the embeddings starts: "uniform" draws weights and biases from ±1/√n for n
-        inputs, n units in an encoder, as PyTorch's layers do. Unless given, weights are Glorot's,
-        recurrent ones orthogonal, and biases 0 but for a forget gate's, 1.
 
     Raises
     ------
@@ -88,8 +81,6 @@ class RNNSeq2SeqConfig:
     output: str = "1.5"
     score: str = "bilinear"
     label_smoothing: float = 0.0
-    embedding_std: float | None = None
-    start: str | None = None
 
     def __post_init__(self) -> None:
         check_config(self, "source_size target_size hidden layers", "dropout label_smoothing")
@@ -97,9 +88,6 @@ class RNNSeq2SeqConfig:
         if self.attention != LEARNED:
             choose_mapping(self.attention)
         check_score(self.score)
-        std = "embedding_std"
-        require(self, std, lambda x: x is None or is_positive(x), "a finite number above 0")
-        require(self, "start", lambda x: x in (None, "uniform"), "'uniform' or none")
 
 
 class Memory(NamedTuple):
@@ -157,9 +145,9 @@ class RNNSeq2Seq(EncoderDecoder):
         cls, config: RNNSeq2SeqConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
     ) -> RNNSeq2Seq:
         """A model with random parameters drawn from ``rng``."""
-        n, std = config.hidden, config.embedding_std
-        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype, std)
-        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype, std)
+        n = config.hidden
+        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype)
+        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype)
         for k in range(config.layers):
             params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
             params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
@@ -169,8 +157,6 @@ class RNNSeq2Seq(EncoderDecoder):
             params |= init_learned_alpha("attention", dtype=dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
-        if config.start == "uniform":
-            params |= _uniform_start(rng, params, n)
         return cls(config, params, bos, eos)
 
     @property
@@ -373,18 +359,3 @@ class RNNSeq2Seq(EncoderDecoder):
             cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
             readers=Readers.join([state.readers for state in states]),
         )
-
-
-def _uniform_start(rng: Generator, params: Parameters, hidden: int) -> Parameters:
-    """All parameters but the embeddings and α, drawn anew from ±1/√n."""
-    inputs = {"encoder": hidden // 2, "decoder": hidden, "combine": 2 * hidden}
-    started: Parameters = {}
-    for name, x in params.items():
-        layer = name.partition(".")[0]
-        if layer.endswith("_embedding") or name == "attention.alpha_logit":
-            continue
-        n = inputs.get(layer, hidden)
-        if layer == "decoder" and name != "decoder.0.weight" and not name.endswith(".bias"):
-            n *= 2  # what comes from below and the state before stand side by side
-        started[name] = uniform(rng, x.shape, n**-0.5, x.dtype)
-    return started

@@ -37,16 +37,9 @@ def linear(params: Parameters, name: str, x: Any) -> Tensor:
 
 
 def init_embedding(
-    rng: Generator,
-    name: str,
-    size: int,
-    width: int,
-    dtype: Any = np.float32,
-    std: float | None = None,
+    rng: Generator, name: str, size: int, width: int, dtype: Any = np.float32
 ) -> Parameters:
-    """A table ``name.weight`` (size, width) of normal entries with a standard deviation ``std``.
-
-    If none is given, it is 1/√width, so that each row has a length of about 1.
+    """A table ``name.weight`` (size, width) of normal entries, each row with a length of about 1.
 
     Examples
     --------
@@ -54,8 +47,7 @@ def init_embedding(
     >>> embedding(params, "source", [[3, 1, 4], [1, 5, 0]]).shape
     (2, 3, 4)
     """
-    table = rng.standard_normal((size, width))
-    return {f"{name}.weight": (table / width**0.5 if std is None else table * std).astype(dtype)}
+    return {f"{name}.weight": (rng.standard_normal((size, width)) / width**0.5).astype(dtype)}
 
 
 def embedding(params: Parameters, name: str, index: Any) -> Tensor:

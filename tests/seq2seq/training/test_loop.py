@@ -23,6 +23,7 @@ from pyentmax.seq2seq.training import (
     read_history,
     train,
 )
+from pyentmax.seq2seq.training.interrupt import TERMINATING, handling
 
 RNG = np.random.default_rng(0)
 # Copy the source: learnable, and of several lengths.
@@ -508,6 +509,17 @@ def test_termination_reaches_its_handler_after_saving(tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert reached == [5]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_ignored_hangup_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with handling(print, TERMINATING) as handled:
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert [*handled] == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_second_interrupt_stops_at_once(tmp_path):
