@@ -1,10 +1,13 @@
 """Relative positions and memory: gradients, causality, distances, and that decoding agrees."""
 
 import itertools
+from functools import partial
 
+import language_models
 import numpy as np
 import pytest
 from finite_differences import assert_parameter_gradients
+from language_models import CHECKS, TEXT
 
 from experiments.language_model import MemorySegments, RelativeConfig, RelativeLanguageModel
 from experiments.language_model.positions import init_relative_positions, relative_scores, shift
@@ -12,25 +15,11 @@ from experiments.language_model.relative import RememberedSegment
 from experiments.tasks.writer import Text, Writer, train_writer
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.data import DataError
+from pyentmax.seq2seq.nn.attention import split_heads
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
-TEXT = np.array([[3, 4, 5, 3, 2, 4], [5, 5, 4, 3, 3, 2]])
 BATCH = RememberedSegment(TEXT[:, 2:5], TEXT[:, 3:], TEXT[:, :2])
-
-
-def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
-    """A model of two layers; its heads and output are sharper the larger ``sharpness``."""
-    options = {"size": 6, "width": 4, "layers": 2, "heads": 2, "inner": 6, "dropout": 0.0}
-    rng = np.random.default_rng(seed)
-    config = RelativeConfig(**options | changes)
-    model = RelativeLanguageModel.initialize(config, rng, bos=1, eos=2, dtype=dtype)
-    for name, x in model.params.items():
-        # Zeros and ones would hide a wrong factor.
-        if any(part in name for part in ("bias", "gain", "distance_query", "length")):
-            x += rng.normal(0, 0.3, x.shape).astype(dtype)
-        if "query.weight" in name or name.startswith("output"):
-            x *= sharpness
-    return model
+small = partial(language_models.small, RelativeLanguageModel, RelativeConfig)
 
 
 @pytest.mark.parametrize(
@@ -58,29 +47,13 @@ def test_gradient_of_every_parameter(changes):
     assert_parameter_gradients(model.params, loss)
 
 
-def test_tokens_do_not_see_later_ones():
-    model = small(sharpness=3.0)
-    scores = model.scores(model.params, TEXT).data
-    for t in range(1, TEXT.shape[1]):
-        changed = TEXT.copy()
-        changed[:, t:] = (changed[:, t:] + 1) % 6
-        other = model.scores(model.params, changed).data
-        np.testing.assert_allclose(other[:, :t], scores[:, :t], rtol=1e-12, atol=1e-13)
-        assert np.abs(other[:, t:] - scores[:, t:]).max() > 1e-3
-
-
-def test_positions_matter():
-    model = small()
-    one, other = (model.scores(model.params, np.array([t])).data for t in ([3, 4, 5], [4, 3, 5]))
-    assert np.abs(one[0, -1] - other[0, -1]).max() > 1e-4
-
-
 def test_relative_scores_depend_on_distance_only():
     """A text that stands later, after nothing that is attended to, is read alike."""
     rng = np.random.default_rng(0)
     params = init_relative_positions(rng, "a", 4, np.float64)
     query = Tensor(np.repeat(rng.standard_normal((1, 1, 4)), 5, axis=1))
-    scores = shift(relative_scores(params, "a", query, np.arange(7)[::-1], heads=2, scale=1.0)).data
+    query = split_heads(query, 2)
+    scores = shift(relative_scores(params, "a", query, np.arange(7)[::-1], scale=1.0)).data
     for i, j in itertools.product(range(1, 5), range(1, 7)):
         if j <= i + 2:
             np.testing.assert_allclose(scores[..., i, j], scores[..., i - 1, j - 1], rtol=1e-12)
@@ -107,34 +80,10 @@ def test_memory_keeps_its_maximum_length():
         small().memory_of(TEXT)
 
 
+@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("changes", [{"length_scale": True}, {"attention": "softmax"}], ids=str)
-def test_cached_steps_equal_scores_of_whole_texts(changes):
-    model = small(sharpness=3.0, **changes)
-    expected, _ = model.output.log_probabilities(model.scores(model.params, TEXT).data)
-    source = TEXT[:, :2]
-    state = model.encode(source, np.ones_like(source, bool))
-    tokens = np.array([model.bos, model.bos])  # which is not read
-    for t in range(1, TEXT.shape[1]):
-        step, state = model.step(state, tokens)
-        assert step.attention.shape == source.shape
-        np.testing.assert_allclose(step.log_prob, expected[:, t], rtol=1e-10, atol=1e-12)
-        tokens = TEXT[:, t + 1] if t + 1 < TEXT.shape[1] else tokens
-
-
-@pytest.mark.parametrize("changes", [{"length_scale": True}, {"attention": "softmax"}], ids=str)
-def test_texts_of_several_lengths_continue_as_alone(changes):
-    model = small(sharpness=3.0, **changes)
-    source = np.array([[3, 4, 5, 3], [5, 0, 0, 0], [4, 4, 0, 0]])
-    state = model.encode(source, source > 0)
-    rows = np.array([2, 0, 1, 0])
-    state = model.select(model.join([state, model.select(state, np.array([0]))]), rows)
-    for tokens in ([1, 1, 1, 1], [3, 4, 5, 3], [5, 5, 5, 4]):
-        step, state = model.step(state, np.array(tokens))
-    for row, (which, read) in enumerate(zip(rows, [[3, 5], [4, 5], [5, 5], [3, 4]], strict=True)):
-        text = np.array([[*source[which][source[which] > 0], *read]])
-        scores = model.scores(model.params, text).data[0, -1]
-        expected, _ = model.output.log_probabilities(scores)
-        np.testing.assert_allclose(step.log_prob[row], expected, rtol=1e-10, atol=1e-12)
+def test_what_holds_for_every_language_model(changes, check):
+    CHECKS[check](small(sharpness=3.0, **changes))
 
 
 def test_pieces_come_with_the_tokens_before_them():
