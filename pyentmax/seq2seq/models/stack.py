@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pyentmax.engine.system.config import is_positive, require
-from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout, exp
+from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout, exp, linear
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.seq2seq.models.protocol import IntArray
@@ -33,7 +33,7 @@ from pyentmax.seq2seq.nn.attention import (
 from pyentmax.seq2seq.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm, norm
-from pyentmax.seq2seq.nn.linear import embedding, init_linear, linear, tied_linear
+from pyentmax.seq2seq.nn.linear import embedding, init_linear
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.nn.output_layer import NextScores, output_loss
 from pyentmax.seq2seq.nn.positions import sinusoidal_positions
@@ -288,19 +288,21 @@ class StackModel(EncoderDecoder):
         """What comes out of the last layer, normalised if nothing did that yet."""
         return norm(params, f"{side}.norm", x) if self.config.norm == "pre" else x
 
+    def _output_rows(self, params: Parameters) -> tuple[Tensor, Any]:
+        """The output's matrix, (classes, width), which may be that of the embeddings; its bias."""
+        tied = "output.weight" not in params
+        weight = as_tensor(params[f"{self.table}.weight" if tied else "output.weight"])
+        return weight if tied else weight.transpose(), params["output.bias"]
+
     def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
         """The scores of the next token."""
-        if "output.weight" in params:
-            return linear(params, "output", hidden)
-        return tied_linear(params, self.table, "output", hidden)
+        rows, bias = self._output_rows(params)
+        return linear(hidden, rows.transpose(), bias)
 
     def _output_loss(self, params: Parameters, hidden: Tensor, labels: Array) -> Tensor:
         """The mean loss of the next tokens, (n,), after hidden states (n, width)."""
-        tied = "output.weight" not in params
-        weight = as_tensor(params[f"{self.table}.weight" if tied else "output.weight"])
-        rows, bias = weight if tied else weight.transpose(), params["output.bias"]
-        smoothing = self.config.label_smoothing
-        return output_loss(self.output, hidden, rows, bias, labels, label_smoothing=smoothing)
+        options = {"label_smoothing": self.config.label_smoothing}
+        return output_loss(self.output, hidden, *self._output_rows(params), labels, **options)
 
     def _next_scores(self) -> NextScores:
         """The output layer as decoding calls it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.seq2seq.autograd import Tensor, as_tensor, ops
+from pyentmax.seq2seq.autograd import Tensor, ops
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix
 
@@ -53,17 +53,3 @@ def init_embedding(
 def embedding(params: Parameters, name: str, index: Any) -> Tensor:
     """The rows of the table under ``name`` at the integers in ``index``, of any shape."""
     return ops.take_rows(params[f"{name}.weight"], index)
-
-
-def tied_linear(params: Parameters, table: str, name: str, x: Any) -> Tensor:
-    """x Eᵀ + b with the embeddings E under ``table`` as weights, and the bias under ``name``.
-
-    Examples
-    --------
-    >>> params = {"words.weight": np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])}
-    >>> params["output.bias"] = np.zeros(3)
-    >>> tied_linear(params, "words", "output", np.array([[1.0, 2.0]])).data
-    array([[1., 2., 3.]])
-    """
-    embeddings = as_tensor(params[f"{table}.weight"])
-    return ops.linear(x, embeddings.transpose(), params[f"{name}.bias"])

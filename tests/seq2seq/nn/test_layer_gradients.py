@@ -19,7 +19,6 @@ from pyentmax.seq2seq.nn.attention import (
 )
 from pyentmax.seq2seq.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.seq2seq.nn.layer_norm import layer_norm
-from pyentmax.seq2seq.nn.linear import tied_linear
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, lstm, lstm_step
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.nn.shared_matrix import shared
@@ -128,11 +127,6 @@ LAYERS = {
     "layer norm of equals": (layer_norm, (np.ones((2, 4)), normal(4), normal(4, seed=1))),
     "network": network(0.0),
     "network with dropout": network(0.4),
-    "tied output": with_params(
-        lambda given, x: tied_linear(given, "e", "o", x),
-        {"e.weight": normal(5, 3), "o.bias": normal(5)},
-        normal(2, 3),
-    ),
     "LSTM, hidden states": recurrence(0),
     "LSTM, last state": recurrence(1),
     "LSTM backwards with a mask, hidden states": recurrence(0, STEPS, reverse=True),
