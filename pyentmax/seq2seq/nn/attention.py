@@ -135,7 +135,9 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         g = g[as_rows][..., None]
         gradient = g * (v.data * (1 - hidden * hidden))
-        return gradient.sum(axis=-2)[back], gradient.sum(axis=-3), g * hidden
+        # Numpy takes long to sum over an axis of length 1, that of a single query.
+        to_keys = gradient[..., 0, :, :] if z.shape[-2] == 1 else gradient.sum(axis=-3)
+        return gradient.sum(axis=-2)[back], to_keys, g * hidden
 
     return Tensor(z[back], ((query, keys, v), vjp))
 
