@@ -103,15 +103,14 @@ def dot_scores(query: Any, keys: Any, scale: float = 1.0) -> Tensor:
     array([3., 6.])
     """
     query, keys = as_tensor(query), as_tensor(keys)
-    as_rows, back = _rows(query, keys)
-    q, k = query.data[as_rows], keys.data
-    z = q @ k.swapaxes(-1, -2)
+    q, k = query.data, keys.data
+    z = _products(q, k)
     if scale != 1:
         z *= scale
     return Tensor(  # the scale goes to the shorter arrays
-        z[back],
-        (query, lambda g: (_scaled(g[as_rows] @ k, scale))[back]),
-        (keys, lambda g: _toward(keys, g[as_rows], q, scale)),
+        z,
+        (query, lambda g: _scaled(_sums(g, k), scale)),
+        (keys, lambda g: _toward(keys, g, q, scale)),
     )
 
 
@@ -128,18 +127,20 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     array([0.   , 0.762])
     """
     query, keys, v = as_tensor(query), as_tensor(keys), as_tensor(v)
-    as_rows, back = _rows(query, keys)
-    hidden = np.tanh(keys.data[..., None, :, :] + query.data[as_rows][..., None, :])
+    one = query.ndim < keys.ndim
+    q = query.data[..., None, :] if one else query.data
+    hidden = np.tanh(keys.data[..., None, :, :] + q[..., None, :])
     z = hidden @ v.data if v.ndim == 1 else (hidden @ v.data.swapaxes(-1, -2))[..., 0]
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
-        g = g[as_rows][..., None]
+        g = g[..., None, :, None] if one else g[..., None]
         gradient = g * (v.data * (1 - hidden * hidden))
-        # Numpy takes long to sum over an axis of length 1, that of a single query.
-        to_keys = gradient[..., 0, :, :] if z.shape[-2] == 1 else gradient.sum(axis=-3)
-        return gradient.sum(axis=-2)[back], to_keys, g * hidden
+        to_query = gradient.sum(axis=-2)
+        if one:  # NumPy takes long to sum over an axis of length 1
+            return to_query[..., 0, :], gradient[..., 0, :, :], g * hidden
+        return to_query, gradient.sum(axis=-3), g * hidden
 
-    return Tensor(z[back], ((query, keys, v), vjp))
+    return Tensor(z[..., 0, :] if one else z, ((query, keys, v), vjp))
 
 
 def weighted_average(weights: Any, values: Any) -> Tensor:
@@ -151,23 +152,29 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
     array([1., 3.])
     """
     weights, values = as_tensor(weights), as_tensor(values)
-    as_rows, back = _rows(weights, values)
-    p, v = weights.data[as_rows], values.data
+    p, v = weights.data, values.data
     return Tensor(
-        (p @ v)[back],
-        (weights, lambda g: (g[as_rows] @ v.swapaxes(-1, -2))[back]),
-        (values, lambda g: _toward(values, p, g[as_rows])),
+        _sums(p, v),
+        (weights, lambda g: _products(g, v)),
+        (values, lambda g: _toward(values, p, g)),
     )
 
 
-def _rows(x: Tensor, matrices: Tensor) -> tuple[Any, Any]:
-    """The index that makes a single query, or its weights, a matrix of one row, and its inverse."""
-    one = x.ndim < matrices.ndim
-    return (np.s_[..., None, :], np.s_[..., 0, :]) if one else (np.s_[...], np.s_[...])
+def _products(x: Array, rows: Array) -> Array:
+    """x · rows_s for all s: (…, T, S) of x (…, T, d), or (…, S) of one x (…, d)."""
+    one = x.ndim < rows.ndim
+    return (rows @ x[..., None])[..., 0] if one else x @ rows.swapaxes(-1, -2)
+
+
+def _sums(x: Array, rows: Array) -> Array:
+    """Σ_s x_s rows_s: (…, T, d) of x (…, T, S), or (…, d) of one x (…, S)."""
+    return (x[..., None, :] @ rows)[..., 0, :] if x.ndim < rows.ndim else x @ rows
 
 
 def _toward(matrix: Tensor, left: Array, right: Array, scale: float = 1.0) -> Any:
     """The gradient leftᵀ right of a matrix; of one that many steps share, its factors."""
+    if left.ndim < matrix.ndim:
+        left, right = left[..., None, :], right[..., None, :]
     if isinstance(matrix, SharedMatrix):
         return [(left, _scaled(right, scale))]
     return _scaled(left.swapaxes(-1, -2) @ right, scale)
