@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pyentmax.seq2seq.decoding import Step
+from pyentmax.seq2seq.models import from_steps
 from pyentmax.seq2seq.models.protocol import unseen
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 
@@ -37,7 +38,7 @@ class Automaton:
     def encode(self, source, source_mask):
         return source[:, 0], np.full(len(source), -1), source_mask
 
-    def step(self, state, tokens):
+    def step(self, state, tokens, prove=True):
         place, last, mask = state
         assert tokens.shape == place.shape
         self.steps.append(len(tokens))
@@ -47,12 +48,6 @@ class Automaton:
         step = Step(self.log_prob[place], self.support[place], weights)
         return step, (place, tokens, mask)
 
-    def select(self, state, rows):
-        return tuple(part[rows] for part in state)
-
-    def join(self, states):
-        return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
-
     def strings(self, start, limit):
         """Every finished string with its log-probability."""
         return Truth(self, np.array([[start]]), limit).strings
@@ -61,6 +56,37 @@ class Automaton:
 def loop(end, **kwargs):
     """Writes token 2 again and again, ending with probability ``end`` each time."""
     return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
+
+
+def stateful(automaton):
+    """A function that walks through an automaton, with the place in a nested state."""
+
+    def fn(prefixes, state):
+        if state is None:
+            place = walk(automaton, prefixes)
+        else:
+            assert np.array_equal(state["place"][0], state["again"])
+            place = automaton.following[state["again"], prefixes[:, -1]]
+        return automaton.log_prob[place], {"place": [place], "again": place.copy()}
+
+    return from_steps(fn, eos=EOS, keep="min_p=0")  # what is −∞ is impossible, and nothing else
+
+
+def stateless(automaton):
+    """A function that reads all of a prefix."""
+
+    def fn(prefixes, state):
+        assert state is None
+        return automaton.log_prob[walk(automaton, prefixes)], None
+
+    return from_steps(fn, eos=EOS, keep="min_p=0")
+
+
+def walk(automaton, prefixes):
+    place = prefixes[:, 0]
+    for token in prefixes[:, 1:].T:
+        place = automaton.following[place, token]
+    return place
 
 
 class Truth:
@@ -172,17 +198,11 @@ class Table:
     def encode(self, source, source_mask):
         return np.zeros(len(source), int)
 
-    def step(self, state, tokens):
+    def step(self, state, tokens, prove=True):
         row = np.minimum(state, len(self.log_prob) - 1)
         most = None if self.unseen is None else self.unseen[row]
         attention = np.ones((len(row), 1))
         return Step(self.log_prob[row], self.support[row], attention, most), state + 1
-
-    def select(self, state, rows):
-        return state[rows]
-
-    def join(self, states):
-        return np.concatenate(states)
 
     @classmethod
     def of_scores(cls, scores, output):

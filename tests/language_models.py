@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from pyentmax.seq2seq.models.protocol import take
+
 TEXT = np.array([[3, 4, 5, 3, 2, 4], [5, 5, 4, 3, 3, 2]])
 
 
@@ -56,7 +58,7 @@ def check_texts_of_several_lengths(model):
     source = np.array([[3, 4, 5, 3], [5, 0, 0, 0], [4, 4, 0, 0]])
     state = model.encode(source, source > 0)
     rows = np.array([2, 0, 1, 0])
-    state = model.select(model.join([state, model.select(state, np.array([0]))]), rows)
+    state = take([state, take([state], None, rows)], np.array([0, 1, 0, 0]), np.array([2, 1, 1, 0]))
     for tokens in ([1, 1, 1, 1], [3, 4, 5, 3], [5, 5, 5, 4]):
         step, state = model.step(state, np.array(tokens))
     for row, (which, read) in enumerate(zip(rows, [[3, 5], [4, 5], [5, 5], [3, 4]], strict=True)):

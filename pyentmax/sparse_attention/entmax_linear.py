@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,21 +121,6 @@ def nonzeros(
     else:
         data, indices, sizes, counts = map(np.concatenate, zip(*parts, strict=True))
     return data, indices, indptr_of(sizes), counts
-
-
-def candidate_scores(x: Any, rows: ScreenedRows, alpha: float, bias: Any) -> Any:
-    """x · rowsᵀ + bias of up to `FEW` x, −∞ where α-entmax is proved to be 0; needs kernels."""
-    (b, _), (n, _) = x.shape, rows.shape
-    x, bias = np.ascontiguousarray(x), np.asarray(bias, x.dtype)
-    ones, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)
-    operands = np.broadcast_to(ones, (b, n)), np.full(b, alpha), sink, np.broadcast_to(bias, (b, n))
-    columns, stops = np.empty(b * n + OVERHANG, np.int32), np.empty(b, np.int64)
-    screen_rows(x * rows.scales, rows.copies, rows.bounds, *operands, out=(columns, stops))
-    scores = np.full((b, n), -np.inf, x.dtype)
-    for i, (start, stop) in enumerate(pairwise((0, *stops.tolist()))):
-        own = columns[start:stop]
-        scores[i, own] = rows.rows[own] @ x[i] + bias[own]
-    return scores
 
 
 def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:

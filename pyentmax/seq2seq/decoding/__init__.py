@@ -12,7 +12,7 @@ from pyentmax.seq2seq.decoding.hypothesis_tree import HypothesisNode, Hypothesis
 from pyentmax.seq2seq.decoding.listing import OutputList, list_outputs
 from pyentmax.seq2seq.decoding.sampling import ancestral_sampling
 from pyentmax.seq2seq.decoding.truncated import Truncated
-from pyentmax.seq2seq.models.protocol import Decodable, JoinableDecodable, Step
+from pyentmax.seq2seq.models.protocol import Decodable, Step, take
 
 __all__ = [
     "SearchResult",
@@ -23,7 +23,6 @@ __all__ = [
     "Hypothesis",
     "HypothesisNode",
     "HypothesisTree",
-    "JoinableDecodable",
     "OutputList",
     "Step",
     "Truncated",
@@ -33,4 +32,5 @@ __all__ = [
     "forced_decoding",
     "greedy_search",
     "list_outputs",
+    "take",
 ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from operator import index
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, IntArray, Step
+from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, IntArray, Step, take
 
 
 def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
@@ -51,14 +50,10 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
 
 
 def follow(
-    model: Decodable[Any],
-    source: IntArray,
-    source_mask: BoolArray,
-    choose: Callable[[Step, IntArray, int], tuple[IntArray, BoolArray]],
-    *,
-    copies: int = 1,
+    model: Decodable, source: IntArray, source_mask: BoolArray,
+    choose: Callable[[Step, IntArray, int], tuple[IntArray, BoolArray]], *, copies: int = 1,
     prove: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Extend the rows of all sources together, token by token.
 
     Parameters
@@ -74,29 +69,24 @@ def follow(
     rows = np.arange(copies * len(source))
     if not rows.size:
         return
-    advance = model.step if prove else getattr(model, "unproved_step", model.step)
     state = model.encode(source, source_mask)
     if copies > 1:
-        state = model.select(state, rows // copies)
+        state = take([state], None, rows // copies)
     tokens = np.full(len(rows), model.bos)
     for length in count():
-        step, state = advance(state, tokens)
+        step, state = model.step(state, tokens, prove)
         tokens, active = choose(step, rows, length)
         rows, tokens = rows[active], tokens[active]
         if not rows.size:
             return
         if not active.all():
-            state = model.select(state, np.flatnonzero(active))
+            state = take([state], None, np.flatnonzero(active))
 
 
 def refuse_stuck(
-    step: Step,
-    possible: BoolArray,
-    source_index: IntArray,
-    length: int | IntArray,
-    *,
+    step: Step, possible: BoolArray, source_index: IntArray, length: int | IntArray, *,
     hidden: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """Raise a ValueError unless every row has a possible continuation.
 
     ``possible`` says of each row whether it has one with a finite log-probability. Where ``hidden``

@@ -8,7 +8,6 @@ all, and its result is not an approximation (Peters et al. 2019, §4.1).
 from __future__ import annotations
 
 import math
-from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -17,21 +16,12 @@ from pyentmax.seq2seq.decoding.hypotheses import SearchResult
 from pyentmax.seq2seq.decoding.search import Plan, search
 from pyentmax.seq2seq.models.protocol import Decodable
 
-State = TypeVar("State")
-
 
 def beam_search(
-    model: Decodable[State],
-    source: ArrayLike,
-    source_mask: ArrayLike,
-    *,
-    beam: int = 5,
-    n_best: int | None = None,
-    max_length: int | None = None,
-    normalize: bool = False,
-    keep_attention: bool = True,
-    prove: bool = True,
-) -> list[SearchResult]:
+    model: Decodable, source: ArrayLike, source_mask: ArrayLike, *, beam: int = 5,
+    n_best: int | None = None, max_length: int | None = None, normalize: bool = False,
+    keep_attention: bool = True, prove: bool = True,
+) -> list[SearchResult]:  # fmt: skip
     r"""Decode each source with a beam, and prove the result complete where that is possible.
 
     Every step advances the open prefixes of all sources in one call of ``model.step``. If a prefix
@@ -105,12 +95,10 @@ def beam_search(
     ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return source
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = self.table[tokens]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> source = np.array([[4]])
     >>> [result] = beam_search(Coin(), source, source > 0)
     >>> [(h.tokens, round(h.probability, 2)) for h in result.hypotheses]
@@ -130,8 +118,5 @@ def beam_search(
     enough = math.inf if prove and model.output_is_sparse else beam
     if n_best is not None:
         enough = positive("n_best", n_best)
-    plan = Plan(
-        False, beam, enough, normalize=normalize, max_length=max_length,
-        keep_attention=keep_attention, prove=prove,
-    )  # fmt: skip
+    plan = Plan(False, beam, enough, math.inf, normalize, max_length, keep_attention, prove)
     return search(model, source, source_mask, plan)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.seq2seq.decoding._shared import positive
 from pyentmax.seq2seq.decoding.hypotheses import SearchResult
-from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
+from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, IntArray, Step, append
 
-Prefix = tuple[int, tuple[int, ...] | None]  # the source, and the tokens so far without bos
+
+class _State(NamedTuple):
+    """A model's state, and for each row its source and the tokens so far, from bos on."""
+
+    inner: Any
+    source: IntArray
+    prefixes: IntArray
+    lengths: IntArray
 
 
 class Constrained:
@@ -24,7 +30,7 @@ class Constrained:
 
     Parameters
     ----------
-    model : JoinableDecodable
+    model : Decodable
     min_length : int, default 0
         The fewest tokens of a string, end symbol not counted.
     no_repeat_ngram : int, optional
@@ -47,12 +53,10 @@ class Constrained:
     ...     bos, eos, output_is_sparse = 0, 1, True
     ...     def encode(self, source, source_mask):
     ...         return source
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = np.tile([0, 0.5, 0.5], (len(tokens), 1))
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> from pyentmax.seq2seq.decoding import beam_search
     >>> source, model = np.array([[4]]), Constrained(Coin(), min_length=2)
     >>> [result] = beam_search(model, source, source > 0, max_length=3)
@@ -64,7 +68,7 @@ class Constrained:
 
     def __init__(
         self,
-        model: JoinableDecodable[Any],
+        model: Decodable,
         min_length: int = 0,
         no_repeat_ngram: int | None = None,
     ) -> None:
@@ -76,25 +80,32 @@ class Constrained:
         self.bos, self.eos = model.bos, model.eos
         self.output_is_sparse = model.output_is_sparse
         self.excluded: set[int] = set()
-        if hasattr(model, "unproved_step"):
-            self.unproved_step = partial(self._step, model.unproved_step)
 
-    def encode(self, source: IntArray, source_mask: BoolArray) -> Any:
+    def encode(self, source: IntArray, source_mask: BoolArray) -> _State:
         """The model's own state, and the empty prefix of each row."""
         self.excluded = set()
-        return self.model.encode(source, source_mask), [(i, None) for i in range(len(source))]
+        rows = np.arange(len(source))
+        prefixes, lengths = np.zeros((len(rows), 1), np.int64), np.zeros_like(rows)
+        return _State(self.model.encode(source, source_mask), rows, prefixes, lengths)
 
-    def step(self, state: Any, tokens: IntArray) -> tuple[Step, Any]:
+    def step(self, state: _State, tokens: IntArray, prove: bool = True) -> tuple[Step, _State]:
         """The model's step, constrained."""
-        return self._step(self.model.step, state, tokens)
-
-    def select(self, state: Any, rows: IntArray) -> Any:
-        """Rows of the model's state and their prefixes."""
-        return self.model.select(state[0], rows), [state[1][row] for row in rows]
-
-    def join(self, states: Sequence[Any]) -> Any:
-        """The rows of several states."""
-        return self.model.join([s for s, _ in states]), [p for _, rows in states for p in rows]
+        inner, sources, prefixes, lengths = state
+        step, inner = self.model.step(inner, tokens, prove)
+        prefixes, lengths = append(prefixes, lengths, tokens), lengths + 1
+        support, log_prob = step.support.copy(), step.log_prob.copy()
+        for row, prefix in enumerate(prefixes.tolist()):
+            written = tuple(prefix[1 : lengths[row]])
+            forbidden = [token for token in self._forbidden(written) if support[row, token]]
+            if not forbidden:
+                continue
+            allowed = support[row].copy()
+            allowed[forbidden] = False
+            if np.isfinite(log_prob[row, allowed]).any():
+                support[row], log_prob[row, forbidden] = allowed, -np.inf
+                self.excluded.add(int(sources[row]))
+        after = _State(inner, sources, prefixes, lengths)
+        return step._replace(support=support, log_prob=log_prob), after
 
     def certified(self, results: Sequence[SearchResult]) -> list[SearchResult]:
         """The results of a search of this model, with what they prove about all strings.
@@ -115,25 +126,6 @@ class Constrained:
             f"All others together have a probability of at most {rest:.3g}."
         )
         return replace(result, exact=False, reason=reason, proved=0, bound=rest, mass_bound=rest)
-
-    def _step(self, advance: Any, state: Any, tokens: IntArray) -> tuple[Step, Any]:
-        inner, before = state
-        step, inner = advance(inner, tokens)
-        rows: list[Prefix] = [
-            (source, () if prefix is None else (*prefix, token))
-            for (source, prefix), token in zip(before, tokens.tolist(), strict=True)
-        ]
-        support, log_prob = step.support.copy(), step.log_prob.copy()
-        for row, (source, prefix) in enumerate(rows):
-            forbidden = [token for token in self._forbidden(prefix or ()) if support[row, token]]
-            if not forbidden:
-                continue
-            allowed = support[row].copy()
-            allowed[forbidden] = False
-            if np.isfinite(log_prob[row, allowed]).any():
-                support[row], log_prob[row, forbidden] = allowed, -np.inf
-                self.excluded.add(source)
-        return step._replace(support=support, log_prob=log_prob), (inner, rows)
 
     def _forbidden(self, prefix: tuple[int, ...]) -> set[int]:
         """The tokens that may not follow."""

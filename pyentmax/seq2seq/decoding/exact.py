@@ -8,30 +8,20 @@ total.
 from __future__ import annotations
 
 import math
-from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
 from pyentmax.seq2seq.decoding._shared import as_source, positive
 from pyentmax.seq2seq.decoding.hypotheses import SearchResult
 from pyentmax.seq2seq.decoding.search import Plan, search
-from pyentmax.seq2seq.models.protocol import JoinableDecodable
-
-State = TypeVar("State")
+from pyentmax.seq2seq.models.protocol import Decodable
 
 
 def exact_search(
-    model: JoinableDecodable[State],
-    source: ArrayLike,
-    source_mask: ArrayLike,
-    *,
-    n_best: int | None = 1,
-    budget: int = 1000,
-    normalize: bool = False,
-    max_length: int | None = None,
-    width: int = 5,
+    model: Decodable, source: ArrayLike, source_mask: ArrayLike, *, n_best: int | None = 1,
+    budget: int = 1000, normalize: bool = False, max_length: int | None = None, width: int = 5,
     keep_attention: bool = True,
-) -> list[SearchResult]:
+) -> list[SearchResult]:  # fmt: skip
     r"""The most probable strings of each source with a proof, or all that are possible.
 
     The open prefixes of a source wait in the order of their probability. Each step of the model
@@ -56,7 +46,7 @@ def exact_search(
 
     Parameters
     ----------
-    model : JoinableDecodable
+    model : Decodable
     source, source_mask, max_length, keep_attention : as in `beam_search`
     n_best : int or None
         Stop once this many strings are proved to be the best ones. None: list the whole support.
@@ -100,14 +90,10 @@ def exact_search(
     ...     table = np.array([[0, 0.1, 0.6, 0.3], [0, 0.5, 0, 0.5], [0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return np.zeros(len(source), int)
-    ...     def step(self, length, tokens):
+    ...     def step(self, length, tokens, prove=True):
     ...         p = self.table[length]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones((len(p), 1))), length + 1
-    ...     def select(self, length, rows):
-    ...         return length[rows]
-    ...     def join(self, lengths):
-    ...         return np.concatenate(lengths)
     >>> source = np.array([[4]])
     >>> [result] = exact_search(Words(), source, source > 0, n_best=None)
     >>> [(h.tokens, round(h.probability, 2)) for h in result.hypotheses]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from pyentmax.seq2seq.decoding._shared import as_source, follow, refuse_stuck
 from pyentmax.seq2seq.decoding.hypothesis_tree import format_percent
 from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
-
-State = TypeVar("State")
 
 
 class ForcedStep(NamedTuple):
@@ -134,7 +132,7 @@ class ForcedDecoding:
 
 
 def forced_decoding(
-    model: Decodable[State], source: ArrayLike, source_mask: ArrayLike, targets: Sequence[ArrayLike]
+    model: Decodable, source: ArrayLike, source_mask: ArrayLike, targets: Sequence[ArrayLike]
 ) -> list[ForcedDecoding]:
     """Feed each source's target to the model, and record its distribution at every step.
 
@@ -172,12 +170,10 @@ def forced_decoding(
     ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return source
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = self.table[tokens]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> source = np.array([[4], [4]])
     >>> once, twice = forced_decoding(Coin(), source, source > 0, [[3], [3, 2]])
     >>> once.probability, once.support.sum(axis=1)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.seq2seq.decoding._shared import as_source, follow, length_limits, refuse_stuck
 from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, IntArray, Step
 
-State = TypeVar("State")
-
 
 def greedy_search(
-    model: Decodable[State],
-    source: ArrayLike,
-    source_mask: ArrayLike,
-    *,
-    max_length: int | None = None,
+    model: Decodable, source: ArrayLike, source_mask: ArrayLike, *, max_length: int | None = None
 ) -> list[IntArray]:
     """Decode each source with the most probable token at every step.
 
@@ -45,12 +37,10 @@ def greedy_search(
     ...     bos, eos, output_is_sparse = 0, 0, True
     ...     def encode(self, source, source_mask):
     ...         return np.where(source_mask, source, 0)
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         support = np.eye(5, dtype=bool)[state[:, 0]]
     ...         rest = np.roll(state, -1, axis=1) * (np.arange(state.shape[1]) < state.shape[1] - 1)
     ...         return Step(np.where(support, 0.0, -np.inf), support, np.ones(state.shape)), rest
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> source = np.array([[3, 1, 4], [2, 0, 0]])
     >>> [tokens.tolist() for tokens in greedy_search(Copy(), source, source > 0)]
     [[3, 1, 4], [2]]

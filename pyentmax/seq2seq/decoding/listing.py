@@ -265,9 +265,9 @@ class _Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
-    def step(self, state: Any, tokens: IntArray) -> Any:
+    def step(self, state: Any, tokens: IntArray, prove: bool = True) -> Any:
         self.count(len(tokens))
-        return self.model.step(state, tokens)
+        return self.model.step(state, tokens, prove)
 
 
 def _checked(result: SearchResult, model: Any, source: IntArray) -> SearchResult:

@@ -7,8 +7,6 @@ needs no truncation by `top_k` or `nucleus` as a dense one does.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,21 +20,12 @@ from pyentmax.seq2seq.decoding._shared import (
 from pyentmax.seq2seq.decoding.hypotheses import Hypothesis
 from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
-State = TypeVar("State")
-
 
 def ancestral_sampling(
-    model: Decodable[State],
-    source: ArrayLike,
-    source_mask: ArrayLike,
-    rng: np.random.Generator,
-    *,
-    samples: int = 1,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    nucleus: float | None = None,
-    max_length: int | None = None,
-) -> list[list[Hypothesis]]:
+    model: Decodable, source: ArrayLike, source_mask: ArrayLike, rng: np.random.Generator, *,
+    samples: int = 1, temperature: float = 1.0, top_k: int | None = None,
+    nucleus: float | None = None, max_length: int | None = None,
+) -> list[list[Hypothesis]]:  # fmt: skip
     """Draw strings for each source.
 
     Parameters
@@ -74,12 +63,10 @@ def ancestral_sampling(
     ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return source
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = self.table[tokens]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> source, rng = np.array([[4]]), np.random.default_rng(0)
     >>> [drawn] = ancestral_sampling(Coin(), source, source > 0, rng, samples=1000)
     >>> sum(h.tokens == (2,) for h in drawn)
@@ -126,12 +113,9 @@ def check_choice(temperature: float, top_k: int | None, nucleus: float | None) -
 
 
 def draw_tokens(
-    log_p: FloatArray,
-    rng: np.random.Generator,
-    temperature: float,
-    top_k: int | None,
+    log_p: FloatArray, rng: np.random.Generator, temperature: float, top_k: int | None,
     nucleus: float | None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Draw a token for each row, with numbers that `check_choice` accepts."""
     log_p = log_p.astype(np.float64, copy=False)  # in float32 a small temperature could be 0
     with np.errstate(over="ignore"):  # at very low temperatures gaps become −∞, as they should

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.seq2seq.decoding._shared import length_limits, refuse_stuck
 from pyentmax.seq2seq.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
-from pyentmax.seq2seq.models.protocol import BoolArray, FloatArray, IntArray, Step, unseen
+from pyentmax.seq2seq.models.protocol import BoolArray, FloatArray, IntArray, Step, take, unseen
 
 # Why something is missing: for the words of a result only, proofs do not look at it.
 OPEN, PRUNED, TOO_LONG, HIDDEN, BUDGET = 0, 1, 2, 4, 8
@@ -50,8 +49,6 @@ class Missing:
 
     def add(self, why: int, sources: IntArray, scores: FloatArray, mass: Any = None) -> None:
         """Give up prefixes, by their sources and log-probabilities; with the mass if it is less."""
-        if not sources.size:
-            return
         for best in self.best[: 1 if why == TOO_LONG else 2]:
             np.maximum.at(best, sources, scores)
         self.mass += np.bincount(sources, np.exp(scores) if mass is None else mass, len(self.mass))
@@ -89,7 +86,8 @@ class Tree:
 
     def __init__(self, sources: int, bos: int) -> None:
         root = np.zeros(sources, dtype=np.int64)
-        self.columns, self.size = [(root, root + bos, root)], sources
+        self.columns: list[tuple[IntArray, ...]] = [(root, root + bos, root)]
+        self.size = sources
         self.expanded: list[tuple[IntArray, FloatArray]] = []  # nodes of a round, their attention
 
     def add(self, parent: IntArray, token: IntArray, length: IntArray) -> IntArray:
@@ -189,11 +187,7 @@ class Plan:
 
 def search(model: Any, source: IntArray, mask: BoolArray, plan: Plan) -> list[SearchResult]:
     """The result of each source."""
-    if not len(source):
-        return []
-    running = _Search(model, mask, plan)
-    running.run(source)
-    return running.results()
+    return _Search(model, mask, plan).run(source) if len(source) else []
 
 
 class _Search:
@@ -209,31 +203,31 @@ class _Search:
         self.expanded = np.zeros(sources, dtype=np.int64)
         self.zeros = np.zeros(sources, dtype=bool)  # sources with a support that is not all
 
-    def run(self, source: IntArray) -> None:
-        """Expand prefixes until none is open."""
+    def run(self, source: IntArray) -> list[SearchResult]:
+        """Expand prefixes until none is open; the result of each source."""
         model, roots = self.model, np.arange(len(source))
-        advance = model.step
-        if not self.plan.prove:
-            advance = getattr(model, "unproved_step", advance)
         none = np.zeros_like(roots)
         pool = Prefixes(roots, np.zeros(len(roots)), none, none + model.bos, roots, none, roots)
         blocks = {0: (model.encode(source, self.mask), len(roots))}
-        for number in count(1):
+        number = 0
+        while pool.source.size:
+            number += 1
             chosen, waiting = self._choose(pool)
-            step, state = advance(self._state(blocks, chosen), chosen.token)
+            state = _state(blocks, chosen, waiting)
+            step, state = model.step(state, chosen.token, self.plan.prove)
             if self.plan.keep_attention:
                 self.tree.expanded.append((chosen.node, step.attention))
             room = self._room(chosen)
             pool = self._children(step, chosen, room, number)
             if waiting is not None:
-                both = Prefixes(*map(np.concatenate, zip(waiting, pool, strict=True)))
+                columns: Any = map(np.concatenate, zip(waiting, pool, strict=True))
+                both = Prefixes(*columns)
                 both = both.at(np.argsort(both.source, kind="stable"))
                 pool = both.at(self._cut(both.source, both.score, room))
             pool = self._open(pool, room)
-            if not pool.source.size:
-                return
             blocks[number] = state, len(chosen.source)
             blocks = {b: blocks[b] for b in (set(pool.block.tolist()) if waiting else [number])}
+        return self._results()
 
     def _choose(self, pool: Prefixes) -> tuple[Prefixes, Prefixes | None]:
         """The prefixes of the next round, and those that wait."""
@@ -243,17 +237,6 @@ class _Search:
             if not first.all():
                 return pool.at(first), pool.at(~first)
         return pool, None
-
-    def _state(self, blocks: dict[int, tuple[Any, int]], chosen: Prefixes) -> Any:
-        """The model's state with a row for each of the prefixes."""
-        numbers = [*blocks] if len(blocks) == 1 else np.unique(chosen.block).tolist()
-        if len(numbers) == 1:
-            state, rows = blocks[numbers[0]]
-            whole = np.array_equal(chosen.row, np.arange(rows))
-            return state if whole else self.model.select(state, chosen.row)
-        parts = [(blocks[n][0], chosen.row[chosen.block == n]) for n in numbers]
-        joined = self.model.join([self.model.select(*part) for part in parts])
-        return self.model.select(joined, np.argsort(np.argsort(chosen.block, kind="stable")))
 
     def _room(self, chosen: Prefixes) -> FloatArray:
         """How many prefixes of each source may be open after this round."""
@@ -301,15 +284,13 @@ class _Search:
         each = log_prob[rows, tokens]
         # A probability that rounding lifts above 1 would break the bounds.
         total = chosen.score[rows] + (np.minimum(each, 0) if prove else each)
-        possible = np.ones(len(log_prob), dtype=bool)
         if bars is not None:  # all are finite; the others are below the bar, and share the rest
             if prove:
                 rest = 1 - np.bincount(rows, np.exp(each, dtype=np.float64))
                 mass = np.exp(chosen.score) * np.maximum(rest, 0)
                 self.missing.add(PRUNED, chosen.source, chosen.score + np.minimum(bars, 0), mass)
-            return rows, tokens, total, ~possible
-        finite = np.isfinite(total)
-        possible[:] = False
+            return rows, tokens, total, np.zeros(len(log_prob), dtype=bool)
+        finite, possible = np.isfinite(total), np.zeros(len(log_prob), dtype=bool)
         possible[rows[finite]] = True
         refuse_stuck(step, possible, chosen.source, chosen.length)
         if not finite.all():
@@ -356,7 +337,7 @@ class _Search:
         """The highest rank of a string through prefixes with these scores."""
         return score / (self.limit[source] + 1) if self.plan.normalize else score
 
-    def results(self) -> list[SearchResult]:
+    def _results(self) -> list[SearchResult]:
         """The list of each source, and what is proved of it."""
         plan, missing, columns = self.plan, self.missing, zip(*self.ends.columns, strict=True)
         source, log_prob, node, rank, length, finished = map(np.concatenate, columns)
@@ -378,21 +359,18 @@ class _Search:
                 proved = int(np.count_nonzero(finished[mine] & (rank[mine] >= rivals[i])))
                 bound = math.exp(missing.best[0, i])
                 rest = max(float(missing.mass[i]), bound)
-            reason = self._complete() if exact else self._reason(i, proved, bound, rest)
-            results.append(
-                SearchResult(tuple(hypotheses[mine]), exact, mass, reason, proved, bound, rest)
-            )
+            reason = self._reason(i, proved, bound, rest, exact)
+            claims = exact, mass, reason, proved, bound, rest
+            results.append(SearchResult(tuple(hypotheses[mine]), *claims))
         return results
 
-    def _complete(self) -> str:
-        why = "no possible continuation was pruned and every branch ended"
-        if self.plan.best_first:
-            why = "every possible prefix was expanded"
-        return f"Exact and complete: {why}, so no other string has a probability above zero."
-
-    def _reason(self, i: int, proved: int, bound: float, rest: float) -> str:
-        """Why the list of source i is not complete, and what is proved of it nevertheless."""
+    def _reason(self, i: int, proved: int, bound: float, rest: float, exact: bool) -> str:
+        """Why the list of source i is complete, or not, and what is proved of it nevertheless."""
         plan, limit, sentences = self.plan, self.limit[i], []
+        if exact:
+            beam = "no possible continuation was pruned and every branch ended"
+            why = "every possible prefix was expanded" if plan.best_first else beam
+            return f"Exact and complete: {why}, so no other string has a probability above zero."
         if not plan.prove:
             return "Never complete: the search was asked to prove nothing."
         if not self.sparse:
@@ -410,6 +388,18 @@ class _Search:
         }
         sentences += [text for cause, text in causes.items() if self.missing.why[i] & cause]
         return " ".join(sentences)
+
+
+def _state(blocks: dict[int, tuple[Any, int]], chosen: Prefixes, waiting: Prefixes | None) -> Any:
+    """The state with a row for each chosen prefix, into whose arrays the model may write."""
+    numbers = [*blocks] if len(blocks) == 1 else np.unique(chosen.block).tolist()
+    states, rows = zip(*(blocks[number] for number in numbers), strict=True)
+    if len(states) > 1:
+        return take(states, np.searchsorted(numbers, chosen.block), chosen.row)
+    shared = waiting is not None and numbers[0] in waiting.block
+    if shared or not np.array_equal(chosen.row, np.arange(*rows)):
+        return take(states, None, chosen.row)
+    return states[0]
 
 
 def _ranks(source: IntArray) -> IntArray:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pyentmax import softmax
 from pyentmax.seq2seq.models.outputs import choose_keep_sets
-from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, JoinableDecodable, Step
+from pyentmax.seq2seq.models.protocol import BoolArray, Decodable, IntArray, Step
 
 
 class Truncated:
@@ -18,7 +17,7 @@ class Truncated:
 
     Parameters
     ----------
-    model : JoinableDecodable
+    model : Decodable
     keep_set : str
         A set of `pyentmax.keep` by its name, and its parameter: ``"min_p=0.05"``; or several,
         one after the other: ``"top_k=50,min_p=0.05"``.
@@ -36,12 +35,10 @@ class Truncated:
     ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return source
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = self.table[tokens]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
     >>> from pyentmax.seq2seq.decoding import beam_search
     >>> source = np.array([[4]])
     >>> [result] = beam_search(Truncated(Coin(), "min_p=0.5"), source, source > 0)
@@ -51,7 +48,7 @@ class Truncated:
 
     output_is_sparse = True
 
-    def __init__(self, model: JoinableDecodable[Any], keep_set: str) -> None:
+    def __init__(self, model: Decodable, keep_set: str) -> None:
         self.model = model
         self.bos, self.eos = model.bos, model.eos
         self._sets = choose_keep_sets(keep_set)
@@ -60,7 +57,7 @@ class Truncated:
         """The model's own state."""
         return self.model.encode(source, source_mask)
 
-    def step(self, state: Any, tokens: IntArray) -> tuple[Step, Any]:
+    def step(self, state: Any, tokens: IntArray, prove: bool = True) -> tuple[Step, Any]:
         """The model's step, truncated."""
         step, state = self.model.step(state, tokens)
         support = step.support
@@ -68,11 +65,3 @@ class Truncated:
             support = function(step.log_prob, value, mask=support)
         log_prob = softmax.log(step.log_prob, mask=support)
         return step._replace(log_prob=log_prob, support=support, unseen=None), state
-
-    def select(self, state: Any, rows: IntArray) -> Any:
-        """Rows of the model's state."""
-        return self.model.select(state, rows)
-
-    def join(self, states: Sequence[Any]) -> Any:
-        """The rows of several of the model's states."""
-        return self.model.join(states)

@@ -19,7 +19,7 @@ class EncoderDecoder(ABC):
     """A model: its configuration and a flat dict of parameter arrays.
 
     An architecture adds ``initialize``, the loss and scores of training, ``advance``, and the other
-    methods of :class:`pyentmax.seq2seq.models.protocol.JoinableDecodable`.
+    methods of :class:`pyentmax.seq2seq.models.protocol.Decodable`.
 
     Parameters
     ----------
@@ -67,17 +67,14 @@ class EncoderDecoder(ABC):
     def advance(self, state: Any, tokens: Array) -> tuple[Array, Array, Any]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
 
-    def step(self, state: Any, tokens: Array) -> tuple[Step, Any]:
-        """Read one token per row; return what may come next, on the host, and the new state."""
+    def step(self, state: Any, tokens: Array, prove: bool = True) -> tuple[Step, Any]:
+        """Read one token per row; return what may come next, and the new state."""
         scores, attention, state = self.advance(state, tokens)
+        if not prove:
+            log_prob, support = self.output.log_probabilities(scores)
+            return Step(log_prob, support, attention), state
         log_prob, support, unseen = self.output.certified(scores)
         return Step(log_prob, support, attention, unseen), state
-
-    def unproved_step(self, state: Any, tokens: Array) -> tuple[Step, Any]:
-        """The same with the support as floats tell it, for a search that proves nothing."""
-        scores, attention, state = self.advance(state, tokens)
-        log_prob, support = self.output.log_probabilities(scores)
-        return Step(log_prob, support, attention), state
 
     @property
     def output_is_sparse(self) -> bool:

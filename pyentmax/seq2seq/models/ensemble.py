@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pyentmax.seq2seq.models.protocol import (
     BoolArray,
+    Decodable,
     FloatArray,
     IntArray,
-    JoinableDecodable,
     Step,
     unseen,
 )
@@ -34,7 +34,7 @@ class Ensemble:
 
     Parameters
     ----------
-    members : sequence of JoinableDecodable
+    members : sequence of Decodable
         Models that share a vocabulary. Each keeps its own state.
 
     Raises
@@ -57,14 +57,10 @@ class Ensemble:
     ...         self.table = np.array([[0, 0, p, 1 - p]] + 3 * [[0, 1, 0, 0]])
     ...     def encode(self, source, source_mask):
     ...         return np.ones(source.shape)
-    ...     def step(self, state, tokens):
+    ...     def step(self, state, tokens, prove=True):
     ...         p = self.table[tokens]
     ...         with np.errstate(divide="ignore"):
     ...             return Step(np.log(p), p > 0, state), state
-    ...     def select(self, state, rows):
-    ...         return state[rows]
-    ...     def join(self, states):
-    ...         return np.concatenate(states)
     >>> source = np.array([[4]])
     >>> [result] = beam_search(Ensemble([Says(1), Says(0.5)]), source, source > 0)
     >>> {h.tokens: round(h.probability, 2) for h in result.hypotheses}
@@ -73,8 +69,8 @@ class Ensemble:
     True
     """
 
-    def __init__(self, members: Sequence[JoinableDecodable[Any]]) -> None:
-        self.members: tuple[JoinableDecodable[Any], ...] = tuple(members)
+    def __init__(self, members: Sequence[Decodable]) -> None:
+        self.members: tuple[Decodable, ...] = tuple(members)
         if not self.members:
             raise ValueError("an ensemble needs at least one model, but the list is empty")
         symbols = {(member.bos, member.eos) for member in self.members}
@@ -94,53 +90,28 @@ class Ensemble:
         """The states of the members."""
         return tuple(member.encode(source, source_mask) for member in self.members)
 
-    def step(self, state: tuple[Any, ...], tokens: IntArray) -> tuple[Step, tuple[Any, ...]]:
-        """Read one token per row with every member; average the probabilities and the attention."""
-        steps, states = self._steps([m.step for m in self.members], state, tokens)
-        log_probs = np.stack([step.log_prob for step in steps])
-        hides = np.stack([step.support for step in steps]) & (log_probs == -np.inf)
-        mean = _mean(steps)
-        if hides.any():
-            bounds = [unseen(step) for step in steps]
-            log_prob, most = _hidden(mean.log_prob, log_probs, hides, bounds)
-            mean = mean._replace(log_prob=log_prob, unseen=most)
-        return mean, states
-
-    def unproved_step(
-        self, state: tuple[Any, ...], tokens: IntArray
+    def step(
+        self, state: tuple[Any, ...], tokens: IntArray, prove: bool = True
     ) -> tuple[Step, tuple[Any, ...]]:
-        """The same for a search that proves nothing: what a member hides counts as 0."""
-        advance = [getattr(m, "unproved_step", m.step) for m in self.members]
-        steps, states = self._steps(advance, state, tokens)
-        return _mean(steps), states
+        """Read one token per row with every member; average the probabilities and the attention.
 
-    def _steps(
-        self, advance: Sequence[Callable[..., Any]], state: tuple[Any, ...], tokens: IntArray
-    ) -> tuple[list[Step], tuple[Any, ...]]:
-        """The members' steps and their new states."""
-        pairs = [one(s, tokens) for one, s in zip(advance, state, strict=True)]
-        sizes = [step.log_prob.shape[1] for step, _ in pairs]
+        If nothing has to be proved, what a member hides counts as 0.
+        """
+        pairs = [m.step(s, tokens, prove) for m, s in zip(self.members, state, strict=True)]
+        steps, states = zip(*pairs, strict=True)
+        sizes = [step.log_prob.shape[1] for step in steps]
         if len(set(sizes)) > 1:
             raise ValueError(
                 f"the models of an ensemble must share a vocabulary, but theirs have {sizes} tokens"
             )
-        return [step for step, _ in pairs], tuple(s for _, s in pairs)
-
-    def select(self, state: tuple[Any, ...], rows: IntArray) -> tuple[Any, ...]:
-        """The state of the given rows; a row may be repeated."""
-        return tuple(m.select(s, rows) for m, s in zip(self.members, state, strict=True))
-
-    def join(self, states: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The rows of several states of one encoding, one state after the other."""
-        by_member = zip(*states, strict=True)
-        return tuple(m.join(s) for m, s in zip(self.members, by_member, strict=True))
-
-
-def _mean(steps: Sequence[Step]) -> Step:
-    """The mean of the members' probabilities, where what they hide counts as 0."""
-    log_probs, supports, attention, _ = zip(*steps, strict=True)
-    log_prob = _log_mean_exp(np.stack(log_probs))
-    return Step(log_prob, np.any(supports, axis=0), np.mean(attention, axis=0))
+        log_probs = np.stack([step.log_prob for step in steps])
+        supports = np.stack([step.support for step in steps])
+        attention = np.mean([step.attention for step in steps], axis=0)
+        log_prob, most = _log_mean_exp(log_probs), None
+        hides = supports & (log_probs == -np.inf)
+        if prove and hides.any():
+            log_prob, most = _hidden(log_prob, log_probs, hides, [unseen(step) for step in steps])
+        return Step(log_prob, np.any(supports, axis=0), attention, most), states
 
 
 def _log_mean_exp(log_probs: FloatArray) -> FloatArray:

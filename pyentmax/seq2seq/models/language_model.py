@@ -15,8 +15,9 @@ the end of a line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +25,12 @@ import numpy as np
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
-from pyentmax.seq2seq.models.past import Past
 from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
 from pyentmax.seq2seq.models.stack import Pair, StackConfig, StackModel, stack
+from pyentmax.seq2seq.models.states import Cache
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
-from pyentmax.seq2seq.nn.output_layer import NextScores
 
 KIND = "self"
 """The one kind of attention."""
@@ -71,12 +71,11 @@ norm, scale_embeddings
 
 
 class LanguageModelState(NamedTuple):
-    """What decoding carries from step to step."""
+    """What decoding carries from step to step, with a row for each prefix."""
 
-    past: Past  # of the tokens read so far
+    cache: Cache  # of the tokens read so far
     unread: IntArray  # (rows,): the last token of the source until it is read, then −1
-    source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
-    output: NextScores
+    mask: BoolArray  # (rows, S): where the source has tokens
 
 
 class LanguageModel(StackModel):
@@ -186,20 +185,20 @@ class LanguageModel(StackModel):
         """The state after the beginnings of some texts but for their last token, off the tape."""
         check_sources(source, source_mask, self.config.size)
         source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
-        lengths, rows, read = mask.sum(axis=1), len(source), source.shape[1] - 1
-        empty = np.zeros((rows, 2, 0, self.config.width), self.params["embedding.weight"].dtype)
-        arrays = [empty] * self.config.layers
+        rows, lengths, read = len(source), mask.sum(axis=1), source.shape[1] - 1
+        dtype = self.params["embedding.weight"].dtype
+        cache = Cache.empty(rows, self.config.layers, self.config.width, dtype)
         if read:
-            pairs: list[Pair] = []
+            pairs: list[Any] = []
 
-            def cache(k: int, pair: Pair) -> Pair:
-                pairs.append(pair)
+            def collect(k: int, pair: Pair) -> Pair:
+                pairs.append(tuple(x.data for x in pair))
                 return pair
 
-            self._hidden(self.params, source[:, :-1], cache=cache)
-            arrays = [np.stack([x.data for x in pair], axis=1) for pair in pairs]
+            self._hidden(self.params, source[:, :-1], cache=collect)
+            cache = Cache(lengths - 1, tuple(pairs))
         unread = source[np.arange(rows), lengths - 1]
-        return LanguageModelState(Past.of(arrays, lengths - 1), unread, mask, self._next_scores())
+        return LanguageModelState(cache, unread, mask)
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -209,26 +208,14 @@ class LanguageModel(StackModel):
         The weights that come with it are those of the source: what a row has written itself gets
         the rest.
         """
-        past = state.past.longer()
+        (lengths, _), weights, longer = state.cache, {KIND: list[Array]()}, list[Any]()
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
-        weights: dict[str, list[Array]] = {KIND: []}
         layers = self.layers("layer", self.params, weights=weights, last_only=True)
-        x = self._embed(self.params, self.table, tokens[:, None], past.lengths[:, None] - 1)
-        x = stack(x, layers, mask=past.own, cache=past.with_last)
-        scores = state.output(self._last(self.params, "last", x)[:, 0])
-        mask = state.source_mask
-        attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : mask.shape[1]]
-        read = np.full_like(state.unread, -1)
-        return scores, attention * mask, state._replace(past=past, unread=read)
-
-    def select(self, state: LanguageModelState, rows: IntArray) -> LanguageModelState:
-        """The state of the given rows; a row may be repeated."""
-        past, unread, mask, output = state
-        return LanguageModelState(past.select(rows), unread[rows], mask[rows], output)
-
-    def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
-        """The rows of several states of one encoding, one state after the other."""
-        pasts, unread, masks, (output, *_) = zip(*states, strict=True)
-        return LanguageModelState(
-            Past.join(pasts), np.concatenate(unread), np.concatenate(masks), output
-        )
+        x = self._embed(self.params, self.table, tokens[:, None], lengths[:, None])
+        append = partial(state.cache.append, longer)
+        x = stack(x, layers, mask=state.cache.mask(), cache=append)
+        scores = self._output(self.params, self._last(self.params, "last", x)[:, 0])
+        attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : state.mask.shape[1]]
+        cache, unread = Cache(lengths + 1, tuple(longer)), np.full_like(state.unread, -1)
+        after = LanguageModelState(cache, unread, state.mask)
+        return scores.data, attention * state.mask, after

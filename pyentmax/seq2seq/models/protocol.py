@@ -1,15 +1,15 @@
 """What decoders need from a model.
 
-Decoders encode once, advance one token at a time and rearrange rows. They know nothing else about a
-model, so the same code decodes a recurrent network, a Transformer, an ensemble or a table of
-probabilities. All arrays that they pass and receive are NumPy's.
+Decoders encode once, advance one token at a time and rearrange the rows of states. They know
+nothing else about a model, so the same code decodes a recurrent network, a Transformer, an ensemble
+or a table of probabilities. All arrays that they pass and receive are NumPy's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
-
-State = TypeVar("State")
 
 
 class Step(NamedTuple):
@@ -59,13 +57,13 @@ def unseen(step: Step) -> FloatArray:
     return step.unseen
 
 
-class Decodable(Protocol[State]):
+class Decodable(Protocol):
     """A sequence-to-sequence model as the decoders see it.
 
-    ``State`` is whatever the model carries from step to step for a number of rows. Decoders pass it
-    back and never look inside. No method may change the state that it is given, because a decoder
-    may continue from it more than once. A model may have a method ``unproved_step``, too: its
-    ``step`` for searches that prove nothing, with a support that is as floats tell it.
+    What a model carries from step to step is a state: arrays with a row for each prefix, in nested
+    tuples, which `take` rearranges; `Shared` holds what is the same for all rows. A decoder gives a
+    state to `step` once, so that `step` may write into its arrays: what else continues from it has
+    a copy.
     """
 
     @property
@@ -80,18 +78,77 @@ class Decodable(Protocol[State]):
     def output_is_sparse(self) -> bool:
         """Whether the output mapping can give probabilities of exactly zero, proved to be so."""
 
-    def encode(self, source: IntArray, source_mask: BoolArray) -> State:
+    def encode(self, source: IntArray, source_mask: BoolArray) -> Any:
         """State before the first token, one row per (B, S) source; without dropout."""
 
-    def step(self, state: State, tokens: IntArray) -> tuple[Step, State]:
-        """Read one token per row; return the distribution of the next one and the new state."""
+    def step(self, state: Any, tokens: IntArray, prove: bool = True) -> tuple[Step, Any]:
+        """Read one token per row; return the distribution of the next one and the new state.
 
-    def select(self, state: State, rows: IntArray) -> State:
-        """State whose row i is row ``rows[i]`` of the given one; rows may be repeated."""
+        If nothing has to be proved, the support may be as floats tell it.
+        """
 
 
-class JoinableDecodable(Decodable[State], Protocol[State]):
-    """What exact search needs in addition: one step for prefixes of different lengths."""
+def take(states: Sequence[Any], which: IntArray | None, rows: IntArray) -> Any:
+    """The state whose row i is row ``rows[i]`` of ``states[which[i]]``: an array of its own.
 
-    def join(self, states: Sequence[State]) -> State:
-        """State with the rows of all given states of one encoding, in their order."""
+    Parameters
+    ----------
+    states : sequence of states
+        Of one encoding. Where their arrays differ in shape, as caches do, what is shorter gets
+        zeros behind. A part that is neither None, a tuple nor an array, or not only one, has a
+        method ``take_rows`` like this function.
+    which : (rows,) int array, or None for a single state
+    rows : (rows,) int array
+
+    Examples
+    --------
+    >>> short, long = (np.array([[1, 2]]), None), (np.array([[3, 4, 5], [6, 7, 8]]), None)
+    >>> take([short, long], np.array([1, 0]), np.array([1, 0]))
+    (array([[6, 7, 8],
+           [1, 2, 0]]), None)
+    """
+    first = states[0]
+    if first is None:
+        return None
+    if hasattr(first, "take_rows"):
+        return first.take_rows(states, which, rows)
+    if isinstance(first, tuple):
+        parts = [take(part, which, rows) for part in zip(*states, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    if len(states) == 1:
+        return first[rows]
+    longest = np.max([x.shape[1:] for x in states], axis=0)
+    taken = np.zeros((len(rows), *longest), first.dtype)
+    for number, x in enumerate(states):
+        mine = np.flatnonzero(which == number)
+        index: Any = (mine, *map(slice, x.shape[1:]))
+        taken[index] = x[rows[mine]]
+    return taken
+
+
+class Shared(NamedTuple):
+    """A part of a state without rows, such as what was encoded: `take` leaves it as it is."""
+
+    part: Any
+
+    @staticmethod
+    def take_rows(states: Sequence[Shared], which: IntArray | None, rows: IntArray) -> Shared:
+        """The same for any rows."""
+        return states[0]
+
+
+def append(array: Any, lengths: IntArray, new: Any) -> Any:
+    """An array (rows, room, …) with ``new`` (rows, …) at each row's length, written in place.
+
+    Where the room is full it is doubled, in a new array.
+
+    Examples
+    --------
+    >>> append(np.array([[1, 2], [3, 0]]), np.array([2, 1]), np.array([8, 9]))
+    array([[1, 2, 8, 0],
+           [3, 9, 0, 0]])
+    """
+    if lengths.max(initial=0) == array.shape[1]:
+        array = np.concatenate([array, np.zeros_like(array)], axis=1)
+    array[np.arange(len(array)), lengths] = new
+    return array

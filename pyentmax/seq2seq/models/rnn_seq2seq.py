@@ -12,7 +12,6 @@ batch is one contiguous block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +22,8 @@ from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config, check_sources
-from pyentmax.seq2seq.models.readers import Readers, distinct
+from pyentmax.seq2seq.models.protocol import IntArray, Shared
+from pyentmax.seq2seq.models.states import Queries
 from pyentmax.seq2seq.nn.attention import (
     LEARNED,
     SCORES,
@@ -38,7 +38,7 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_unifo
 from pyentmax.seq2seq.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.seq2seq.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.nn.output_layer import NextScores, output_loss
+from pyentmax.seq2seq.nn.output_layer import output_loss
 from pyentmax.seq2seq.nn.shared_matrix import SharedMatrix, shared
 
 
@@ -99,15 +99,12 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What decoding carries from step to step."""
+    """What decoding carries from step to step, with a row for each prefix."""
 
-    hidden: tuple[Any, ...]  # õ and each layer's hidden state, (B, H) each; empty with gates
-    gates: tuple[Any, ...]  # per layer (B, 4H): what these add to the next pre-activations
-    cells: tuple[Any, ...]  # per layer (B, H)
-    readers: Readers  # of the sources' keys, values and mask
-    weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
-    token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
-    output: NextScores
+    shared: Shared  # the `Memory` of the sources, and products of the parameters
+    source: IntArray  # (rows,): the source of each
+    feed: Array  # õ, (rows, H)
+    layers: tuple[tuple[Array, Array], ...]  # per layer the hidden state and the cell, (rows, H)
 
 
 class RNNSeq2Seq(EncoderDecoder):
@@ -272,90 +269,38 @@ class RNNSeq2Seq(EncoderDecoder):
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
         """The decoder's state before the first token, as arrays off the tape."""
         check_sources(source, source_mask, self.config.source_size)
-        memory, layers = self._encode(
-            self.params, np.asarray(source), np.asarray(source_mask), None
-        )
-        readers = Readers(
-            np.arange(len(source)), (memory.keys.data, memory.values.data, memory.mask)
-        )
-        weights = tuple(weight.data for weight in self._joint_weights(self.params))
-        token_gates = None
-        if self.config.target_size <= 2 * len(source):  # most of them are soon read
-            embeddings = self.params["target_embedding.weight"]
-            token_gates = linear(self.params, "decoder.0", embeddings).data
-        hidden = (np.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
-        cells = tuple(layer.data[1] for layer in layers)
-        layer = partial(linear, self.params, "output")
-        output = NextScores(self.output, self.params, layer)
-        return DecoderState(hidden, (), cells, readers, weights, token_gates, output)
+        mask = np.asarray(source_mask)
+        memory, states = self._encode(self.params, np.asarray(source), mask, None)
+        layers = tuple((state.data[0], state.data[1]) for state in states)
+        arrays = Memory(memory.keys.data, memory.values.data, mask)
+        weights = [weight.data for weight in self._joint_weights(self.params)]
+        gates = None
+        if self.config.target_size <= 2 * len(mask):  # most of them are soon read
+            gates = self._gates(np.arange(self.config.target_size))
+        shared = Shared((arrays, weights, gates))
+        return DecoderState(shared, np.arange(len(mask)), np.zeros_like(layers[0][0]), layers)
+
+    def _gates(self, tokens: IntArray) -> Array:
+        """What tokens add to the pre-activations of the first layer, (rows, 4H)."""
+        x = embedding(self.params, "target_embedding", tokens)
+        return linear(self.params, "decoder.0", x).data
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        state = self._with_gates(state)
-        params, readers = self.params, state.readers
-        index = np.asarray(tokens)
-        if state.token_gates is None:
-            a = linear(params, "decoder.0", embedding(params, "target_embedding", index)).data
-        else:
-            a = state.token_gates[index]
-        layers: list[Array] = []
-        for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
+        params, layers = self.params, list[Any]()
+        memory, weights, token_gates = state.shared.part
+        gates = self._gates(tokens) if token_gates is None else token_gates[tokens]
+        below = state.feed
+        for k, (hidden, cell) in enumerate(state.layers):
             if k:
-                a = layers[-1][0] @ state.weights[k][: self.config.hidden]
-            layers.append(next_lstm_state(a, gates, cell))
-        x = as_tensor(layers[-1][0])
-
-        keys, values, mask = readers.memory
-        memory = Memory(keys, values, mask[:, None])
-        found = self._attend(params, readers.by_source(x), memory)
-        context, attention = map(readers.by_row, found)
-        feed = self._combined(params, context, x)
-        after = state._replace(
-            hidden=(feed.data, *(layer[0] for layer in layers)),
-            gates=(),
-            cells=tuple(layer[1] for layer in layers),
-        )
-        return state.output(feed), attention.data, after
-
-    def select(self, state: DecoderState, rows: Array) -> DecoderState:
-        """The state of the given rows; a row may be repeated."""
-        index = np.asarray(rows)
-        if state.gates:
-            gates = tuple(x[index] for x in state.gates)
-        else:
-            different, place = distinct(rows, len(state.hidden[0]))
-            # Copies of a row share its products where that saves more than it costs.
-            shares = 4 * len(different) <= 3 * len(rows)
-            hidden = (x[different if shares else index] for x in state.hidden)
-            gates = self._gates(state.weights, *hidden)
-            if shares:
-                gates = tuple(x[place] for x in gates)
-        return state._replace(
-            hidden=(),
-            gates=gates,
-            cells=tuple(x[index] for x in state.cells),
-            readers=state.readers.select(rows),
-        )
-
-    def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
-        """What õ and the hidden states add to the next pre-activations of each layer."""
-        n = self.config.hidden
-        first = np.concatenate([feed, h[0]], axis=1) @ weights[0]
-        bias = [self.params[f"decoder.{k}.bias"] for k in range(1, len(h))]
-        rest = zip(h[1:], weights[1:], bias, strict=True)
-        return (first, *(x @ weight[n:] + b for x, weight, b in rest))
-
-    def _with_gates(self, state: DecoderState) -> DecoderState:
-        if state.gates:
-            return state
-        return state._replace(hidden=(), gates=self._gates(state.weights, *state.hidden))
-
-    def join(self, states: Sequence[DecoderState]) -> DecoderState:
-        """The rows of several states of one encoding, one state after the other."""
-        states = [self._with_gates(state) for state in states]
-        join, first = np.concatenate, states[0]
-        return first._replace(
-            gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),
-            cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
-            readers=Readers.join([state.readers for state in states]),
-        )
+                gates, below = params[f"decoder.{k}.bias"], layers[-1][0]
+            products = np.concatenate([below, hidden], axis=1) @ weights[k]
+            layers.append(tuple(next_lstm_state(gates, products, cell)))
+        x = layers[-1][0]
+        queries = Queries.of(state.source, len(memory.mask))
+        keys, values, mask = (part[queries.sources] for part in memory)
+        found = self._attend(params, queries.by_source(x), Memory(keys, values, mask[:, None]))
+        context, attention = map(queries.by_row, found)
+        feed = self._combined(params, context, as_tensor(x))
+        scores = linear(params, "output", feed).data
+        return scores, attention.data, state._replace(feed=feed.data, layers=tuple(layers))

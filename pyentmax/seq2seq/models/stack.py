@@ -20,7 +20,7 @@ from pyentmax.seq2seq.autograd import Tensor, as_tensor, dropout, exp, linear
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.seq2seq.models.protocol import IntArray
-from pyentmax.seq2seq.models.readers import Readers
+from pyentmax.seq2seq.models.states import Queries
 from pyentmax.seq2seq.nn.attention import (
     LEARNED,
     SCORES,
@@ -35,7 +35,7 @@ from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm, norm
 from pyentmax.seq2seq.nn.linear import embedding, init_linear
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
-from pyentmax.seq2seq.nn.output_layer import NextScores, output_loss
+from pyentmax.seq2seq.nn.output_layer import output_loss
 from pyentmax.seq2seq.nn.positions import sinusoidal_positions
 
 ALPHA_PER = ("head", "layer", "kind", "model")
@@ -50,7 +50,7 @@ class Memory(NamedTuple):
 
     pairs: Sequence[Pair]  # of each layer
     mask: Array  # (B, S): where there is a token
-    readers: Readers | None = None  # in decoding: the rows of each of the B sources
+    queries: Queries | None = None  # in decoding: the rows of each of the B sources
 
 
 def added(
@@ -91,16 +91,16 @@ class Attention(MultiHead):
         return self.add(f, x)
 
     def to_memory(
-        self, x: Tensor, pair: Pair, mask: Array, readers: Readers | None = None
+        self, x: Tensor, pair: Pair, mask: Array, queries: Queries | None = None
     ) -> Tensor:
         """x + attention of x to a memory, normalised."""
         allowed = mask[:, None, None, :]
 
         def f(inside: Tensor) -> Tensor:
-            if readers is None:
+            if queries is None:
                 return self._recorded(inside, pair, allowed)
-            queries = readers.by_source(inside[:, 0])
-            return readers.by_row(self._recorded(queries, pair, allowed))[:, None]
+            inside = queries.by_source(inside.data[:, 0])
+            return queries.by_row(self._recorded(inside, pair, allowed))[:, None]
 
         return self.add(f, x)
 
@@ -157,7 +157,7 @@ def stack(
         if attention is not None:
             x = attention.to_itself(x, mask, None if cache is None else partial(cache, k))
         if context is not None and memory is not None:
-            x = context.to_memory(x, memory.pairs[k], memory.mask, memory.readers)
+            x = context.to_memory(x, memory.pairs[k], memory.mask, memory.queries)
         x = network(x)
     return x
 
@@ -303,10 +303,6 @@ class StackModel(EncoderDecoder):
         """The mean loss of the next tokens, (n,), after hidden states (n, width)."""
         options = {"label_smoothing": self.config.label_smoothing}
         return output_loss(self.output, hidden, *self._output_rows(params), labels, **options)
-
-    def _next_scores(self) -> NextScores:
-        """The output layer as decoding calls it."""
-        return NextScores(self.output, self.params, partial(self._output, self.params), self.table)
 
     # --- parameters -------------------------------------------------------------------------------
     @classmethod

@@ -41,10 +41,45 @@ class Network(Protocol):
 class StepState(NamedTuple):
     """The parts of a network, and the rows of a decoder in them."""
 
+    network: Network
     parts: tuple[Any, ...]
     place: IntArray  # (rows,): the part of each row; in a part, rows have the same order
     unread: IntArray  # (rows,): the token to be read in place of bos, then −1
     positions: int  # of the source
+
+    @staticmethod
+    def take_rows(states: Sequence[StepState], which: IntArray | None, rows: IntArray) -> StepState:
+        """As `take`: parts are the network's, and not arrays."""
+        if which is None:
+            return states[0].select(rows)
+        parts = [state.select(rows[which == k]) for k, state in enumerate(states)]
+        back = np.argsort(np.argsort(which, kind="stable"))
+        joined = StepState.join(parts)
+        return joined if np.array_equal(back, np.arange(len(back))) else joined.select(back)
+
+    def select(self, rows: IntArray) -> StepState:
+        """The state of the given rows; a row may be repeated."""
+        local, place, parts = np.empty_like(self.place), self.place[rows], []
+        for number in np.unique(place).tolist():
+            mine = np.flatnonzero(self.place == number)
+            local[mine] = np.arange(len(mine))
+            parts.append(self.network.select(self.parts[number], local[rows[place == number]]))
+        place = np.unique(place, return_inverse=True)[1]
+        return self._replace(parts=tuple(parts), place=place, unread=self.unread[rows])
+
+    @staticmethod
+    def join(states: Sequence[StepState]) -> StepState:
+        """The rows of several states of one encoding, one state after the other."""
+        network, alike, places = states[0].network, dict[Any, list[Any]](), []
+        for state in states:
+            keys = [network.key(part) for part in state.parts]
+            for key, part in zip(keys, state.parts, strict=True):
+                alike.setdefault(key, []).append(part)
+            numbers = np.array([list(alike).index(key) for key in keys])
+            places.append(numbers[state.place])
+        parts = tuple(ps[0] if len(ps) == 1 else network.join(ps) for ps in alike.values())
+        unread = np.concatenate([state.unread for state in states])
+        return states[0]._replace(parts=parts, place=np.concatenate(places), unread=unread)
 
 
 class StepModel:
@@ -72,17 +107,14 @@ class StepModel:
         place = np.empty(len(source), np.int64)
         for number, (rows, _) in enumerate(parts):
             place[rows] = number
-        return StepState(tuple(p for _, p in parts), place, unread, source.shape[1])
+        return StepState(self.network, tuple(p for _, p in parts), place, unread, source.shape[1])
 
-    def step(self, state: StepState, tokens: IntArray) -> tuple[Step, StepState]:
+    def step(
+        self, state: StepState, tokens: IntArray, prove: bool = True
+    ) -> tuple[Step, StepState]:
         """Read one token per row; return what may come next, on the host, and the new state."""
         scores, state = self._read(state, tokens)
-        return self.output(scores, state.positions), state
-
-    def unproved_step(self, state: StepState, tokens: IntArray) -> tuple[Step, StepState]:
-        """The same with the support as floats tell it, for a search that proves nothing."""
-        scores, state = self._read(state, tokens)
-        return self.output(scores, state.positions, prove=False), state
+        return self.output(scores, state.positions, prove=prove), state
 
     def _read(self, state: StepState, tokens: IntArray) -> tuple[FloatArray, StepState]:
         tokens = np.where(state.unread >= 0, state.unread, tokens)
@@ -106,31 +138,6 @@ class StepModel:
         assert scores is not None  # a decoder has rows
         unread = np.full_like(state.unread, -1)
         return scores, state._replace(parts=tuple(parts), unread=unread)
-
-    def select(self, state: StepState, rows: IntArray) -> StepState:
-        """The state of the given rows; a row may be repeated."""
-        rows = np.asarray(rows)
-        local, place, parts = np.empty_like(state.place), state.place[rows], []
-        for number in np.unique(place).tolist():
-            mine = np.flatnonzero(state.place == number)
-            local[mine] = np.arange(len(mine))
-            parts.append(self.network.select(state.parts[number], local[rows[place == number]]))
-        place = np.unique(place, return_inverse=True)[1]
-        return StepState(tuple(parts), place, state.unread[rows], state.positions)
-
-    def join(self, states: Sequence[StepState]) -> StepState:
-        """The rows of several states of one encoding, one state after the other."""
-        alike: dict[Any, list[Any]] = {}
-        places = []
-        for state in states:
-            keys = [self.network.key(part) for part in state.parts]
-            for key, part in zip(keys, state.parts, strict=True):
-                alike.setdefault(key, []).append(part)
-            numbers = np.array([list(alike).index(key) for key in keys])
-            places.append(numbers[state.place])
-        parts = tuple(ps[0] if len(ps) == 1 else self.network.join(ps) for ps in alike.values())
-        unread = np.concatenate([state.unread for state in states])
-        return StepState(parts, np.concatenate(places), unread, states[0].positions)
 
     def reread(self, source: IntArray, strings: Sequence[Sequence[int]]) -> FloatArray | None:
         """Log-probabilities of whole strings for one source, read at once and without a cache.

@@ -15,8 +15,9 @@ of the tokens read so far are kept, so that a step computes one position only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,12 @@ from pyentmax.engine.system.config import require
 from pyentmax.seq2seq.autograd import Tensor, as_tensor, take_rows
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
-from pyentmax.seq2seq.models.past import Past
-from pyentmax.seq2seq.models.protocol import IntArray
-from pyentmax.seq2seq.models.readers import Readers
+from pyentmax.seq2seq.models.protocol import IntArray, Shared
 from pyentmax.seq2seq.models.stack import Memory, StackConfig, StackModel, stack
+from pyentmax.seq2seq.models.states import Cache, Queries
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
 from pyentmax.seq2seq.nn.layer_norm import init_norm
 from pyentmax.seq2seq.nn.linear import init_embedding
-from pyentmax.seq2seq.nn.output_layer import NextScores
 
 KINDS = ("encoder", "context", "decoder")
 """The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to
@@ -112,11 +111,11 @@ class TransformerConfig(StackConfig):
 
 
 class TransformerState(NamedTuple):
-    """What the decoder carries from step to step."""
+    """What the decoder carries from step to step, with a row for each prefix."""
 
-    past: Past  # of the tokens read so far
-    readers: Readers  # of the sources' mask and, per layer, keys and values
-    output: NextScores
+    memory: Shared  # the sources' mask and, per layer, keys and values
+    source: IntArray  # (rows,): the source of each
+    cache: Cache  # of the tokens read so far
 
 
 class Transformer(StackModel):
@@ -268,32 +267,23 @@ class Transformer(StackModel):
         mask, rows = np.asarray(source_mask), len(source)
         encoded = self._encode(self.params, np.asarray(source), mask)
         layers = self.layers("decoder", self.params)
-        memory = [x.data for layer in layers for x in layer.context.keys_and_values(encoded)]
-        empty = np.zeros((rows, 2, 0, self.config.width), encoded.dtype)
-        past = Past.of([empty] * len(layers), np.zeros(rows, dtype=np.int64))
-        readers = Readers(np.arange(rows), [mask, *memory])
-        return TransformerState(past, readers, self._next_scores())
+        arrays = [x.data for layer in layers for x in layer.context.keys_and_values(encoded)]
+        cache = Cache.empty(rows, len(layers), self.config.width, encoded.dtype)
+        return TransformerState(Shared((mask, *arrays)), np.arange(rows), cache)
 
     def advance(
         self, state: TransformerState, tokens: Array
     ) -> tuple[Array, Array, TransformerState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        past, readers = state.past.longer(), state.readers
-        weights: dict[str, list[Array]] = {"context": []}
+        (lengths, _), weights, longer = state.cache, {"context": list[Array]()}, list[Any]()
+        queries = Queries.of(state.source, len(state.memory.part[0]))
+        mask, *arrays = (part[queries.sources] for part in state.memory.part)
+        memory = Memory(list(zip(arrays[::2], arrays[1::2], strict=True)), mask, queries)
         layers = self.layers("decoder", self.params, weights=weights, last_only=True)
-        mask, *arrays = readers.memory
-        memory = Memory(list(zip(arrays[::2], arrays[1::2], strict=True)), mask, readers)
-        x = self._embed(self.params, self.table, np.asarray(tokens)[:, None], past.positions)
-        x = stack(x, layers, memory, mask=past.own, cache=past.with_last)
-        scores = state.output(self._last(self.params, "decoder", x)[:, 0])
-        attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
-        return scores, attention, state._replace(past=past)
-
-    def select(self, state: TransformerState, rows: IntArray) -> TransformerState:
-        """The state of the given rows; a row may be repeated."""
-        return state._replace(past=state.past.select(rows), readers=state.readers.select(rows))
-
-    def join(self, states: Sequence[TransformerState]) -> TransformerState:
-        """The rows of several states of one encoding, one state after the other."""
-        pasts, readers, (output, *_) = zip(*states, strict=True)
-        return TransformerState(Past.join(pasts), Readers.join(readers), output)
+        x = self._embed(self.params, self.table, np.asarray(tokens)[:, None], lengths[:, None])
+        append = partial(state.cache.append, longer)
+        x = stack(x, layers, memory, mask=state.cache.mask(), cache=append)
+        scores = self._output(self.params, self._last(self.params, "decoder", x)[:, 0])
+        attention = queries.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
+        cache = Cache(lengths + 1, tuple(longer))
+        return scores.data, attention, state._replace(cache=cache)

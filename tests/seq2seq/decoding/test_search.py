@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from automata import BOS, EOS, Automaton, Truth, automata, loop
+from automata import BOS, EOS, Automaton, Truth, automata, loop, stateful, stateless
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +26,8 @@ from pyentmax.seq2seq.decoding import (
     greedy_search,
 )
 from pyentmax.seq2seq.decoding.hypotheses import bounds_text
-from pyentmax.seq2seq.models import from_steps
 from pyentmax.seq2seq.models.ensemble import Ensemble
+from pyentmax.seq2seq.models.protocol import append
 
 SEARCHES = {
     "beam of one": (beam_search, {"beam": 1}),
@@ -76,40 +76,25 @@ def improbable(automaton):
     return replace(automaton, support=automaton.support | adds, log_prob=log_prob)
 
 
-def stateful(automaton):
-    """A function that walks through an automaton, with the place in a nested state."""
-
-    def fn(prefixes, state):
-        if state is None:
-            place = walk(automaton, prefixes)
-        else:
-            assert np.array_equal(state["place"][0], state["again"])
-            place = automaton.following[state["again"], prefixes[:, -1]]
-        return automaton.log_prob[place], {"place": [place], "again": place.copy()}
-
-    return from_steps(fn, eos=EOS, keep="min_p=0")  # what is −∞ is impossible, and nothing else
-
-
-def stateless(automaton):
-    """A function that reads all of a prefix."""
-
-    def fn(prefixes, state):
-        assert state is None
-        return automaton.log_prob[walk(automaton, prefixes)], None
-
-    return from_steps(fn, eos=EOS, keep="min_p=0")
-
-
-def walk(automaton, prefixes):
-    place = prefixes[:, 0]
-    for token in prefixes[:, 1:].T:
-        place = automaton.following[place, token]
-    return place
-
-
 def mean(automaton):
     other = replace(automaton, following=automaton.following[::-1])
     return Ensemble([automaton, other])
+
+
+class Cached(Automaton):
+    """Keeps all that it has read, in an array that each step writes to, and reads it anew."""
+
+    def encode(self, source, source_mask):
+        rows = len(source)
+        return source[:, 0], (np.zeros((rows, 1), int), np.zeros(rows, int)), source_mask
+
+    def step(self, state, tokens, prove=True):
+        place, (read, lengths), mask = state
+        read = append(read, lengths, tokens)
+        for t in range(1, lengths.max(initial=0) + 1):
+            place = np.where(t <= lengths, self.following[place, read[:, t]], place)
+        step, _ = super().step((place, np.full_like(place, -1), mask), tokens)
+        return step, (state[0], (read, lengths + 1), mask)
 
 
 MODELS = {
@@ -118,6 +103,7 @@ MODELS = {
     "dense": dense,
     "hidden": hidden,
     "improbable": improbable,
+    "cached": lambda automaton: Cached(**vars(automaton)),
     "function": stateful,
     "function without a state": stateless,
     "ensemble": mean,

@@ -96,7 +96,7 @@ def test_bound_of_the_mean_rounds_upwards():
 
 def test_bounds_are_per_row():
     class Rows(Table):
-        def step(self, state, tokens):
+        def step(self, state, tokens, prove=True):
             step, state = super().step(state, tokens)
             hidden = np.array([[2, 3], [2, 2], [1, 1]])
             log_prob, support = np.full((3, 4), -10.0), np.ones((3, 4), bool)

@@ -1,110 +1,52 @@
-"""Models from functions: every search equals enumeration, whatever the state of the function is."""
+"""Models from functions: what they say, and what is refused; `test_search` has their searches."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from automata import EOS, automata
+from automata import Automaton, Truth, automata, stateful, stateless
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pyentmax as pe
-from pyentmax.seq2seq.decoding import (
-    HypothesisTree,
-    ancestral_sampling,
-    beam_search,
-    exact_search,
-    greedy_search,
-)
+from pyentmax.seq2seq.decoding import exact_search
 from pyentmax.seq2seq.models import from_steps
 from pyentmax.seq2seq.models.outputs import OutputRule
 
-ALL = "min_p=0"  # what is −∞ is impossible, and nothing else
+MADE = {"stateful": stateful, "stateless": stateless}
 
 
-class Places(NamedTuple):
-    place: np.ndarray
-    again: dict[str, list[np.ndarray]]
+@pytest.mark.parametrize("made", MADE)
+@given(automaton=automata())
+@settings(max_examples=20, deadline=None)
+def test_functions_say_what_they_walk_through(made, automaton):
+    expected = automaton.strings(0, 4)
+    found = Truth(MADE[made](automaton), np.array([[0]]), 4).strings
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def stateful(model):
-    """A function that walks through an automaton, with the place in a nested state."""
-
-    def fn(prefixes, state):
-        if state is None:
-            place = prefixes[:, 0]
-            for token in prefixes[:, 1:].T:
-                place = model.following[place, token]
-        else:
-            assert np.array_equal(state.place, state.again["x"][0])
-            place = model.following[state.place, prefixes[:, -1]]
-        return model.log_prob[place], Places(place, {"x": [place.copy()]})
-
-    return from_steps(fn, eos=EOS, keep=ALL)
-
-
-def stateless(model):
-    """The same without a state, which reads all of a prefix."""
-
-    def fn(prefixes, state):
-        assert state is None
-        place = prefixes[:, 0]
-        for token in prefixes[:, 1:].T:
-            place = model.following[place, token]
-        return model.log_prob[place], None
-
-    return from_steps(fn, eos=EOS, keep=ALL)
-
-
-def listed(result):
-    return {h.tokens: h.log_prob for h in result.hypotheses if h.finished}
-
-
-@given(automata(), st.integers(1, 7), st.sampled_from([stateful, stateless]))
-@settings(max_examples=40, deadline=None)
-def test_searches_equal_enumeration(automaton, width, made):
-    model, source = made(automaton), np.array([[0]])
-    found = automaton.strings(0, limit=20)
-    [exact] = exact_search(model, source, source == 0, n_best=None, width=width, max_length=20)
-    [beam] = beam_search(model, source, source == 0, beam=10_000, max_length=20)
-    for result in (exact, beam):
-        assert listed(result).keys() == found.keys()
-        for tokens, log_prob in listed(result).items():
-            assert log_prob == pytest.approx(found[tokens], rel=1e-9, abs=1e-12)
-        assert result.exact
-    tree = HypothesisTree.build(exact.hypotheses, str)
-    assert tree.root.probability == pytest.approx(1, rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("made", [stateful, stateless])
-def test_sources_of_different_lengths_share_a_batch(made):
-    following = [[0, 0, 1, 2], [0, 0, 2, 0], [0, 0, 0, 1]]
-    table = [[0, 0.2, 0.5, 0.3], [0, 0.5, 0.5, 0], [0, 0.9, 0.0, 0.1]]
-    from automata import Automaton
-
-    model = made(Automaton.of(table, following))
+@pytest.mark.parametrize("made", MADE)
+def test_padding_may_be_on_either_side(made):
+    model = MADE[made](
+        Automaton.of(
+            [[0, 0.2, 0.5, 0.3], [0, 0.5, 0.5, 0], [0, 0.9, 0.0, 0.1]],
+            [[0, 0, 1, 2], [0, 0, 2, 0], [0, 0, 0, 1]],
+        )
+    )
     source = np.array([[0, 2, 3, 2], [1, 0, 0, 0], [2, 3, 0, 0], [0, 0, 0, 0]])
     mask = np.arange(4) < np.array([[4], [1], [2], [1]])
-    shifted = np.array([[0, 2, 3, 2], [0, 0, 0, 1], [0, 0, 2, 3], [0, 0, 0, 0]])  # padded before
-    together = exact_search(model, source, mask, n_best=None, max_length=4)
-    before = exact_search(model, shifted, mask[:, ::-1], n_best=None, max_length=4)
-    beams = beam_search(model, source, mask, beam=3, max_length=4)
-    drawn = ancestral_sampling(model, source, mask, np.random.default_rng(0), samples=9)
-    best = greedy_search(model, source, mask, max_length=4)
-    for row in range(4):
-        alone = source[row : row + 1, mask[row]]
-        [one] = exact_search(model, alone, alone >= 0, n_best=None, max_length=4)
-        assert listed(one) == listed(together[row]) == listed(before[row])
-        [one] = beam_search(model, alone, alone >= 0, beam=3, max_length=4)
-        assert listed(one) == listed(beams[row])
-        assert len(drawn[row]) == 9
-        np.testing.assert_array_equal(
-            greedy_search(model, alone, alone >= 0, max_length=4)[0], best[row]
-        )
+    before = np.array([[0, 2, 3, 2], [0, 0, 0, 1], [0, 0, 2, 3], [0, 0, 0, 0]])
+    results = [
+        exact_search(model, *given, n_best=None, max_length=4)
+        for given in ((source, mask), (before, mask[:, ::-1]))
+    ]
+    for one, other in zip(*results, strict=True):
+        assert [(h.tokens, h.log_prob) for h in one.hypotheses] == [
+            (h.tokens, h.log_prob) for h in other.hypotheses
+        ]
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "entmax15", 2, "1.25"])

@@ -11,6 +11,7 @@ from stages import slow
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.data import TokenBatches
 from pyentmax.seq2seq.decoding import greedy_search
+from pyentmax.seq2seq.models.protocol import take
 from pyentmax.seq2seq.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.seq2seq.nn.mapping_choice import choose_mapping
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig, Validation, train
@@ -130,33 +131,32 @@ def test_steps_equal_scores_without_a_cache(changes):
         np.testing.assert_allclose(step.attention, weights[:, t], rtol=1e-9, atol=1e-12)
 
 
-def test_steps_leave_the_state_as_it_was():
-    model = copier()
+def test_taken_rows_are_arrays_of_their_own():
+    model, rows = copier(), np.arange(3)
     state = model.encode(SOURCE, SOURCE_MASK)
-    first, after = model.step(state, np.array([1, 1, 1]))
-    both = model.join([after, model.select(state, np.array([2, 0]))])
-    kept = np.copy([x.arrays for x in both.past.layers])
-    model.step(both, np.array([3, 4, 5, 1, 1]))
-    np.testing.assert_array_equal([x.arrays for x in both.past.layers], kept)
+    first, after = model.step(take([state], None, rows), np.array([1, 1, 1]))
+    both = take([after, state], np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 0]))
     again, _ = model.step(state, np.array([1, 1, 1]))
     np.testing.assert_array_equal(again.log_prob, first.log_prob)
     mixed, _ = model.step(both, np.array([3, 4, 5, 1, 1]))
     np.testing.assert_allclose(mixed.log_prob[3:], first.log_prob[[2, 0]], rtol=1e-9, atol=1e-12)
+    alone, _ = model.step(after, np.array([3, 4, 5]))
+    np.testing.assert_allclose(mixed.log_prob[:3], alone.log_prob, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     "rows", [[0, 0, 1, 1, 2, 2], [0, 0, 1], [2, 0, 0, 1, 2, 2], [1, 1, 1, 0, 1, 1, 1, 1]]
 )
-def test_prefixes_of_a_source_share_its_keys(rows):
+def test_rows_step_together_as_alone(rows):
     """However many rows read a source, in whatever order, each gets what it gets alone."""
     model = copier(attention="learned")
     state = model.encode(SOURCE, SOURCE_MASK)
     tokens = np.arange(len(rows)) % 3 + 3
-    chosen = model.select(state, np.array(rows))
+    chosen = take([state], None, np.array(rows))
     together, after = model.step(chosen, tokens)
     again, _ = model.step(after, tokens)
     for i, row in enumerate(rows):
-        one, then = model.step(model.select(state, np.array([row])), tokens[i : i + 1])
+        one, then = model.step(take([state], None, np.array([row])), tokens[i : i + 1])
         two, _ = model.step(then, tokens[i : i + 1])
         for found, alone in ((together, one), (again, two)):
             np.testing.assert_allclose(found.log_prob[i], alone.log_prob[0], rtol=1e-9, atol=1e-12)
@@ -273,7 +273,7 @@ def test_float32_stays_float32():
     loss.backward()
     assert {loss.dtype, *(x.grad.dtype for x in params.values())} <= {np.dtype(np.float32)}
     step, state = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
-    assert {step.log_prob.dtype, state.past.layers[0].room.dtype} == {np.dtype(np.float32)}
+    assert {step.log_prob.dtype, state.cache.pairs[0][0].dtype} == {np.dtype(np.float32)}
 
 
 # --- training -------------------------------------------------------------------------------------
