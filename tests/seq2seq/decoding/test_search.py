@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ from pyentmax.seq2seq.decoding import (
 )
 from pyentmax.seq2seq.decoding.hypotheses import bounds_text
 from pyentmax.seq2seq.models.ensemble import Ensemble
+from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.seq2seq.models.protocol import append
+from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 
 SEARCHES = {
     "beam of one": (beam_search, {"beam": 1}),
@@ -97,6 +101,18 @@ class Cached(Automaton):
         return step, (state[0], (read, lengths + 1), mask)
 
 
+def network(model, config, automaton):
+    """A small network with scores of any size, so that some of its strings end."""
+    rng = np.random.default_rng(automaton.following.sum())
+    made = model.initialize(config, rng, bos=BOS, eos=EOS, dtype=np.float64)
+    made.params["output.weight"] *= rng.choice([1, 30])
+    made.params["output.bias"][[BOS, EOS]] = -9, rng.choice([0, 1])
+    return made
+
+
+RECURRENT = RNNSeq2SeqConfig(6, 5, hidden=4, layers=2)
+TRANSFORMER = TransformerConfig(6, 5, width=4, layers=2, heads=2, inner=4)
+LANGUAGE_MODEL = LanguageModelConfig(6, width=4, layers=2, heads=2, inner=4, output="1.5")
 MODELS = {
     "sparse": lambda automaton: automaton,
     "unproved zeros": lambda automaton: replace(automaton, output_is_sparse=False),
@@ -109,14 +125,21 @@ MODELS = {
     "ensemble": mean,
     "truncated": lambda automaton: Truncated(automaton, "top_k=2"),
     "constrained": lambda automaton: Constrained(automaton, 1, 2),
+    "recurrent": partial(network, RNNSeq2Seq, RECURRENT),
+    "transformer": partial(network, Transformer, TRANSFORMER),
+    "language model": partial(network, LanguageModel, LANGUAGE_MODEL),
+    "networks": lambda automaton: Ensemble(
+        [MODELS[kind](automaton) for kind in ("recurrent", "transformer")]
+    ),
 }
+LIMITS = {"dense": 1, **dict.fromkeys([*MODELS][-4:], 2)}  # in tokens, where steps cost more
 
 
 @pytest.mark.parametrize("kind", MODELS)
 @given(automaton=st.one_of(automata(), automata(cyclic=True)))
 @settings(max_examples=12, deadline=None)
 def test_searches_equal_enumeration(kind, automaton):
-    model, limit = MODELS[kind](automaton), 1 if kind == "dense" else 4
+    model, limit = MODELS[kind](automaton), LIMITS.get(kind, 4)
     sources = np.arange(min(len(automaton.support), 3))
     source = np.column_stack([sources, *3 * [np.full_like(sources, 2)]])
     mask = np.arange(4) <= sources[:, None]  # lengths 1 to 3
@@ -148,10 +171,11 @@ def assert_claims(result, truth, options, case):
     assert finished == [] or len(finished) == len(result.hypotheses), case
     for h in result.hypotheses:
         known = truth.strings if h.finished else truth.scores
-        assert h.log_prob == pytest.approx(known[h.tokens], rel=1e-12, abs=0), case
+        assert h.log_prob == pytest.approx(known[h.tokens], rel=1e-9, abs=1e-12), case
         read = [truth.rows[h.tokens[:n]].attention[0] for n in range(len(h.tokens) + h.finished)]
-        np.testing.assert_array_equal(h.attention, np.reshape(read, h.attention.shape))
         assert len(h.attention) == len(read), case
+        read = np.reshape(read, h.attention.shape)
+        np.testing.assert_allclose(h.attention, read, rtol=1e-9, atol=1e-12)
     assert result.mass == pytest.approx(sum(map(math.exp, listed.values())), rel=1e-14, abs=0), case
     ranks = [truth.rank(*item, normalize) for item in listed.items()]
     assert ranks == sorted(ranks, reverse=True), case
@@ -163,7 +187,7 @@ def assert_claims(result, truth, options, case):
     missing = [*unlisted.values(), *truth.beyond]
     assert result.exact <= (sparse and not missing and not truth.hidden), case
     most = max(missing + truth.hidden, default=-math.inf)
-    assert result.bound >= math.exp(most) * (1 - 1e-12), case
+    assert result.bound >= math.exp(most) * (1 - 1e-9), case
     assert result.mass_bound >= max(math.fsum(map(math.exp, missing)) - 1e-6, result.bound), case
     if truth.sums_to_one:
         assert result.mass + result.mass_bound == pytest.approx(1, abs=1e-5), case
@@ -174,30 +198,24 @@ def assert_claims(result, truth, options, case):
     rivals += [] if normalize else truth.beyond
     others = [truth.rank(*item, normalize) for item in unlisted.items()] + ranks[result.proved :]
     best = max(rivals + others, default=-math.inf)
-    assert min(ranks[: result.proved], default=math.inf) >= best - 1e-12, case
+    assert min(ranks[: result.proved], default=math.inf) >= best - 1e-9, case
     if options.get("beam", 1000) >= 1000 <= options.get("budget", 1000):  # nothing is cut
         certain = [truth.rank(*item, normalize) for item in truth.strings.items()]
-        count = sum(rank > max(rivals, default=-math.inf) + 1e-12 for rank in certain)
+        count = sum(rank > max(rivals, default=-math.inf) + 1e-9 for rank in certain)
         assert result.proved >= min(options.get("n_best", 1) or math.inf, count), case
 
 
 def assert_beam(result, truth, options, case):
-    """The strings are a textbook's."""
-    normalize, n_best, beam = (
-        options.get("normalize", False),
-        options.get("n_best"),
-        options["beam"],
-    )
-    proves = options.get("prove", True) and truth.model.output_is_sparse
-    expected = truth.beam(beam, normalize)
-    found = [(h.tokens, h.log_prob) for h in result.hypotheses if h.finished]
-    if proves and n_best is None:
-        assert found == expected, case
-        whole = max(truth.widths) <= beam and not truth.widths[-1] and not truth.hidden
-        assert result.exact == whole, case
-    else:
-        enough = n_best or beam
-        assert found[:enough] == expected[:enough], case
+    """The strings are a textbook's, in its order."""
+    n_best, beam = options.get("n_best"), options["beam"]
+    whole = options.get("prove", True) and truth.model.output_is_sparse and n_best is None
+    enough = None if whole else n_best or beam
+    expected = truth.beam(beam, options.get("normalize", False))[:enough]
+    found = [(h.tokens, h.log_prob) for h in result.hypotheses if h.finished][:enough]
+    assert [tokens for tokens, _ in found] == [tokens for tokens, _ in expected], case
+    if whole:
+        cut = max(truth.widths) > beam or truth.widths[-1] or truth.hidden
+        assert result.exact == (not cut), case
 
 
 def assert_best_first(result, truth, options, case):
@@ -205,8 +223,7 @@ def assert_best_first(result, truth, options, case):
     if options["width"] == 1:
         n_best, budget = options.get("n_best", 1), options.get("budget", 1000)
         expected = truth.best_first(n_best, budget, options.get("normalize", False))
-        found = {h.tokens: h.log_prob for h in result.hypotheses if h.finished}
-        assert found == pytest.approx(expected, rel=1e-14, abs=0), case
+        assert {h.tokens for h in result.hypotheses if h.finished} == expected.keys(), case
     if options.get("n_best", 1) is None and "budget" not in options:
         whole = not (truth.beyond or truth.hidden) and truth.model.output_is_sparse
         assert result.exact == whole, case
