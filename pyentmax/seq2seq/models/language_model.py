@@ -215,7 +215,9 @@ class LanguageModel(StackModel):
         append = partial(state.cache.append, longer)
         x = stack(x, layers, mask=state.cache.mask(), cache=append)
         scores = self._output(self.params, self._last(self.params, "last", x)[:, 0])
-        attention = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : state.mask.shape[1]]
+        attention = np.zeros(state.mask.shape, scores.dtype)  # padding included
+        seen = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : attention.shape[1]]
+        attention[:, : seen.shape[1]] = seen
         cache, unread = Cache(lengths + 1, tuple(longer)), np.full_like(state.unread, -1)
         after = LanguageModelState(cache, unread, state.mask)
         return scores.data, attention * state.mask, after
