@@ -55,8 +55,3 @@ def is_short(
     else:
         few = queries * keys < LEAST_SCORES[caller] // (CAUSAL if causal else 1)
     return known(few) or (caller == "tensors" and known(queries == 1))
-
-
-def is_dense(entries: Any, scores: Any) -> Any:
-    """Whether so many of the weights are not zero that whole matrices are faster, or for which."""
-    return entries > DENSE * scores

@@ -38,8 +38,8 @@ from pyentmax.sparse_attention.arguments import (
     has_gradient,
 )
 from pyentmax.sparse_attention.products import product
-from pyentmax.sparse_attention.route import is_dense
-from pyentmax.sparse_attention.tiling import KEYS, SAMPLE, Heads, Tile, Tiling, runs
+from pyentmax.sparse_attention.route import DENSE
+from pyentmax.sparse_attention.tiling import KEYS, QUERIES, ROWS, SAMPLE, Heads, Tile, Tiling, runs
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 WORK = 1 << 18  # scores from which a further thread pays
@@ -81,6 +81,9 @@ class TiledAttention(Tiling):
             sets = problem.sets
             scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
         self.workers: int = min(scores // WORK, problem.workers) if self.has_kernels else 1
+        self.rows_at_once = ROWS
+        if self.workers > 1:
+            self.rows_at_once = max(QUERIES, min(ROWS, self.n_heads * self.t // (4 * self.workers)))
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
         if problem.sets is not None or not self.only_dense:
             self.alphas: Any = np.empty(problem.batch)
@@ -239,13 +242,13 @@ class TiledAttention(Tiling):
 
         `each` heads stay together. A group has as many of these as a tile has room for, or one.
         """
-        scores, again = 0, self.again.reshape(-1, each)
-        for own in self.problem.sequences:
-            scores += int(self.visible(self.tile(0, 1, own.top, own.bottom, own)).sum())
-        edges = self._indptr[np.arange(len(again) + 1) * each * self.t]
+        scores, again = int(self.visible.sum()), self.again.reshape(-1, each)
+        edges = self._indptr[:: each * self.t] if self.t else np.zeros(len(again) + 1, np.int64)
         stored = np.count_nonzero(~again, axis=1)
-        few_zeros = self.only_dense | again.all(axis=1) | is_dense(np.diff(edges), stored * scores)
-        return runs(few_zeros, each, self.at_once(each))
+        few_zeros = self.only_dense | again.all(axis=1)
+        few_zeros |= np.diff(edges) > DENSE * (stored * scores)
+        at_once = max(1, self.rows_at_once // max(1, each * self.t))
+        return runs(few_zeros, each, {True: self.at_once(each), False: at_once})
 
     def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
         """Call a function with every tile, and with whether few of its weights are zero."""
@@ -324,8 +327,10 @@ def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
         call.tile(head, min(head + heads, call.n_heads), top, top + SAMPLE, longest)
         for head in range(0, call.n_heads, heads)
     ]
-    visible = int(call.visible(samples[0]).sum()) if samples else 0
-    if not visible or longest.bottom - longest.top < 4 * SAMPLE:
+    if longest.bottom - longest.top < 4 * SAMPLE:
+        return are_dense
+    visible = int(call.visible[top : top + SAMPLE].sum())
+    if not visible:
         return are_dense
 
     def start() -> Callable[[Tile], None]:
@@ -335,7 +340,7 @@ def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
             weights = kernels.forward(
                 tile, np.empty((*tile.shape[:2], call.value.own.shape[-1]), call.problem.dtype)
             )
-            are_dense[tile.heads] = is_dense(np.diff(weights.indptr[::SAMPLE]), visible)
+            are_dense[tile.heads] = np.diff(weights.indptr[::SAMPLE]) > DENSE * visible
 
         return look
 
@@ -362,7 +367,7 @@ class _Kernels:
         size = tile.size
         scores = self._scores[:size].reshape(tile.shape)
         columns = self._keys.some(tile.start, tile.stop)[..., tile.columns]
-        product(call.query.queries(tile), columns, out=scores)
+        product.kernel(call.query.queries(tile), columns, out=scores)
         if problem.bias is not None:
             scores += call.bias(tile)
         values = self._values[: size + rows.OVERHANG]
@@ -380,8 +385,9 @@ class _Kernels:
             if mask is None:
                 mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
             sinks = np.zeros((heads, queries), out.dtype)
-            operands = scores, mask, call.visible(tile), alpha, call.sinks[tile.heads]
-            rows.rows_entmax(*operands, out=(values, places, ends, sinks))
+            visible = call.visible[tile.top : tile.bottom]
+            operands = scores, mask, visible, alpha, call.sinks[tile.heads]
+            rows.rows_entmax.kernel(*operands, out=(values, places, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
             all_weights = mapping.forward(scores, call.attention_mask(tile))
@@ -394,12 +400,12 @@ class _Kernels:
         sinks = sinks if call.has_sink else None
         weights = AttentionWeights(tile.shape, values[:count], places[:count], indptr, sinks)
         value, entries = call.value.keys(tile), (weights.data, weights.indices, starts, ends)
-        if not is_dense(count, size):
-            rows.rows_product(*entries, value, out=out)
+        if count <= DENSE * size:
+            rows.rows_product.kernel(*entries, value, out=out)
         else:
             if all_weights is None:
                 all_weights = scores
-                rows.rows_spread(*entries, np.int64(0), out=scores)
+                rows.rows_spread.kernel(*entries, np.int64(0), out=scores)
             out[...] = dense.on_support(all_weights, value)
         if rest is not None:
             out *= rest[..., None]
@@ -448,7 +454,7 @@ def vjp(
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
         parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
         if g_weights is None:
-            rows.rows_vjp(part.data, part.indices, *places, *arrays, *parameters, out=out)
+            rows.rows_vjp.kernel(part.data, part.indices, *places, *arrays, *parameters, out=out)
             return
         dots = np.empty_like(part.data)
         rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
@@ -468,7 +474,7 @@ def vjp(
         operands = w[entries], weights.indices[entries], starts, ends
         x = x.some(first * each, stop * each)[:, queries].reshape(*starts.shape, x.own.shape[-1])
         out = out[first:stop, top : min(top + KEYS, own.stop)]
-        rows.columns_product(*operands, x, np.int64(top), out=out)
+        rows.columns_product.kernel(*operands, x, np.int64(top), out=out)
 
     def dense_tiles(piece: tuple[int, int, bool]) -> None:
         """Heads with all of their weights; those of stored weights only if they are asked for."""
@@ -522,17 +528,20 @@ def vjp(
         for owner in range(start, stop, each):
             if call.again[owner : owner + each].any():
                 by_heads.append((owner, owner + each, False))
-        by_queries += call.rows(start, stop)
+        by_queries += call.rows(start, stop, call.rows_at_once)
         if problem.sets is not None:
             by_owner += range(start // each, stop // each)
             continue
         for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value)):
             for block in blocks:
                 by_keys.append((start // each, stop // each, *block, *term))
-    threads.run_pieces(by_queries, lambda: sparse_tile, call.workers)
-    threads.run_pieces(by_keys, lambda: sum_columns, call.workers)
-    threads.run_pieces(by_owner, lambda: sum_transposed, call.workers)
-    threads.run_pieces(by_heads, lambda: dense_tiles, call.workers)
+    steps: Any = (
+        (by_queries, sparse_tile), (by_keys, sum_columns), (by_owner, sum_transposed),
+        (by_heads, dense_tiles),
+    )  # fmt: skip
+    for pieces, run in steps:
+        if pieces:
+            threads.run_pieces(pieces, lambda run=run: run, call.workers)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
     if has_gradient(problem.scale):

@@ -24,8 +24,8 @@ TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
 DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
 SAMPLE = 16  # queries of a head that tell whether few of its weights are zero
-QUERIES = 256  # queries in a tile of the backward pass over the support, or of a causal one
-SET_QUERIES = 4096  # the same over sets of keys, of which each may be small
+QUERIES = 256  # queries in a causal tile
+ROWS = 4096  # queries in a tile of the backward pass over the support, if threads do not share them
 KEYS = 1024  # keys in a block, whose gradients have to fit the cache
 
 
@@ -102,6 +102,8 @@ class Tiling:
         whether compiled kernels take these arrays
     again : bool array
         the heads whose weights are not stored, but computed again for each derivative
+    visible : int array (T,)
+        the number of the keys that each query sees if no mask hides any
     zeros : callable
         an array of a `shape` that lies where the queries do
     """
@@ -126,6 +128,10 @@ class Tiling:
         )
         self.mask: Heads | None = None if problem.mask is None else self.per_score(problem.mask)
         self._room = DEVICE_TILE if on_device(query) else TILE
+        self.visible: Any = np.full(self.t, self.s)
+        for top, bottom, first, stop, reach, _ in problem.sequences:
+            last = stop - first if reach is None else np.arange(top, bottom) + (reach + 1)
+            self.visible[top:bottom] = np.clip(last, 0, stop - first)
 
     def heads(self, array: Any, *, as_it_lies: bool = False) -> Heads:
         """An array of shape (…, n, features) as its matrices."""
@@ -178,16 +184,15 @@ class Tiling:
                 spans.append(own)
         return [(own, top) for own in spans for top in range(own.first, own.stop, KEYS)]
 
-    def rows(self, start: int, stop: int) -> list[Tile]:
-        """Tiles of stored weights before all keys, where sequences need not be kept apart."""
+    def rows(self, start: int, stop: int, side: int) -> list[Tile]:
+        """Tiles of `side` stored rows before all keys, where sequences need not be kept apart."""
         whole = Sequence(0, self.t, 0, self.s, None, 0)
-        heads, tiles = self.at_once() if self.t <= QUERIES else 1, []
-        side = QUERIES if self.problem.sets is None else SET_QUERIES
-        for first in range(start, stop, heads):
-            for top in range(0, self.t, side):
-                place = top, min(top + side, self.t), whole
-                tiles.append(self.tile(first, min(first + heads, stop), *place))
-        return tiles
+        heads = max(1, side // max(1, self.t))
+        return [
+            self.tile(first, min(first + heads, stop), top, min(top + side, self.t), whole)
+            for first in range(start, stop, heads)
+            for top in range(0, self.t, side)
+        ]
 
     def tile(self, start: int, stop: int, top: int, bottom: int, sequence: Sequence) -> Tile:
         """Some queries of a sequence before all keys that they may see."""
@@ -219,12 +224,6 @@ class Tiling:
                 top = bottom
         return places
 
-    def visible(self, tile: Tile) -> Any:
-        """The number of the keys that each query of a tile sees if no mask hides any."""
-        if tile.sequence.reach is None:
-            return np.full(tile.bottom - tile.top, tile.keys)
-        return np.clip(np.arange(tile.top, tile.bottom) + tile.sequence.reach + 1, 0, tile.keys)
-
     def attention_mask(self, tile: Tile) -> Any:
         """Which keys the queries of a tile see; None for all."""
         mask = None if self.mask is None else self.mask.scores(tile)
@@ -236,15 +235,17 @@ class Tiling:
         return causal if mask is None else mask & causal
 
 
-def runs(marks: Any, each: int = 1, most: int | None = None) -> Iterator[tuple[int, int, Any]]:
-    """First and last of the heads of at most so many neighbours with one mark, and that mark.
+def runs(
+    marks: Any, each: int = 1, most: dict[Any, int] | None = None
+) -> Iterator[tuple[int, int, Any]]:
+    """First and last of the heads of neighbours with one mark, and that mark.
 
-    There is a mark for each group of `each` heads.
+    There is a mark for each group of `each` heads, and `most` says how many groups stay together.
     """
     start = 0
     for mark, run in groupby(marks.tolist()):
         stop = start + each * len(list(run))
-        step = stop - start if most is None else most * each
+        step = stop - start if most is None else most[mark] * each
         for first in range(start, stop, step):
             yield first, min(first + step, stop), mark
         start = stop
