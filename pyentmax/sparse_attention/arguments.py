@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.engine.backends import threads
 from pyentmax.engine.calls.devices import array_module, is_dask, on_device, on_device_of, to_host
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.engine.calls.rows import as_mask, broadcasts, reduce_to
@@ -73,8 +72,8 @@ class Arguments:
         what their batch shapes broadcast to, heads split in two where they are grouped
     outer : tuple of int
         the same as the caller sees it
-    shape : tuple of int
-        batch + (T, S)
+    shape, outer_shape : tuple of int
+        those of the scores and weights, batch + (T, S) and outer + (T, S)
     result_dtype : dtype
     mapping : RowMapping
     is_entmax : bool
@@ -94,8 +93,6 @@ class Arguments:
         the score of a sink
     bias : ScoreBias or None
         what is added to the scores
-    workers : int
-        threads to use at most
     screen : copies, bounds and scales of `ScreenedRows`, or None
     """
 
@@ -122,7 +119,7 @@ class Arguments:
         self._arrange(query, key, value)
         self._set_mapping(entmax if mapping is None else record_of(mapping), alpha, parameters)
         self.mask = None
-        self.sets: KeySets | None = key_sets(mask, *self.shape[-2:])
+        self.sets: KeySets | None = None if mask is None else key_sets(mask, *self.shape[-2:])
         if self.sets is not None:
             self._check_sets(cu_seqlens)
         elif mask is not None:
@@ -158,8 +155,7 @@ class Arguments:
         if by_slopes:
             distances = array_module(self.query).arange(1 - t - most, s - least)
             self._distances = np.abs(distances).astype(self.dtype)
-        self.bias: Any = None if bias is None else self.checked_bias(bias)
-        self.workers: int = threads.get_workers()
+        self.bias: Any = None if bias is None else self._checked_bias(bias)
 
     def _check_sets(self, cu_seqlens: Any) -> None:
         assert self.sets is not None
@@ -177,22 +173,23 @@ class Arguments:
         self.set_numbers: Any = np.broadcast_to(numbers, self.batch).ravel()
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
+        self.is_entmax: bool = record in ENTMAX_FAMILY
+        self.support_alpha = record.support_alpha
+        if record is entmax and not parameters:
+            is_valid = isinstance(alpha, (int, float)) and alpha > 0
+            self.support_alpha = np.asarray(alpha) if is_valid else self.per_head(alpha, "alpha")
+            if not is_valid and not on_device(alpha):
+                ALPHA.checked(alpha, self.query, self.outer)
+            self.mapping = RowMapping(record, (self.support_alpha[..., None],))
+            return
         if "alpha" in record.parameters:
             parameters = {**parameters, "alpha": alpha}
         _, given = record_and_parameters(record, parameters)
-        values: list[Any] = []
-        for name, value in zip(record.parameters, given, strict=True):
-            is_bound = name in BOUNDS
-            values.append(
-                self._per_score(value, name) if is_bound else self.per_head(value, name)[..., None]
-            )
+        values = [
+            self._per_score(value, name) if name in BOUNDS else self.per_head(value, name)[..., None]
+            for name, value in zip(record.parameters, given, strict=True)
+        ]
         self.mapping = RowMapping(record, tuple(values))
-        self.is_entmax: bool = record in ENTMAX_FAMILY
-        self.support_alpha = record.support_alpha
-        if record is entmax:
-            self.support_alpha = values[0][..., 0]
-            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha > 0):
-                ALPHA.checked(alpha, self.query, self.outer)
 
     def _checked_scale(self, scale: Any) -> Any:
         if scale is None:
@@ -206,8 +203,7 @@ class Arguments:
             raise ValueError(f"scale must be finite, got {number}")
         return self.dtype.type(number)
 
-    def checked_bias(self, bias: Any) -> ScoreBias:
-        """A bias, or a direction for one, as rows."""
+    def _checked_bias(self, bias: Any) -> ScoreBias:
         array, _ = as_floating(array_of(bias), "bias")
         array = on_device_of(array, self.query, "bias").astype(self.dtype, copy=False)
         if self.sets is not None and not isinstance(bias, DistanceBias):
@@ -262,11 +258,7 @@ class Arguments:
         if self._groups:
             self.query, self.key, self.value = map(self._split_heads, (query, key, value))
         self.shape: tuple[int, ...] = (*self.batch, query.shape[-2], key.shape[-2])
-
-    @property
-    def outer_shape(self) -> tuple[int, ...]:
-        """The shape of the scores and weights as the caller sees it."""
-        return (*self.outer, *self.shape[-2:])
+        self.outer_shape: tuple[int, ...] = (*self.outer, *self.shape[-2:])
 
     def per_head(self, value: Any, name: str) -> Any:
         """A parameter that broadcasts against the batch shape, with its heads split."""
@@ -429,7 +421,10 @@ def check_shapes(query: Shape, key: Shape, value: Shape) -> tuple[Shape, int]:
                 f"{names} must have the same number of {what}, got shapes {tuple(first)} and "
                 f"{tuple(second)}"
             )
-    return batch_shapes(query[:-2], key[:-2], value[:-2])
+    batch = query[:-2]
+    if batch == key[:-2] == value[:-2]:
+        return tuple(batch), 0
+    return batch_shapes(batch, key[:-2], value[:-2])
 
 
 def batch_shapes(query: Shape, key: Shape, value: Shape) -> tuple[Shape, int]:
@@ -437,8 +432,6 @@ def batch_shapes(query: Shape, key: Shape, value: Shape) -> tuple[Shape, int]:
 
     The arguments are the batch shapes of three arrays, or of tensors of a graph.
     """
-    if query == key == value:
-        return tuple(query), 0
     groups = 0
     if query and query[-1] > 0:
         fewer = [other[-1] for other in (key, value) if other and other[-1] not in (1, query[-1])]

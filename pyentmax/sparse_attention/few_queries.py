@@ -212,7 +212,8 @@ def _forward(
 
     length = batch[call.axis] if batch else 1
     work = WORK if call.screen is None else SCREENED_WORK
-    workers = min(problem.workers, length, math.prod(batch) * n * call.key.shape[-1] // work)
+    workers = min(length, math.prod(batch) * n * call.key.shape[-1] // work)
+    workers = min(threads.get_workers(), workers) if workers > 1 else 1
     pieces = min(length, 2 * workers) if workers > 1 else 1
     cuts = pairwise(length * i // pieces for i in range(pieces + 1))
     threads.run_pieces([slice(*ends) for ends in cuts], lambda: run, workers)

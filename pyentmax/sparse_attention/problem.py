@@ -39,7 +39,11 @@ class AttentionProblem(Arguments):
             self._set_screen(screened)
             self._set_halves({"query": query, "key": rows, "value": value})
         self._alpha = alpha
-        self._learned: Any = options.get("scale"), options.get("sink"), options.get("bias")
+        self._learned: dict[str, Any] = {
+            name: x
+            for name in ("scale", "sink", "bias")
+            if (x := options.get(name)) is not None and has_gradient(x)
+        }
 
     def _set_screen(self, screened: ScreenedRows) -> None:
         alpha = self.support_alpha if self.is_entmax else np.nan
@@ -60,12 +64,6 @@ class AttentionProblem(Arguments):
             self.result_dtype = np.result_type(*dtypes, *half)
         for name, x in halves.items():
             setattr(self, name, self._split_heads(np.asarray(x)) if self._groups else np.asarray(x))
-
-    def _check_derivative(self) -> None:
-        if self.screen is not None:
-            raise TypeError(
-                "ScreenedRows have no derivatives: pass their rows as key, as in key.rows"
-            )
 
     def route(self, return_weights: bool = False) -> str:
         """How the call is computed: "given keys", "few queries" or "tiles"."""
@@ -102,19 +100,21 @@ class AttentionProblem(Arguments):
 
         `g_weights`, an array like ``weights.data``, is the gradient of the weights themselves.
         """
-        self._check_derivative()
-        with_bias = with_bias and has_gradient(self._learned[2])
+        if self.screen is not None:
+            raise TypeError(
+                "ScreenedRows have no derivatives: pass their rows as key, as in key.rows"
+            )
+        learned = self._learned
+        with_bias = with_bias and "bias" in learned
         weights, g = self.check_weights(weights), self.output_like(g, "g")
         with np.errstate(**QUIET):
             *gradients, g_scale, g_sink, g_bias = tiles.vjp(self, weights, g, with_bias, g_weights)
-        gradients = [self.gradient(x, i) for i, x in enumerate(gradients)]
-        scale, sink, bias = self._learned
-        if has_gradient(scale):
-            gradients.append(self.parameter_gradient(g_scale, scale))
-        if has_gradient(sink):
-            gradients.append(self.parameter_gradient(g_sink, sink))
+        gradients = list(map(self.gradient, gradients, range(3)))
+        for name, each in (("scale", g_scale), ("sink", g_sink)):
+            if name in learned:
+                gradients.append(self.parameter_gradient(each, learned[name]))
         if with_bias:
-            gradients.append(self.bias_gradient(g_bias, bias))
+            gradients.append(self.bias_gradient(g_bias, learned["bias"]))
         return tuple(gradients)
 
     def vjp_alpha(self, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:

@@ -73,15 +73,18 @@ class TiledAttention(Tiling):
         self.key: Heads = self.heads(problem.key)
         self.value: Heads = self.heads(problem.value)
         self._bias = None if problem.bias is None else self.heads(problem.bias.rows)
-        self._parameters = list(
+        self._parameters = tuple(
             map(self._parameter, problem.mapping.values, problem.mapping.record.parameters)
         )
-        scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
-        if problem.sets is not None:
+        scores = self.n_heads * self.t * self.s
+        if len(problem.sequences) > 1:
+            scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
+        elif problem.sets is not None:
             sets = problem.sets
             scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
-        self.workers: int = min(scores // WORK, problem.workers) if self.has_kernels else 1
-        self.rows_at_once = ROWS
+        self.workers, self.rows_at_once = 1, ROWS
+        if self.has_kernels and scores >= 2 * WORK:
+            self.workers = min(scores // WORK, threads.get_workers())
         if self.workers > 1:
             self.rows_at_once = max(QUERIES, min(ROWS, self.n_heads * self.t // (4 * self.workers)))
         self.only_dense: bool = not self.has_kernels or problem.support_alpha is None
@@ -98,7 +101,9 @@ class TiledAttention(Tiling):
         if weights is not None:
             if weights.dense_heads is not None:
                 self.again = np.asarray(weights.dense_heads, bool)
-            self.weights, self._indptr = weights, to_host(weights.indptr)
+            self.weights, self._indptr = weights, weights.indptr
+            if not self.has_kernels:
+                self._indptr = to_host(weights.indptr)
             if self.has_sink and weights.sink is None:
                 raise ValueError(
                     "sink: expected weights of attention with a sink, got weights without"
@@ -109,7 +114,7 @@ class TiledAttention(Tiling):
 
     def _parameter(self, value: Any, name: str) -> Any:
         if value.size == 1:
-            return value.reshape(()) if on_device(value) else value.item()
+            return value.item() if isinstance(value, np.ndarray) else value.reshape(())
         if name in BOUNDS:
             return self.per_score(value)
         return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
@@ -173,10 +178,12 @@ class TiledAttention(Tiling):
     def mapping(self, tile: Tile) -> RowMapping:
         """The mapping with the parameters of a tile's heads."""
         values = tuple(
-            x.scores(tile)
-            if isinstance(x, Heads)
-            else (x[tile.heads] if getattr(x, "ndim", 0) else x)
-            for x in self._parameters
+            [
+                x.scores(tile)
+                if isinstance(x, Heads)
+                else (x[tile.heads] if getattr(x, "ndim", 0) else x)
+                for x in self._parameters
+            ]
         )
         sink = None if self.problem.sink is None else self.sinks[tile.heads, None]
         return replace(self.problem.mapping, values=values, sink=sink)
@@ -279,10 +286,12 @@ def forward(
 
         def run(i: int) -> None:
             tile = tiles[i]
-            out, again = output[tile.rows], call.again[tile.start]
+            out, again, first = output[tile.rows], call.again[tile.start], tile.sequence.first
             if kernels is not None and not again:
                 weights = kernels.forward(tile, out)
-                parts[i] = weights.copy(tile.sequence.first) if keep else None
+                if keep:  # the buffers are used again
+                    data, keys = weights.data.copy(), weights.indices + np.int32(first)
+                    parts[i] = replace(weights, data=data, indices=keys)
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
             options = call.mapping(tile), call.attention_mask(tile), call.bias(tile)
@@ -290,7 +299,8 @@ def forward(
             if keep:
                 sink = all_weights[..., -1] if call.has_sink else None
                 stored = all_weights[..., : 0 if again else tile.keys]
-                parts[i] = AttentionWeights.from_dense(stored, sink).copy(tile.sequence.first)
+                weights = AttentionWeights.from_dense(stored, sink)
+                parts[i] = replace(weights, indices=weights.indices + np.int32(first))
 
         return run
 

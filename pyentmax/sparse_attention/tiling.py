@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.engine.backends import choice
-from pyentmax.engine.calls.devices import array_module, on_device
+from pyentmax.engine.calls.devices import array_module
 from pyentmax.sparse_attention.arguments import Arguments, Sequence
 
 TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
@@ -127,7 +127,7 @@ class Tiling:
             and (problem.support_alpha is None or bool(np.all(problem.support_alpha >= 1)))
         )
         self.mask: Heads | None = None if problem.mask is None else self.per_score(problem.mask)
-        self._room = DEVICE_TILE if on_device(query) else TILE
+        self._room = TILE if isinstance(query, np.ndarray) else DEVICE_TILE
         self.visible: Any = np.full(self.t, self.s)
         for top, bottom, first, stop, reach, _ in problem.sequences:
             last = stop - first if reach is None else np.arange(top, bottom) + (reach + 1)

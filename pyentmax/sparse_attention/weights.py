@@ -90,12 +90,6 @@ class AttentionWeights:
         sink = None if sink is None else sink.reshape(shape[:-1])
         return cls(shape, data, indices, indptr_of(counts), sink)
 
-    def copy(self, first: int = 0) -> AttentionWeights:
-        """The weights in arrays of their own, their columns counted from a column before."""
-        parts = self.data.copy(), self.indices + np.int32(first), self.indptr.copy()
-        sink = None if self.sink is None else self.sink.copy()
-        return AttentionWeights(self.shape, *parts, sink)
-
     @property
     def batch(self) -> tuple[int, ...]:
         """The batch shape, including the heads."""

@@ -41,11 +41,14 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
     first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
     if first.is_cpu:
-        args = tuple([lent(x) if isinstance(x, Tensor) else x for x in args])
+        arrays = list(args)
+        for i, x in enumerate(args):
+            if isinstance(x, Tensor):
+                arrays[i] = lent(x)
         for name, value in options.items():
             if isinstance(value, Tensor):
                 options[name] = lent(value)
-        return _as_tensors(function(*args, **options), dtype)
+        return _as_tensors(function(*arrays, **options), dtype)
     with _in_stream(first.device):
         named = {name: _device(value) for name, value in options.items()}
         return _as_tensors(function(*map(_device, args), **named), dtype)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pyentmax.sparse_attention import AttentionWeights
 from pyentmax.torch.arrays import on_arrays
-from pyentmax.torch.attention_problem import FIELDS, SCHEMA, TensorProblem
+from pyentmax.torch.attention_problem import FIELDS, SCHEMA, TensorProblem, problem_of
 from pyentmax.torch.registry import (
     Rule,
     is_plain,
@@ -31,20 +31,11 @@ from pyentmax.torch.registry import (
 )
 
 WEIGHTS = "Tensor data, Tensor indices, Tensor indptr, Tensor sinks, Tensor dense_heads"
-NOTHING = TensorProblem._make([None] * FIELDS)
-
-
-def _on_problem(run: Any, operands: tuple[Any, ...], *more: Any, dtype: Any = None) -> Any:
-    """What a function of an `AttentionProblem` and further arrays returns, as tensors."""
-
-    def ask(*arrays: Any) -> Any:
-        return run(TensorProblem._make(arrays[:FIELDS]).on_arrays(), *arrays[FIELDS:])
-
-    return on_arrays(ask, *operands, *more, dtype=dtype)
+NO_GRADIENTS = TensorProblem._make([None] * FIELDS)
 
 
 def _attention(*operands: Any) -> Any:
-    return _on_problem(lambda problem: problem.forward()[0], operands)
+    return on_arrays(lambda *arrays: problem_of(arrays).forward()[0], *operands)
 
 
 def output_like(*operands: Any) -> Tensor:
@@ -53,33 +44,38 @@ def output_like(*operands: Any) -> Tensor:
     return problem.query.new_empty((*problem.shape[:-1], problem.value.shape[-1]))
 
 
-def keep_problem(ctx: Any, inputs: Any, output: Any) -> None:
+def save_problem(ctx: Any, inputs: Any, output: Any) -> None:
     """Keep a problem for its derivatives, and the outputs after the first."""
-    saved: list[Any] = []
-    ctx.fixed = []
-    for x in inputs[:FIELDS]:
-        tensor = x if isinstance(x, Tensor) else None
-        saved.append(tensor)
-        ctx.fixed.append(x if tensor is None else None)
+    saved, ctx.settings = list(inputs[:FIELDS]), list(inputs[:FIELDS])
+    for i, x in enumerate(ctx.settings):
+        if isinstance(x, Tensor):
+            ctx.settings[i] = None
+        else:
+            saved[i] = None
     ctx.save_for_backward(*saved, *(output[1:] if isinstance(output, tuple) else ()))
 
 
-def kept_problem(ctx: Any) -> tuple[TensorProblem, list[Any]]:
+def saved_problem(ctx: Any) -> tuple[TensorProblem, list[Any]]:
     """The problem, and the further outputs."""
-    saved = ctx.saved_tensors
-    pairs = zip(ctx.fixed, saved[:FIELDS], strict=True)
-    return TensorProblem._make([y if x is None else x for x, y in pairs]), saved[FIELDS:]
+    operands, saved = list(ctx.settings), ctx.saved_tensors
+    for i, x in enumerate(saved[:FIELDS]):
+        if x is not None:
+            operands[i] = x
+    return TensorProblem._make(operands), saved[FIELDS:]
 
 
 def gradients_of(needed: TensorProblem, gradients: Any) -> tuple[Any, ...]:
     """Gradients of query, key, value, parameter, sink and bias, in the order of the operands."""
-    names = "query", "key", "value", "parameter", "sink", "bias"
-    named = zip(names, gradients, strict=True)
-    return tuple(NOTHING._replace(**{n: x for n, x in named if getattr(needed, n)}))
+    named = zip(("query", "key", "value", "parameter", "sink", "bias"), gradients, strict=True)
+    own = {}
+    for name, x in named:
+        if getattr(needed, name):
+            own[name] = x
+    return tuple(NO_GRADIENTS._replace(**own))
 
 
-def _keep_attention(ctx: Any, inputs: Any, output: Any) -> None:
-    keep_problem(ctx, inputs, output)
+def _save_attention(ctx: Any, inputs: Any, output: Any) -> None:
+    save_problem(ctx, inputs, output)
     if isinstance(output, tuple):
         ctx.mark_non_differentiable(*output[2:])
         ctx.set_materialize_grads(False)  # zeros for the weights
@@ -89,8 +85,8 @@ def _attention_backward(
     ctx: Any, g: Tensor | None, g_data: Tensor | None = None, *_: Any
 ) -> tuple[Any, ...]:
     if g is None and g_data is None:
-        return tuple(NOTHING)
-    problem, weights = kept_problem(ctx)
+        return tuple(NO_GRADIENTS)
+    problem, weights = saved_problem(ctx)
     needed = TensorProblem._make(ctx.needs_input_grad)
     if g is None:
         g = output_like(*problem).zero_()
@@ -109,25 +105,24 @@ _attention_operation: Rule = registered(
     f"({SCHEMA}) -> Tensor",
     compute=_attention,
     fake=output_like,
-    setup_context=_keep_attention,
+    setup_context=_save_attention,
     backward=_attention_backward,
     vmap=one_by_one,
 )
 
 
 def _with_weights(*operands: Any) -> Any:
-    query, whole = operands[0], operands[-1]
+    dtype = operands[0].dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    output, *weights = on_arrays(_with_weights_of_arrays, *operands, dtype=wide)
+    return output.to(dtype), *weights
 
-    def forward(problem: Any) -> Any:
-        output, weights = problem.forward(return_weights=True, whole=whole)
-        sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
-        marks = weights.dense_heads
-        dense_heads = np.zeros(0, bool) if marks is None else marks
-        return output, weights.data, weights.indices, weights.indptr, sinks, dense_heads
 
-    wide = torch.promote_types(query.dtype, torch.float32)
-    output, *weights = _on_problem(forward, operands, dtype=wide)
-    return output.to(query.dtype), *weights
+def _with_weights_of_arrays(*arrays: Any) -> tuple[Any, ...]:
+    output, weights = problem_of(arrays).forward(return_weights=True, whole=arrays[-1])
+    sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
+    dense_heads = np.zeros(0, bool) if weights.dense_heads is None else weights.dense_heads
+    return output, weights.data, weights.indices, weights.indptr, sinks, dense_heads
 
 
 def _with_weights_fake(*operands: Any) -> Any:
@@ -149,7 +144,7 @@ attention_with_weights: Rule = registered(
     f"({SCHEMA}) -> (Tensor, {WEIGHTS})",
     compute=_with_weights,
     fake=_with_weights_fake,
-    setup_context=_keep_attention,
+    setup_context=_save_attention,
     backward=_attention_backward,
     vmap=one_by_one,
 )
@@ -173,28 +168,30 @@ def sparse_operation(problem: TensorProblem) -> Any:
 
 def _attention_gradients(g: Tensor, *operands: Any) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
-    own, (by_alpha, by_bias, g_data, *weights) = operands[:FIELDS], operands[FIELDS:]
-    tensors = TensorProblem._make(own)
+    *operands, sinks, dense_heads = operands
+    problem = TensorProblem._make(operands[:FIELDS])
+    sinks = None if problem.sink is None else sinks
+    dense_heads = dense_heads if dense_heads is not None and dense_heads.numel() else None
+    more = g.to(problem.query.dtype), sinks, dense_heads
+    gradients = list(on_arrays(_gradients_of_arrays, *operands, *more))
+    for i, like in enumerate((problem.parameter, problem.sink, problem.bias), 3):
+        if like is not None:
+            gradients[i] = gradients[i].to(like.dtype)
+    return tuple(gradients)
 
-    def gradients(problem: Any, g: Any, g_data: Any, *parts: Any) -> tuple[Any, ...]:
-        if parts[0] is None:
-            _, weights = problem.forward(return_weights=True, whole=g_data is not None)
-        else:
-            data, indices, indptr, sinks, dense_heads = parts
-            sinks = None if problem.sink is None else sinks
-            dense_heads = dense_heads if dense_heads.size else None
-            shape = problem.outer_shape
-            weights = AttentionWeights(shape, data, indices, indptr, sinks, dense_heads)
-        in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
-        none = np.empty_like(g, shape=0)
-        in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
-        in_sink = none if problem.sink is None else in_arrays[3]
-        return *in_arrays[:3], in_alpha, in_sink, in_arrays[-1] if by_bias else none
 
-    more = g.to(tensors.query.dtype), g_data, *weights
-    *found, in_alpha, in_sink, in_bias = _on_problem(gradients, own, *more)
-    pairs = (in_alpha, tensors.parameter), (in_sink, tensors.sink), (in_bias, tensors.bias)
-    return *found, *[x if like is None else x.to(like.dtype) for x, like in pairs]
+def _gradients_of_arrays(*arrays: Any) -> tuple[Any, ...]:
+    problem = problem_of(arrays)
+    by_alpha, by_bias, g_data, *parts, g, sinks, dense_heads = arrays[FIELDS:]
+    if parts[0] is None:
+        _, weights = problem.forward(return_weights=True, whole=g_data is not None)
+    else:
+        weights = AttentionWeights(problem.outer_shape, *parts, sinks, dense_heads)
+    in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
+    none = np.empty_like(g, shape=0)
+    in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none
+    in_sink = none if problem.sink is None else in_arrays[3]
+    return *in_arrays[:3], in_alpha, in_sink, in_arrays[-1] if by_bias else none
 
 
 def _attention_gradients_fake(g: Tensor, *operands: Any) -> tuple[Tensor, ...]:

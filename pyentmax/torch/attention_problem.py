@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -59,13 +60,13 @@ class TensorProblem(NamedTuple):
         return alphas.get(self.mapping)
 
     @property
-    def hides(self) -> bool:
-        """Whether queries may not see some keys, which may hold anything then."""
+    def masks_keys(self) -> bool:
+        """True if some keys are masked; masked keys may contain NaN."""
         return self.causal or self.mask is not None or self.cu_queries is not None
 
     @property
-    def changed(self) -> bool:
-        """Whether scores or weights are changed on their way, by more than distances."""
+    def modifies_scores(self) -> bool:
+        """True if a bias that is not by distance, a softcap or dropout changes scores or weights."""
         added = self.bias is not None and self.kind == "scores"
         return added or self.softcap is not None or bool(self.dropout)
 
@@ -140,21 +141,23 @@ class TensorProblem(NamedTuple):
         place = column - row + self.query.shape[-2] - 1
         return bias[..., place if together is None else torch.where(together, place, 0)]
 
-    def on_arrays(self) -> AttentionProblem:
-        """The same problem of a record that holds arrays."""
-        own, bias = PARAMETERS[self.mapping], self.bias
-        if bias is not None and self.kind in ("distances", "slopes"):
-            bias = DistanceBias(slopes=bias) if self.kind == "slopes" else DistanceBias(bias)
-        mask = self.mask
-        if self.ends is not None:
-            mask = KeySets(mask, self.ends, mask.shape)
-        return AttentionProblem(
-            *self[:3], mapping=self.mapping, mask=mask, causal=self.causal,
-            offset=self.offset if self.offsets is None else self.offsets, scale=self.scale,
-            sink=self.sink, bias=bias,
-            cu_seqlens=None if self.cu_queries is None else (self.cu_queries, self.cu_keys),
-            **({} if own is None else {own: self.parameter_value}),
-        )  # fmt: skip
+
+def problem_of(arrays: Sequence[Any]) -> AttentionProblem:
+    """The problem whose operands, and further ones, are these arrays."""
+    own = TensorProblem._make(arrays[:FIELDS])
+    name, bias, mask = PARAMETERS[own.mapping], own.bias, own.mask
+    if bias is not None and own.kind in ("distances", "slopes"):
+        bias = DistanceBias(slopes=bias) if own.kind == "slopes" else DistanceBias(bias)
+    if own.ends is not None:
+        mask = KeySets(mask, own.ends, mask.shape)
+    parameter = own.number if own.parameter is None else own.parameter
+    return AttentionProblem(
+        *own[:3], mapping=own.mapping, mask=mask, causal=own.causal,
+        offset=own.offset if own.offsets is None else own.offsets, scale=own.scale,
+        sink=own.sink, bias=bias,
+        cu_seqlens=None if own.cu_queries is None else (own.cu_queries, own.cu_keys),
+        **({} if name is None else {name: parameter}),
+    )  # fmt: skip
 
 
 SCHEMA = (

@@ -39,8 +39,8 @@ def softmax_attention(problem: TensorProblem) -> Tensor:
     return scaled_dot_product_attention(query, key, value, mask, **options)
 
 
-def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
-    """The output in the dtype of the query, and the weights."""
+def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights | None]:
+    """The output in the dtype of the query, and the weights if they are asked for."""
     query, key, value = problem[:3]
     dtype = query.dtype
     if dtype in HALF:
@@ -49,30 +49,31 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights]:
         with torch.autocast(query.device.type, enabled=False):
             output, weights = dense_attention(problem._replace(query=query, key=key, value=value))
             return output.to(dtype), weights
-    scores = _product(query * problem.scale, key.mT)
+    product = torch.matmul if query.shape[:-2] == key.shape[:-2] == value.shape[:-2] else _product
+    scores = product(query * problem.scale, key.mT)
     if problem.softcap is not None:
         scores = problem.softcap * torch.tanh(scores / problem.softcap)
-    if (bias := problem.added()) is not None:
-        scores = scores + bias.to(scores.dtype)
-    weights = scores
-    is_empty = statically_known_true(scores.size(-1) == 0)
-    if not is_empty or problem.sink is not None:  # mappings need an entry
-        weights = _weights(
-            scores, problem.mapping, problem.parameter_value, problem.attention_mask(), problem.sink
-        )
-    sink = None
+    if problem.bias is not None:
+        scores = scores + problem.added().to(scores.dtype)
+    weights, sink = scores, None
+    if problem.sink is not None or not statically_known_true(scores.size(-1) == 0):
+        weights = _weights(scores, problem)  # mappings need an entry
     if problem.sink is not None:
         weights, sink = weights[..., :-1], weights[..., -1]
     if problem.dropout:
         weights = torch.dropout(weights, problem.dropout, train=True)
-    output = _product(weights, value).to(dtype)
+    output = product(weights, value).to(dtype)
+    if not problem.return_weights:
+        return output, None
     return output, AttentionWeights(tuple(weights.shape), sink=sink, dense=weights)
 
 
-def _weights(
-    scores: Tensor, mapping: str, parameter: Any, mask: Tensor | None, sink: Tensor | None
-) -> Tensor:
+def _weights(scores: Tensor, problem: TensorProblem) -> Tensor:
     """The weights of scores, and of sinks, if there are any, behind them."""
+    mapping, sink, mask = problem.mapping, problem.sink, problem.mask
+    parameter: Any = problem.number if problem.parameter is None else problem.parameter
+    if problem.causal or problem.cu_queries is not None:
+        mask = problem.attention_mask()
     if isinstance(parameter, Tensor) and not per_score(mapping):
         parameter = parameter.unsqueeze(-1)  # the same for all queries of a head
     if sink is None:

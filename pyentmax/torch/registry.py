@@ -123,7 +123,9 @@ def is_unwatched(args: Iterable[Any]) -> bool:
     """Whether nothing but autograd wants to know of a call, and its tensors are on the host."""
     if torch.compiler.is_compiling() or _is_traced():
         return False
-    if _modes() or _is_transformed() or _is_profiled() or in_forward_mode():
+    if _modes() or _is_transformed() or _is_profiled():
+        return False
+    if getattr(forward_ad, "_current_level", 0) >= 0:  # as `in_forward_mode`
         return False
     try:
         for x in args:

@@ -25,6 +25,7 @@ from pyentmax.sparse_attention.few_queries import FEW, short_call
 from pyentmax.sparse_attention.route import MANY_KEYS, is_short
 from pyentmax.torch import composed, dense_attention
 from pyentmax.torch.arguments import (
+    FLOATING,
     as_input,
     as_number,
     autocast_dtype,
@@ -175,11 +176,11 @@ def attention(
         return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
     if torch.jit.is_tracing() and torch.onnx.is_in_onnx_export():
         raise RuntimeError("attention goes to ONNX by torch.onnx.export(..., dynamo=True) alone")
-    problem, dtype = _problem(
+    problem, shape, dtype = _problem(
         query, key, value, alpha, mapping, mask, bias, causal, offset, scale, sink, cu_seqlens,
         softcap, dropout, return_weights, parameters,
     )  # fmt: skip
-    output, weights = _run(_route(problem, problem.shape), problem)
+    output, weights = _run(_route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
 
 
@@ -207,8 +208,8 @@ def route(*arguments: Any, **options: Any) -> str:
     if isinstance(key, ScreenedRows):
         return "screened"
     bound.apply_defaults()
-    problem, _ = _problem(*bound.arguments.values())
-    return _route(problem, problem.shape)
+    problem, shape, _ = _problem(*bound.arguments.values())
+    return _route(problem, shape)
 
 
 attention.route = route  # type: ignore[attr-defined]
@@ -218,8 +219,8 @@ def _problem(
     query: Any, key: Any, value: Any, alpha: Any, mapping: Any, mask: Any, bias: Any, causal: bool,
     offset: Any, scale: Any, sink: Any, cu_seqlens: Any, softcap: Any, dropout: float,
     return_weights: bool, parameters: dict[str, Any],
-) -> tuple[TensorProblem, torch.dtype]:  # fmt: skip
-    """The arguments of a call, checked and in one dtype, and the output's dtype."""
+) -> tuple[TensorProblem, tuple[int, ...], torch.dtype]:  # fmt: skip
+    """The arguments of a call, checked and in one dtype, the scores' shape, the output's dtype."""
     mapping, parameter = attention_parameter(mapping, alpha, sink, parameters)
     shape = _scores_shape(query, key, value)
     sets, ends, kind = None, None, "scores"
@@ -260,7 +261,7 @@ def _problem(
     return TensorProblem(
         query, key, value, mapping, *split(mapping, parameter), mask, ends, causal, int(offset),
         scale, sink, bias, kind, cu_queries, cu_keys, offsets, softcap, dropout, return_weights,
-    ), dtype  # fmt: skip
+    ), shape, dtype  # fmt: skip
 
 
 def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
@@ -290,13 +291,12 @@ def _route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
     """
     if problem.ends is not None:
         return "sparse"
-    device, onnx = problem.query.device, in_onnx_export()
-    kernels = has_kernels(problem.query)
+    device, compiling = problem.query.device, torch.compiler.is_compiling()
+    kernels, onnx = has_kernels(problem.query), compiling and torch.onnx.is_in_onnx_export()
     if not kernels and not onnx and _is_for_triton(problem):
         return "triton"
-    if problem.changed or not kernels or onnx:
+    if problem.modifies_scores or not kernels or onnx:
         return "sdpa" if problem.is_softmax and not onnx else "dense"
-    compiling = torch.compiler.is_compiling()
     if problem.return_weights:
         # Graphs and vmap need to know sizes, and softmax has no zeros.
         is_full = problem.mapping == "softmax" or not is_plain(problem[:3])
@@ -313,8 +313,8 @@ def _route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
         memory = torch.cuda.get_device_properties(device).total_memory
     if is_short(shape, problem.causal, memory=memory, known=known):
         # Graphs and vmap cannot tell whether what is hidden holds a NaN.
-        return "sparse" if problem.hides and compiling else "dense"
-    return "sdpa" if problem.is_softmax and not (problem.hides and compiling) else "sparse"
+        return "sparse" if compiling and problem.masks_keys else "dense"
+    return "sdpa" if problem.is_softmax and not (compiling and problem.masks_keys) else "sparse"
 
 
 def _is_for_triton(problem: TensorProblem) -> bool:
@@ -352,7 +352,7 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)
-        if not problem.hides or not kernels or problem.changed or problem.return_weights:
+        if not problem.masks_keys or not kernels or problem.modifies_scores or problem.return_weights:
             return output, weights
         if in_onnx_export():
             return output, weights
@@ -374,7 +374,8 @@ def attention_parameter(
     mapping: Any, alpha: Any, sink: Any, parameters: dict[str, Any]
 ) -> tuple[str, Any]:
     """The mapping's name and its parameter; an error for unknown keywords, or a sink it lacks."""
-    mapping = name_of(mapping)
+    if mapping != "entmax":
+        mapping = name_of(mapping)
     if sink is not None and mapping not in WITH_SINK:
         raise ValueError(f"sink: expected one of {', '.join(WITH_SINK)}, got {mapping}")
     if PARAMETERS[mapping] == "alpha" and not parameters:
@@ -440,12 +441,14 @@ def _with_one_dtype(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
     lower = None if dtype == torch.float64 else autocast_dtype(tensors[0].device)
     if lower is not None:  # two half types have float32 in common
         dtype = torch.promote_types(dtype, lower)
-    return tuple([tensor.to(dtype) for tensor in tensors]), lower or dtype
+    query, key, value = tensors
+    return (query.to(dtype), key.to(dtype), value.to(dtype)), lower or dtype
 
 
 def _scores_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of the scores, (…, T, S), or an error for tensors that do not fit."""
     for name, x in (("query", query), ("key", key), ("value", value)):
-        check_scores(x, name)
+        if type(x) is not Tensor or x.dtype not in FLOATING or x.is_nested:
+            check_scores(x, name)
     batch, _ = check_shapes(query.shape, key.shape, value.shape)
     return (*batch, query.shape[-2], key.shape[-2])

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from pyentmax.torch.attention_operations import (
     gradients_of,
-    keep_problem,
-    kept_problem,
+    save_problem,
+    saved_problem,
     output_like,
 )
 from pyentmax.torch.attention_problem import SCHEMA, TensorProblem
@@ -569,7 +569,7 @@ def _like(*operands: Any) -> tuple[Tensor, Tensor]:
 
 
 def _backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Any, ...]:
-    problem, (state,) = kept_problem(ctx)
+    problem, (state,) = saved_problem(ctx)
     needed = TensorProblem._make(ctx.needs_input_grad)
     gradients = _gradients_operation(g, state, *problem, needed.parameter)
     return gradients_of(needed, gradients)
@@ -613,7 +613,7 @@ _operation: Rule = registered(
     f"({SCHEMA}) -> (Tensor, Tensor)",
     compute=_attention,
     fake=_like,
-    setup_context=keep_problem,
+    setup_context=save_problem,
     backward=_backward,
     vmap=one_by_one,
 )

@@ -160,6 +160,12 @@ def run_pieces(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], wo
     Each thread calls `start` once, for a function with buffers of its own, and that with pieces.
     """
     pending = deque(pieces)
+    helpers = min(workers, len(pending)) - 1
+    if helpers < 1:
+        do = start() if pending else None
+        for piece in pending:
+            do(piece)  # type: ignore[misc]
+        return
 
     def work() -> None:
         do = start()
@@ -170,11 +176,7 @@ def run_pieces(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], wo
                 return
             do(piece)
 
-    helpers = min(workers, len(pending)) - 1
-    if helpers > 0:
-        _share(work, helpers, pending.clear)
-    elif pending:
-        work()
+    _share(work, helpers, pending.clear)
 
 
 class _Batch:
