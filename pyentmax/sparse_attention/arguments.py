@@ -518,5 +518,5 @@ def _places(cu_seqlens: Any, t: int, s: int) -> list[tuple[int, int, int, int]]:
 
 def has_gradient(value: Any) -> bool:
     """Whether the scale, sink or bias is an array, which has a gradient, and not a number."""
-    value = array_of(value)
+    value = value.array if isinstance(value, DistanceBias) else value
     return not (value is None or np.isscalar(value))

@@ -39,11 +39,10 @@ class AttentionProblem(Arguments):
             self._set_screen(screened)
             self._set_halves({"query": query, "key": rows, "value": value})
         self._alpha = alpha
-        self._learned: dict[str, Any] = {
-            name: x
-            for name in ("scale", "sink", "bias")
-            if (x := options.get(name)) is not None and has_gradient(x)
-        }
+        self._learned: dict[str, Any] = {}
+        for name in ("scale", "sink", "bias"):
+            if has_gradient(x := options.get(name)):
+                self._learned[name] = x
 
     def _set_screen(self, screened: ScreenedRows) -> None:
         alpha = self.support_alpha if self.is_entmax else np.nan

@@ -35,7 +35,6 @@ from pyentmax.sparse_attention.arguments import (
     Arguments,
     RowMapping,
     Sequence,
-    has_gradient,
 )
 from pyentmax.sparse_attention.products import product
 from pyentmax.sparse_attention.route import DENSE
@@ -376,7 +375,10 @@ class _Kernels:
         call, problem, (heads, queries, keys) = self._call, self._call.problem, tile.shape
         size = tile.size
         scores = self._scores[:size].reshape(tile.shape)
-        columns = self._keys.some(tile.start, tile.stop)[..., tile.columns]
+        matrices = self._keys.own[tile.heads]
+        if self._keys.is_shared:
+            matrices = self._keys.some(tile.start, tile.stop)
+        columns = matrices[..., tile.columns]
         product.kernel(call.query.queries(tile), columns, out=scores)
         if problem.bias is not None:
             scores += call.bias(tile)
@@ -554,7 +556,7 @@ def vjp(
             threads.run_pieces(pieces, lambda run=run: run, call.workers)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
-    if has_gradient(problem.scale):
+    if problem.scale.ndim:
         g_scale = np.einsum("...td,...td->...t", g_query, problem.query)
     g_query *= problem.scale
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,9 @@ class AttentionWeights:
 
         `order` says where each row is among those, unless they are in order.
         """
-        data = np.concatenate([part.data for part in parts])
-        indices = np.concatenate([part.indices for part in parts])
-        counts = np.concatenate([np.diff(part.indptr) for part in parts])
+        data = np.concatenate(list(map(attrgetter("data"), parts)))
+        indices = np.concatenate(list(map(attrgetter("indices"), parts)))
+        counts = np.concatenate(list(map(np.diff, map(attrgetter("indptr"), parts))))
         sink = parts[0].sink
         if sink is not None:
             sink = np.concatenate([part.sink.ravel() for part in parts])
