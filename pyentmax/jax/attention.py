@@ -17,6 +17,7 @@ from pyentmax.jax.mappings import (
     topk_sparsemax,
 )
 from pyentmax.jax.rows import as_mask, places, promoted
+from pyentmax.sparse_attention import AttentionWeights
 from pyentmax.sparse_attention.arguments import check_shapes
 
 _MAPPINGS: dict[str, Callable[..., jax.Array]] = {
@@ -85,7 +86,8 @@ def attention(
     ValueError
         If shapes do not fit, or there is no such mapping.
     TypeError
-        If a parameter is missing or unknown, or the mask is not of bools.
+        If a parameter is missing or unknown, or the mask is not of bools: a set of keys is for
+        `pyentmax.attention` and `pyentmax.torch.attention`.
 
     Examples
     --------
@@ -102,7 +104,7 @@ def attention(
     query, key, value = _arranged(query, key, value)
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     shape = (query.shape[-2], key.shape[-2])
-    mask = None if mask is None else _ranked(as_mask(mask), query.ndim)
+    mask = None if mask is None else _ranked(_checked_mask(mask), query.ndim)
     if causal:
         earlier = places(shape, jnp.int32) <= places(shape, jnp.int32, 0) + offset
         earlier = _ranked(earlier, query.ndim)
@@ -120,6 +122,18 @@ def attention(
     weights = _MAPPINGS[chosen](scores * scale, mask=mask, **parameters).astype(value.dtype)
     output = weights @ value
     return (output, weights) if return_weights else output
+
+
+def _checked_mask(mask: Any) -> jax.Array:
+    """A mask of bools; a TypeError for a set of keys, which NumPy arrays and tensors take."""
+    if not (isinstance(mask, AttentionWeights) or hasattr(mask, "tocsr")):
+        array = jnp.asarray(mask)
+        if not jnp.issubdtype(array.dtype, jnp.integer):
+            return as_mask(array)
+    raise TypeError(
+        f"mask: a set of keys ({type(mask).__name__}) is not for JAX: pass a mask of bools, or call "
+        "pyentmax.attention or pyentmax.torch.attention"
+    )
 
 
 def _arranged(*arrays: Any) -> list[jax.Array]:

@@ -10,7 +10,6 @@ keys either.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,24 +122,40 @@ def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     ):
         return None
     query = np.ascontiguousarray(query * dtype.type(1 / math.sqrt(d)))
+    mask = array((m, n), bool, TRUE, strides=(0, 0))
+    bias = array((m, n), dtype, ZERO[dtype], strides=(0, 0))
+    sink = array((m,), dtype, NO_SINK[dtype], strides=(0,))
+    screen = None if screened is None else (screened.copies, screened.bounds, screened.scales)
+    rows = mask, np.full(m, alpha, np.float64), sink, bias
+    return _run_kernels(batch, query, key, value, *rows, screen)[0]
+
+
+def _run_kernels(
+    batch: tuple[int, ...], query: Any, key: Any, value: Any, mask: Any, alpha: Any, sink: Any,
+    bias: Any, screen: tuple[Any, ...] | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The output, values and columns of weights, where rows begin and end, the weights of sinks.
+
+    The operands are those of `few_queries`, and `batch` what their batch shapes broadcast to.
+    """
+    m, n, dtype = query.shape[-2], key.shape[-2], query.dtype
     values = np.empty((*batch, m * n + OVERHANG), dtype)
     columns = np.empty(values.shape, np.int32)
     edges, sinks = np.zeros((*batch, m + 1), np.int64), np.empty((*batch, m), dtype)
     starts, ends = edges[..., :-1], edges[..., 1:]
-    output = np.empty((*batch, m, value.shape[-1]), dtype)
-    mask = array((m, n), bool, TRUE, strides=(0, 0))
-    bias = array((m, n), dtype, ZERO[dtype], strides=(0, 0))
-    rows = np.full(m, alpha, np.float64), array((m,), dtype, NO_SINK[dtype], strides=(0,)), bias
-    out = values, columns, ends, sinks
-    if screened is None:
-        few_queries(query, key, mask, *rows, out=out)
+    rows, out = (mask, alpha, sink, bias), (values, columns, ends, sinks)
+    if screen is None:
+        few_queries(query, key, *rows, out=out)
     else:
-        places, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
-        operands = screened.copies, screened.bounds, mask
-        screen_rows(query * screened.scales, *operands, *rows, out=(places, stops))
-        candidates(query, key, places, places, stops, mask, *rows, out=out)
-    rows_product(values, columns, starts, ends, value, out=output)
-    return output
+        copies, bounds, scales = screen
+        kept, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
+        screen_rows(query * scales, copies, bounds, *rows, out=(kept, stops))
+        key, places = rows_at(key, kept, stops)
+        candidates(query, key, kept, places, stops, *rows, out=out)
+    value, places = rows_at(value, columns, ends)
+    output = np.empty((*batch, m, value.shape[-1]), dtype)
+    rows_product(values, places, starts, ends, value, out=output)
+    return output, values, columns, edges, sinks
 
 
 def serves(problem: Arguments, keep: bool) -> bool:
@@ -182,41 +197,39 @@ def _forward(
     problem: Arguments, call: FewQueries, keep: bool
 ) -> tuple[Any, AttentionWeights | None]:
     *batch, m, n = call.shape
-    values = np.empty((*batch, m * n + OVERHANG), problem.dtype)
-    columns = np.empty(values.shape, np.int32)
-    edges, sinks = np.zeros((*batch, m + 1), np.int64), np.empty((*batch, m), problem.dtype)
-    output = np.empty((*batch, m, problem.value.shape[-1]), problem.dtype)
-
-    def run(some: slice) -> None:
-        def cut(array: Any, core: int = 2) -> Any:
-            place = array.ndim - core + call.axis
-            if pieces == 1 or place < 0 or array.shape[place] == 1:
-                return array
-            return array[(slice(None),) * place + (some,)]
-
-        starts, ends = cut(edges, 1)[..., :-1], cut(edges, 1)[..., 1:]
-        found = cut(values, 1), cut(columns, 1)
-        query, key, mask = cut(call.query), cut(call.key), cut(call.mask)
-        rows = cut(call.alpha, 1), cut(call.sink, 1), cut(call.bias)
-        out = *found, ends, cut(sinks, 1)
-        if call.screen is None:
-            few_queries(query, key, mask, *rows, out=out)
-        else:
-            kept = np.empty(found[1].shape, np.int32), np.empty(ends.shape, np.int64)
-            copies, bounds, scales = map(cut, call.screen)
-            screen_rows(query * scales, copies, bounds, mask, *rows, out=kept)
-            key, places = rows_at(key, *kept)
-            candidates(query, key, kept[0], places, kept[1], mask, *rows, out=out)
-        value, places = rows_at(cut(call.value), found[1], ends)
-        rows_product(found[0], places, starts, ends, value, out=cut(output))
-
+    operands = call.query, call.key, call.value, call.mask, call.alpha, call.sink, call.bias
     length = batch[call.axis] if batch else 1
     work = WORK if call.screen is None else SCREENED_WORK
     workers = min(length, math.prod(batch) * n * call.key.shape[-1] // work)
     workers = min(threads.get_workers(), workers) if workers > 1 else 1
-    pieces = min(length, 2 * workers) if workers > 1 else 1
-    cuts = pairwise(length * i // pieces for i in range(pieces + 1))
-    threads.run_pieces([slice(*ends) for ends in cuts], lambda: run, workers)
+    if workers < 2:
+        output, values, columns, edges, sinks = _run_kernels(batch, *operands, call.screen)
+    else:
+        pieces = min(length, 2 * workers)
+        cuts = [length * i // pieces for i in range(pieces + 1)]
+        parts: list[Any] = [None] * pieces
+
+        def run(i: int) -> None:
+            some = slice(cuts[i], cuts[i + 1])
+
+            def cut(array: Any, core: int = 2) -> Any:
+                place = array.ndim - core + call.axis
+                if place < 0 or array.shape[place] == 1:
+                    return array
+                return array[(slice(None),) * place + (some,)]
+
+            own = [cut(x, core) for x, core in zip(operands, (2, 2, 2, 2, 1, 1, 2), strict=True)]
+            some_batch = [*batch]
+            some_batch[call.axis] = some.stop - some.start
+            screen = call.screen and tuple(map(cut, call.screen))
+            parts[i] = _run_kernels(tuple(some_batch), *own, screen)
+
+        threads.run_pieces(range(pieces), lambda: run, workers)
+        cores = 2, 1, 1, 1, 1
+        output, values, columns, edges, sinks = (
+            np.concatenate(each, axis=call.axis - core)
+            for each, core in zip(zip(*parts, strict=True), cores, strict=True)
+        )
     output = output.reshape((*problem.batch, -1, output.shape[-1]))
     if not keep:
         return output, None

@@ -14,6 +14,7 @@ from pyentmax.sparse_attention import DistanceBias
 from pyentmax.sparse_attention.entmax_linear import nonzeros
 from pyentmax.sparse_attention.screened_rows import Bfloat16
 from pyentmax.torch.arrays import on_arrays
+from pyentmax.torch.calls import name_of
 
 DTYPES = torch.float16, torch.bfloat16, torch.float32, torch.float64
 
@@ -169,16 +170,16 @@ def entmax_linear(
 
 
 def screened_attention(
-    query: Tensor, key: ScreenedRows, value: Tensor, alpha: Any, options: dict[str, Any],
-    refused: dict[str, Any],
+    query: Tensor, key: ScreenedRows, value: Tensor, alpha: Any, *, mapping: Any, bias: Any,
+    mask: Any, scale: Any, sink: Any, causal: bool, offset: Any, **refused: Any,
 ) -> Tensor:  # fmt: skip
     """The output of `pyentmax.torch.attention` with screened keys."""
     for name, argument in refused.items():
-        if argument:
+        if argument is not None and not (isinstance(argument, (bool, float)) and not argument):
             raise ValueError(f"ScreenedRows as key do not go with {name}: pass key.rows instead")
-    bias = options.pop("bias")
+    options = {"mapping": name_of(mapping), "causal": causal, "offset": offset}
     array = bias.array if isinstance(bias, DistanceBias) else bias
-    tensors = {name: options.pop(name) for name in ("mask", "scale", "sink")}
+    tensors = {"mask": mask, "scale": scale, "sink": sink}
     alpha = 1.5 if alpha is None else alpha
     check_no_gradient("attention with ScreenedRows", query, value, alpha, array, *tensors.values())
 

@@ -162,24 +162,19 @@ def attention(
         output = _short_call(query, key, value, alpha)
         if output is not None:
             return output
+    options = {
+        "mapping": mapping, "mask": mask, "bias": bias, "causal": causal, "offset": offset,
+        "scale": scale, "sink": sink, "cu_seqlens": cu_seqlens, "softcap": softcap,
+        "dropout": dropout, "return_weights": return_weights, **parameters,
+    }  # fmt: skip
     if isinstance(key, ScreenedRows):
-        given = {"mapping": name_of(mapping), "mask": mask, "bias": bias, "causal": causal}
-        given |= {"offset": offset, "scale": scale, "sink": sink}
-        others = {"cu_seqlens": cu_seqlens is not None, "softcap": softcap, "dropout": dropout}
-        others |= {"return_weights": return_weights, **parameters}
-        return screened_attention(query, key, value, alpha, given, others)
+        return screened_attention(query, key, value, alpha, **options)
     if is_overridden(query, key, value):
-        options = {"mask": mask, "bias": bias, "causal": causal, "offset": offset, "scale": scale}
-        options |= {"sink": sink, "softcap": softcap, "dropout": dropout, "mapping": mapping}
-        options |= {"cu_seqlens": cu_seqlens, "return_weights": return_weights, **parameters}
         tensors = query, key, value
         return handle_torch_function(attention, tensors, *tensors, alpha=alpha, **options)
     if torch.jit.is_tracing() and torch.onnx.is_in_onnx_export():
         raise RuntimeError("attention goes to ONNX by torch.onnx.export(..., dynamo=True) alone")
-    problem, shape, dtype = _problem(
-        query, key, value, alpha, mapping, mask, bias, causal, offset, scale, sink, cu_seqlens,
-        softcap, dropout, return_weights, parameters,
-    )  # fmt: skip
+    problem, shape, dtype = _problem(query, key, value, alpha, **options)
     output, weights = _run(_route(problem, shape), problem)
     return (output.to(dtype), weights.to(dtype)) if return_weights else output.to(dtype)
 
@@ -208,7 +203,8 @@ def route(*arguments: Any, **options: Any) -> str:
     if isinstance(key, ScreenedRows):
         return "screened"
     bound.apply_defaults()
-    problem, shape, _ = _problem(*bound.arguments.values())
+    named = bound.arguments
+    problem, shape, _ = _problem(**named.pop("parameters"), **named)
     return _route(problem, shape)
 
 
@@ -216,9 +212,9 @@ attention.route = route  # type: ignore[attr-defined]
 
 
 def _problem(
-    query: Any, key: Any, value: Any, alpha: Any, mapping: Any, mask: Any, bias: Any, causal: bool,
-    offset: Any, scale: Any, sink: Any, cu_seqlens: Any, softcap: Any, dropout: float,
-    return_weights: bool, parameters: dict[str, Any],
+    query: Any, key: Any, value: Any, alpha: Any, *, mapping: Any, mask: Any, bias: Any,
+    causal: bool, offset: Any, scale: Any, sink: Any, cu_seqlens: Any, softcap: Any,
+    dropout: float, return_weights: bool, **parameters: Any,
 ) -> tuple[TensorProblem, tuple[int, ...], torch.dtype]:  # fmt: skip
     """The arguments of a call, checked and in one dtype, the scores' shape, the output's dtype."""
     mapping, parameter = attention_parameter(mapping, alpha, sink, parameters)
