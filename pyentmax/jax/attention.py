@@ -131,8 +131,8 @@ def _checked_mask(mask: Any) -> jax.Array:
         if not jnp.issubdtype(array.dtype, jnp.integer):
             return as_mask(array)
     raise TypeError(
-        f"mask: a set of keys ({type(mask).__name__}) is not for JAX: pass a mask of bools, or call "
-        "pyentmax.attention or pyentmax.torch.attention"
+        f"mask: a set of keys ({type(mask).__name__}) is not for JAX: pass a mask of bools, or "
+        "call pyentmax.attention or pyentmax.torch.attention"
     )
 
 

@@ -117,7 +117,8 @@ class Arguments:
     ) -> None:
         self.mapping: RowMapping
         self._arrange(query, key, value)
-        self._set_mapping(entmax if mapping is None else record_of(mapping), alpha, parameters)
+        record = entmax if mapping in (None, "entmax") else record_of(mapping)
+        self._set_mapping(record, alpha, parameters)
         self.mask = None
         self.sets: KeySets | None = None if mask is None else key_sets(mask, *self.shape[-2:])
         if self.sets is not None:
@@ -174,7 +175,7 @@ class Arguments:
 
     def _set_mapping(self, record: Mapping, alpha: Any, parameters: dict[str, Any]) -> None:
         self.is_entmax: bool = record in ENTMAX_FAMILY
-        self.support_alpha = record.support_alpha
+        self.support_alpha: Any = record.support_alpha
         if record is entmax and not parameters:
             is_valid = isinstance(alpha, (int, float)) and alpha > 0
             self.support_alpha = np.asarray(alpha) if is_valid else self.per_head(alpha, "alpha")
@@ -186,7 +187,9 @@ class Arguments:
             parameters = {**parameters, "alpha": alpha}
         _, given = record_and_parameters(record, parameters)
         values = [
-            self._per_score(value, name) if name in BOUNDS else self.per_head(value, name)[..., None]
+            self._per_score(value, name)
+            if name in BOUNDS
+            else self.per_head(value, name)[..., None]
             for name, value in zip(record.parameters, given, strict=True)
         ]
         self.mapping = RowMapping(record, tuple(values))

@@ -127,12 +127,12 @@ def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     sink = array((m,), dtype, NO_SINK[dtype], strides=(0,))
     screen = None if screened is None else (screened.copies, screened.bounds, screened.scales)
     rows = mask, np.full(m, alpha, np.float64), sink, bias
-    return _run_kernels(batch, query, key, value, *rows, screen)[0]
+    return _run_kernels(batch, query, key, value, *rows, screen=screen)[0]
 
 
 def _run_kernels(
     batch: tuple[int, ...], query: Any, key: Any, value: Any, mask: Any, alpha: Any, sink: Any,
-    bias: Any, screen: tuple[Any, ...] | None,
+    bias: Any, *, screen: tuple[Any, ...] | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The output, values and columns of weights, where rows begin and end, the weights of sinks.
 
@@ -196,14 +196,14 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
 def _forward(
     problem: Arguments, call: FewQueries, keep: bool
 ) -> tuple[Any, AttentionWeights | None]:
-    *batch, m, n = call.shape
+    batch, (m, n) = call.shape[:-2], call.shape[-2:]
     operands = call.query, call.key, call.value, call.mask, call.alpha, call.sink, call.bias
     length = batch[call.axis] if batch else 1
     work = WORK if call.screen is None else SCREENED_WORK
     workers = min(length, math.prod(batch) * n * call.key.shape[-1] // work)
     workers = min(threads.get_workers(), workers) if workers > 1 else 1
     if workers < 2:
-        output, values, columns, edges, sinks = _run_kernels(batch, *operands, call.screen)
+        output, values, columns, edges, sinks = _run_kernels(batch, *operands, screen=call.screen)
     else:
         pieces = min(length, 2 * workers)
         cuts = [length * i // pieces for i in range(pieces + 1)]
@@ -219,10 +219,10 @@ def _forward(
                 return array[(slice(None),) * place + (some,)]
 
             own = [cut(x, core) for x, core in zip(operands, (2, 2, 2, 2, 1, 1, 2), strict=True)]
-            some_batch = [*batch]
+            some_batch = list(batch)
             some_batch[call.axis] = some.stop - some.start
             screen = call.screen and tuple(map(cut, call.screen))
-            parts[i] = _run_kernels(tuple(some_batch), *own, screen)
+            parts[i] = _run_kernels(tuple(some_batch), *own, screen=screen)
 
         threads.run_pieces(range(pieces), lambda: run, workers)
         cores = 2, 1, 1, 1, 1
@@ -235,10 +235,11 @@ def _forward(
         return output, None
     matrices = values.reshape(-1, m * n + OVERHANG), columns.reshape(-1, m * n + OVERHANG)
     counts = edges[..., -1].ravel()
-    parts = (np.concatenate([x[:k] for x, k in zip(y, counts, strict=True)]) for y in matrices)
+    data, indices = (
+        np.concatenate([x[:k] for x, k in zip(y, counts, strict=True)]) for y in matrices
+    )
     sink = None if problem.sink is None else sinks.reshape(problem.outer_shape[:-1])
     indptr = indptr_of(np.diff(edges).ravel())
-    data, indices = parts
     return output, AttentionWeights(problem.outer_shape, data, indices, indptr, sink)
 
 

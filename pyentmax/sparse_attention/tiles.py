@@ -547,13 +547,10 @@ def vjp(
         for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value)):
             for block in blocks:
                 by_keys.append((start // each, stop // each, *block, *term))
-    steps: Any = (
-        (by_queries, sparse_tile), (by_keys, sum_columns), (by_owner, sum_transposed),
-        (by_heads, dense_tiles),
-    )  # fmt: skip
-    for pieces, run in steps:
-        if pieces:
-            threads.run_pieces(pieces, lambda run=run: run, call.workers)
+    threads.run_pieces(by_queries, lambda: sparse_tile, call.workers)
+    threads.run_pieces(by_keys, lambda: sum_columns, call.workers)
+    threads.run_pieces(by_owner, lambda: sum_transposed, call.workers)
+    threads.run_pieces(by_heads, lambda: dense_tiles, call.workers)
     g_query = g_query.reshape((*problem.batch, t, problem.query.shape[-1]))
     g_scale = None
     if problem.scale.ndim:

@@ -66,7 +66,7 @@ class TensorProblem(NamedTuple):
 
     @property
     def modifies_scores(self) -> bool:
-        """True if a bias that is not by distance, a softcap or dropout changes scores or weights."""
+        """True if a bias by score, a softcap or dropout changes scores or weights."""
         added = self.bias is not None and self.kind == "scores"
         return added or self.softcap is not None or bool(self.dropout)
 

@@ -348,7 +348,12 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)
-        if not problem.masks_keys or not kernels or problem.modifies_scores or problem.return_weights:
+        if (
+            not problem.masks_keys
+            or not kernels
+            or problem.modifies_scores
+            or problem.return_weights
+        ):
             return output, weights
         if in_onnx_export():
             return output, weights

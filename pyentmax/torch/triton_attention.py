@@ -31,9 +31,9 @@ from torch import Tensor
 
 from pyentmax.torch.attention_operations import (
     gradients_of,
+    output_like,
     save_problem,
     saved_problem,
-    output_like,
 )
 from pyentmax.torch.attention_problem import SCHEMA, TensorProblem
 from pyentmax.torch.registry import (
