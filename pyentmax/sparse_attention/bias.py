@@ -133,7 +133,12 @@ class ScoreBias:
             xp = array_module(rows)
             query, key = xp.arange(tile.top, tile.bottom)[:, None], xp.arange(tile.keys)
             return rows[:, 0, self.places(query, first + key, shift)]
-        rows = rows[:, 0, self.places(tile.top, first, shift) :]
-        head, entry = rows.strides
-        strides = head, self.down * entry, self.right * entry
+        return self.view(rows, tile.top, tile.sequence, shape[1:])
+
+    def view(self, rows: Any, top: int, sequence: Any, shape: tuple[int, ...]) -> Any:
+        """The numbers (…, m, n) of queries from `top` on and a `Sequence`'s first keys."""
+        rows = rows[..., 0, self.places(top, sequence.first, sequence.shift) :]
+        *outer, entry = rows.strides
+        strides = *outer, self.down * entry, self.right * entry
+        shape = *rows.shape[:-1], *shape
         return np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)

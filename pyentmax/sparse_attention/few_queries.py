@@ -328,9 +328,4 @@ class FewQueries:
         bias = self._problem.bias
         if bias is None:
             return np.zeros((1, 1), self._problem.dtype)
-        start = bias.places(self._sequence.top, self._sequence.first, self._sequence.shift)
-        rows = bias.rows[..., 0, start:]
-        *outer, entry = rows.strides
-        shape, strides = rows.shape[:-1], (*outer, bias.down * entry, bias.right * entry)
-        shape = *shape, self._t, visible
-        return np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)
+        return bias.view(bias.rows, self._sequence.top, self._sequence, (self._t, visible))
