@@ -20,6 +20,8 @@ if DEVICE == "cpu":
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 pytest.importorskip("triton", reason="Triton is not installed: it comes with PyTorch for CUDA")
 
+from attention_cases import BOOLS, Case, expected, make, names  # noqa: E402
+from stages import sample  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 
 import pyentmax as pe  # noqa: E402
@@ -35,25 +37,6 @@ TOLERANCES = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[Any]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(s, dtype=torch.float64, generator=generator) for s in shapes]
-
-
-def one_row(z: Any, alpha: float) -> Any:
-    """α-entmax of one row of float64 scores, with its derivatives in z and α."""
-
-    class Row(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, z: Any, alpha: Any) -> Any:
-            p = pe.entmax.reference(z.numpy(), float(alpha))
-            ctx.p, ctx.alpha = p, float(alpha)
-            return torch.from_numpy(p)
-
-        @staticmethod
-        def backward(ctx: Any, g: Any) -> Any:
-            g = g.numpy()
-            by_z = pe.entmax_vjp(ctx.p, g, ctx.alpha)
-            return torch.from_numpy(by_z), torch.tensor(g @ pe.entmax_grad_alpha(ctx.p, ctx.alpha))
-
-    return Row.apply(z, torch.as_tensor(alpha, dtype=torch.float64))
 
 
 def attend(
@@ -72,39 +55,6 @@ def attend(
     return (output, passes) if count else output
 
 
-def dense(query: Any, key: Any, value: Any, alpha: Any, **options: Any) -> Any:
-    """Attention row by row, by the reference mapping, from the definition of each option."""
-    batch, heads, queries, _ = query.shape
-    group = heads // key.size(1)
-    outputs = []
-    offsets = torch.as_tensor(options.get("offset", 0)).expand(batch).tolist()
-    mask = options.get("mask")
-    mask = torch.ones(()).bool() if mask is None else mask
-    mask = mask.expand(batch, heads, queries, key.size(2))
-    for b in range(batch):
-        for h in range(heads):
-            a = alpha[h] if isinstance(alpha, torch.Tensor) and alpha.ndim else alpha
-            k, v = key[b, h // group], value[b, h // group]
-            for i in range(queries):
-                s = options["scale"] * k @ query[b, h, i]
-                if options.get("softcap"):
-                    s = options["softcap"] * torch.tanh(s / options["softcap"])
-                at = i + offsets[b]
-                if options.get("slopes") is not None:
-                    s = s - options["slopes"][h] * (at - torch.arange(len(s))).abs()
-                seen = mask[b, h, i].clone()
-                if options.get("causal"):
-                    seen[max(at + 1, 0) :] = False
-                if not seen.any():
-                    outputs.append(0 * query[b, h, i].sum() + value.new_zeros(value.size(-1)))
-                    continue
-                s = s[seen]
-                if options.get("sink") is not None:
-                    s = torch.cat([s, options["sink"][h : h + 1]])
-                outputs.append(one_row(s, a)[: int(seen.sum())] @ v[seen])
-    return torch.stack(outputs).view(batch, heads, queries, -1)
-
-
 def hidden(*shape: int) -> Any:
     """A mask that hides a block of keys, all keys of a query, and others here and there."""
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.6
@@ -113,93 +63,83 @@ def hidden(*shape: int) -> Any:
     return mask
 
 
-CASES: dict[str, dict[str, Any]] = {
-    "1.5": {"alpha": 1.5},
-    "2": {"alpha": 2.0, "causal": True},
-    "1.25": {"alpha": 1.25, "heads": (4, 2)},
-    "1.01": {"alpha": 1.01, "causal": True, "offset": 35},
-    "before the first key": {"alpha": 1.5, "causal": True, "offset": -7},
-    "one key": {"alpha": 1.5, "keys": 1},
-    "heads of 48 and 20": {"alpha": 2.0, "sizes": (48, 20)},
-    "alpha per head": {
-        "alpha": torch.tensor([1.05, 1.5, 1.8, 2.0], dtype=torch.float64),
-        "heads": (4, 4),
-    },
-    "sink, slopes, softcap": {
-        "alpha": torch.tensor([1.3, 1.9], dtype=torch.float64),
-        "sink": torch.tensor([0.5, -1.0], dtype=torch.float64),
-        "slopes": torch.tensor([0.1, 0.02], dtype=torch.float64),
-        "softcap": 4.0,
-        "causal": True,
-    },
-    "sink above all": {"alpha": 1.5, "sink": torch.tensor([9.0, 0.0], dtype=torch.float64)},
-    "lengths of keys": {
-        "alpha": 1.5,
-        "batch": 3,
-        "mask": (torch.arange(75) < torch.tensor([40, 0, 17])[:, None])[:, None, None],
-    },
-    "mask of scores": {"alpha": 1.5, "heads": (4, 2), "mask": hidden(1, 4, 40, 75)},
-    "mask of queries and a sink": {
-        "alpha": 1.3,
-        "mask": hidden(1, 2, 40, 1),
-        "sink": torch.tensor([0.5, -1.0], dtype=torch.float64),
-    },
-    "mask and causality": {"alpha": 2.0, "batch": 2, "mask": hidden(40, 75), "causal": True},
-    "offset per sequence": {
-        "alpha": 1.5,
-        "batch": 2,
-        "causal": True,
-        "offset": torch.tensor([4, -2]),
-    },
-}
+TABLE = names(
+    heads=("of their own", "two share", "all share"), keys=BOOLS,
+    mapping=("1.5", "per head", "1", "2"), bias=("", "slopes"), scale=("",),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_outputs_and_gradients(name: str) -> None:
-    case = dict(CASES[name])
-    (heads, key_heads), (size, values) = case.pop("heads", (2, 1)), case.pop("sizes", (16, 16))
-    batch, keys = case.pop("batch", 1), case.pop("keys", 75)
-    shapes = (
-        (batch, heads, 40, size),
-        (batch, key_heads, keys, size),
-        (batch, key_heads, keys, values),
-    )
-    inputs = drawn(*shapes, (batch, heads, 40, values))
-    inputs[0] *= 2
-    compare(inputs[:3], inputs[3], torch.float32, {"scale": 0.4, **case})
-
-
-def compare(inputs: list[Any], gradient: Any, dtype: Any, case: dict[str, Any]) -> None:
-    names = [n for n in ("alpha", "sink", "slopes") if isinstance(case.get(n), torch.Tensor)]
-    inputs = [x.to(dtype).double() for x in inputs]  # what the kernel is given
-    exact = [x.clone().requires_grad_() for x in inputs]
-    exact_numbers = {n: case[n].clone().requires_grad_() for n in names}
-    wanted = dense(*exact, **{**case, **exact_numbers})
-    wanted.backward(gradient.to(dtype).double())
-    tensors = [x.to(DEVICE, dtype).requires_grad_() for x in inputs]
-    case = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in case.items()}
-    numbers = {n: case[n].float().requires_grad_() for n in names}
-    output, passes = attend(*tensors, **{**case, **numbers}, count=True)
-    output.backward(gradient.to(DEVICE, dtype))
-    print("passes of blocks:", passes.float().mean().item(), "at most", passes.max().item())
-    assert passes.max() <= 5
-    pairs = [(output, wanted), *((a.grad, b.grad) for a, b in zip(tensors, exact, strict=True))]
-    pairs += [(numbers[n].grad, exact_numbers[n].grad) for n in names]
-    for got, right in pairs:
-        assert got.isfinite().all()
-        size = max(1.0, right.abs().max().item())
-        np.testing.assert_allclose(
-            got.double().detach().cpu().numpy(),
-            right.detach().numpy(),
-            rtol=0,
-            atol=TOLERANCES[dtype] * size,
-        )
+@pytest.mark.parametrize("name", sample(TABLE, 2))
+def test_outputs_and_gradients(name: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(triton_attention, "TILES", {"ROWS": 16, "KEYS": 16})
+    compare(make(name, 20, 40, (16, 16)), torch.float32)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(dtype: Any) -> None:
-    *inputs, gradient = drawn((1, 2, 40, 32), (1, 2, 130, 32), (1, 2, 130, 32), (1, 2, 40, 32))
-    compare(inputs, gradient, dtype, {"alpha": 1.5, "scale": 0.5})
+    compare(make("of their own, all, 1.5, , , ", 40, 130, (32, 32)), dtype)
+
+
+def test_features_that_are_no_power_of_two() -> None:
+    compare(make("two share, causal cache, 2, sinks, , ", 40, 75, (48, 20)), torch.float32)
+
+
+def compare(case: Case, dtype: Any) -> None:
+    """Outputs and gradients are those of whole matrices, of what the kernels are given."""
+    if "cu_seqlens" in case.options:  # of one batch
+        case.g[1:] = 0
+    batch = slice(0, 1 if "cu_seqlens" in case.options else None)
+    for x in (*case.arrays, case.g):
+        x[...] = torch.from_numpy(x).to(dtype).double().numpy()
+    results, right = expected(case)
+    options, sink = case.options, case.options.get("sink")
+    learned = {
+        k: torch.tensor(x, device=DEVICE).float().requires_grad_() for k, x in case.learned.items()
+    }
+    if isinstance(alpha := options["alpha"], np.ndarray):
+        alpha = learned["alpha"] = torch.tensor(alpha, device=DEVICE).float().requires_grad_()
+    if isinstance(sink, float):
+        sink = torch.full((4,), sink, device=DEVICE)
+    tensors = [
+        torch.tensor(x[batch], device=DEVICE).to(dtype).requires_grad_() for x in case.arrays
+    ]
+    more = {
+        k: torch.as_tensor(options[k], device=DEVICE) for k in ("mask", "offset") if k in options
+    }
+    if not more.get("offset", torch.ones(1)).ndim:
+        more["offset"] = options["offset"]
+    if "cu_seqlens" in options:
+        more["cu_seqlens"] = tuple(torch.tensor(x, device=DEVICE) for x in options["cu_seqlens"])
+    output, passes = attend(
+        *tensors, alpha, scale=tensors[0].size(-1) ** -0.5, causal=options.get("causal", False),
+        sink=learned.get("sink", sink), slopes=learned.get("bias"), count=True, **more,
+    )  # fmt: skip
+    output.backward(torch.tensor(case.g[batch], device=DEVICE).to(dtype))
+    assert passes.max() <= 7
+    pairs = [(output, results["output"][batch])]
+    pairs += [(x.grad, right[k][batch]) for k, x in zip(right, tensors, strict=False)]
+    pairs += [(x.grad, right[k]) for k, x in learned.items() if k not in ("query", "key", "value")]
+    for found, wanted in pairs:
+        room = TOLERANCES[dtype] * max(1.0, np.abs(wanted).max())
+        found = found.detach().double().cpu().numpy()
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=room)
+
+
+def test_softcap_is_that_of_whole_matrices() -> None:
+    numbers = [torch.tensor(x).double() for x in ([1.3, 1.9], [0.5, -1.0], [0.1, 0.02])]
+    drawn_ = [*drawn(*3 * [(1, 2, 40, 16)]), *numbers]
+    ours = [x.to(DEVICE, torch.float32).requires_grad_() for x in drawn_]
+    theirs = [x.requires_grad_() for x in drawn_]
+    *arrays, alpha, sink, slopes = ours
+    options: dict[str, Any] = {"scale": 0.4, "softcap": 4.0, "causal": True}
+    found = attend(*arrays, alpha, sink=sink, slopes=slopes, **options)
+    *arrays, alpha, sink, slopes = theirs
+    bias = pt.DistanceBias(slopes=slopes)
+    right = pt.attention(*arrays, alpha, sink=sink, bias=bias, **options)
+    torch.testing.assert_close(found.double().cpu(), right, rtol=0, atol=2e-5)
+    pairs = (torch.autograd.grad(x.square().sum(), y) for x, y in ((found, ours), (right, theirs)))
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one.double().cpu(), other, rtol=2e-4, atol=1e-4)
 
 
 def rows_of(kind: str, rng: Any) -> tuple[Any, Any]:
@@ -337,7 +277,7 @@ def test_tiles_without_weight_are_not_read(layout: str, monkeypatch: Any) -> Non
     leaves = [x.requires_grad_() for x in tensors]
     attend(*leaves, 1.5, scale=1.0, **options).backward(g)
     transposed = {(b, a) for a, b in within}, {(b, a) for a, b in live}
-    for kernel, name, expected in (
+    for kernel, name, tiles in (
         ("_forward", "K", within),
         ("_forward", "V", live),
         ("_backward_queries", "K", within),
@@ -345,30 +285,20 @@ def test_tiles_without_weight_are_not_read(layout: str, monkeypatch: Any) -> Non
         ("_backward_keys", "Q", transposed[0]),
         ("_backward_keys", "G", transposed[1]),
     ):
-        assert reads.tiles[kernel, name] == expected, (kernel, name)
+        assert reads.tiles[kernel, name] == tiles, (kernel, name)
 
 
-def test_hidden_nan_stays_hidden() -> None:
-    query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
-    right = attend(query, key, value, 1.5, scale=0.5, causal=True)
-    key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
-    tensors = [x.requires_grad_() for x in (query, key, value)]
-    output = attend(*tensors, 1.5, scale=0.5, causal=True)
-    torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
-    assert output[:, :, 39].isnan().all()
-    output[:, :, :39].sum().backward()
-    assert all(x.grad[:, :, :39].isfinite().all() for x in tensors)
-
-
-def test_keys_that_a_mask_hides_may_hold_anything() -> None:
+@pytest.mark.parametrize("causal", [True, False])
+def test_hidden_nan_stays_hidden(causal: bool) -> None:
     query, key, value = (x.to(DEVICE, torch.float32) for x in drawn(*3 * [(1, 1, 40, 16)]))
     mask = torch.ones(40, 40, dtype=torch.bool, device=DEVICE)
     mask[:39, 39], mask[5] = False, False
-    right = attend(query, key, value, 1.5, scale=0.5, mask=mask)
-    assert not right[:, :, 5].any()
+    options: dict[str, Any] = {"causal": True} if causal else {"mask": mask}
+    right = attend(query, key, value, 1.5, scale=0.5, **options)
+    assert right[:, :, 5].any() == causal
     key[:, :, 39], value[:, :, 39] = torch.nan, torch.nan
     tensors = [x.requires_grad_() for x in (query, key, value)]
-    output = attend(*tensors, 1.5, scale=0.5, mask=mask)
+    output = attend(*tensors, 1.5, scale=0.5, **options)
     torch.testing.assert_close(output[:, :, :39], right[:, :, :39], rtol=0, atol=0)
     assert output[:, :, 39].isnan().all()
     output[:, :, :39].sum().backward()

@@ -32,34 +32,6 @@ def numbers(mask: Any) -> Any:
     return keys[:, : int(mask.sum(-1).max()) + 1]
 
 
-def forms(mask: Any) -> dict[str, Any]:
-    return {"CSR": mask.to_sparse_csr(), "numbers": numbers(mask), "int32": numbers(mask).int()}
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("mapping", ["entmax", "softmax", "sparsemax"])
-@pytest.mark.parametrize("form", ["CSR", "numbers", "int32"])
-def test_set_of_keys_is_its_mask(form: str, mapping: str, causal: bool) -> None:
-    mask = bools()
-    given = forms(mask)[form]
-    query, key, value, sink = tensor(2, 4, T, 8), tensor(2, 2, S, 8), tensor(2, 2, S, 5), tensor(4)
-    alpha = torch.tensor([1, 1.5, 1.7, 2], dtype=torch.float64, requires_grad=True)
-    bias = tensor(4, T, S, seed=3)
-    row, column = mask.nonzero(as_tuple=True)
-    if form != "CSR":
-        row, column = torch.arange(T)[:, None], given.long().clamp(0)
-    learned = [query, key, value, sink, bias, *([alpha] if mapping == "entmax" else [])]
-    options: dict[str, Any] = {"sink": sink, "causal": causal, "offset": 3 * causal}
-    options |= {"mapping": mapping, "alpha": alpha if mapping == "entmax" else None}
-    results = []
-    for m, b in ((given, bias[:, row, column]), (mask, bias)):
-        output = pt.attention(query, key, value, mask=m, bias=b, **options)
-        g = tensor(*output.shape, seed=5, learns=False)
-        results.append([output, *torch.autograd.grad(output, learned, g)])
-    for x, y in zip(*results, strict=True):
-        torch.testing.assert_close(x, y, rtol=0, atol=1e-11)
-
-
 def test_a_set_for_each_head() -> None:
     query, key, value = tensor(4, T, 8), tensor(4, S, 8), tensor(4, S, 5)
     _, weights = pt.attention(query, key, value, 2.0, return_weights=True)
@@ -82,28 +54,6 @@ def test_slopes_and_half_types() -> None:
     expected = pt.attention(query, key, value, mask=mask, **options)
     assert output.dtype == torch.bfloat16
     torch.testing.assert_close(output, expected, rtol=0, atol=0.02)
-
-
-def test_gradcheck_with_a_bias_of_edges() -> None:
-    keys = torch.randint(-1, 6, (5, 2), generator=torch.Generator().manual_seed(1))
-    keys[:, 1] = (keys[:, 0] + 1).clamp(max=5) % 6
-    keys[keys[:, 0] == keys[:, 1], 0] = -1
-    arrays = tensor(2, 5, 3), tensor(2, 6, 3), tensor(2, 6, 2), tensor(2, 5, 2, seed=8)
-
-    def run(query: Any, key: Any, value: Any, bias: Any) -> Any:
-        return pt.attention(query, key, value, mapping="softmax", mask=keys, bias=bias)
-
-    assert torch.autograd.gradcheck(run, arrays)
-
-
-def test_weights_over_a_set_learn() -> None:
-    mask, query, key = bools(), tensor(T, 8), tensor(S, 8)
-    gradients = []
-    for m in (mask, numbers(mask)):
-        _, weights = pt.attention(query, key, key, mask=m, return_weights=True)
-        gradients.append(torch.autograd.grad((weights.to_dense() ** 2).sum(), [query, key]))
-    for x, y in zip(*gradients, strict=True):
-        torch.testing.assert_close(x, y, rtol=0, atol=1e-11)
 
 
 X = tensor(2, 4, 8, learns=False)

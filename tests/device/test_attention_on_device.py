@@ -14,30 +14,16 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from attention_cases import BOOLS, FACTORS, expected, make, names
 from fake_cupy import moved
 from on_gpu import MARKS, emulated_cupy
-from stages import slow
+from stages import sample, slow
 
 import pyentmax as pe
 from pyentmax.sparse_attention import tiling
 
 ROOM = {np.float16: 1e-3, np.float32: 2e-5, np.float64: 1e-12}
-SHAPES = {
-    "one head": ((7, 4), (9, 4), (9, 3)),
-    "heads": ((2, 3, 7, 4), (2, 3, 9, 4), (2, 3, 9, 3)),
-    "grouped heads": ((2, 4, 7, 4), (2, 2, 9, 4), (2, 2, 9, 3)),
-    "shared keys": ((2, 4, 7, 4), (9, 4), (4, 9, 3)),
-    "crosswise": ((1, 4, 7, 4), (3, 2, 9, 4), (3, 2, 9, 3)),
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "α = 1.5": {},
-    "sparsemax": {"alpha": 2.0},
-    "causal": {"alpha": 1.3, "causal": True, "offset": 1},
-    "top k": {"mapping": "topk_softmax", "k": 3},
-    "softmax": {"mapping": "softmax", "scale": 2.0},
-    "bounds": {"mapping": "csparsemax", "upper": 0.4},
-    "sink": {"alpha": 1.4, "sink": np.array([0.1, 0.2, 0.3, 0.4]), "scale": np.full((4, 1), 0.5)},
-}
+HEADS = (2, 3, 7, 4), (2, 3, 9, 4), (2, 3, 9, 3)
 
 
 def arrays(shapes: Any, dtype: Any = np.float64, seed: int = 0) -> list[Any]:
@@ -69,73 +55,37 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return size
 
 
-@pytest.mark.parametrize(
-    ("shapes", "options"),
-    [
-        ("one head", "causal"),
-        *slow(*((shapes, "causal") for shapes in list(SHAPES)[1:])),
-        *slow(*(("grouped heads", name) for name in OPTIONS if name != "causal")),
-    ],
-)
+TABLE = names(keys=BOOLS, bias=FACTORS["bias"][:-1])
+
+
+@pytest.mark.parametrize("name", sample(TABLE, 12))
 @pytest.mark.usefixtures("tile")
-def test_results_match_the_host(shapes: str, options: str) -> None:
-    query, key, value, g = arrays(SHAPES[shapes])
-    named = OPTIONS[options]
-    named_there = {name: moved(x) for name, x in named.items()}
-    there = [moved(x) for x in (query, key, value)]
-    expected, weights = pe.attention(query, key, value, return_weights=True, **named)
+def test_results_are_those_of_whole_matrices(name: str) -> None:
+    case = make(name, 7, 9)
+    results, right = expected(case)
+    learned = {key: moved(x) for key, x in case.learned.items()}
+    there, options = case.replaced(learned)
+    options = {key: moved(x) for key, x in options.items()}
+    g = moved(case.g)
     fake_cupy.copies.reset()
-    output, kept = pe.attention(*there, return_weights=True, **named_there)
-    gradients = pe.attention_vjp(kept, *there, moved(g), **named_there)
-    assert fake_cupy.copies.to_device == 1  # g
-    assert_close(output, expected, 1e-12)
-    assert isinstance(kept.data, fake_cupy.ndarray)
-    assert_close(kept.to_dense(), weights.to_dense(), 1e-12)
-    np.testing.assert_array_equal(kept.support_sizes.get(), weights.support_sizes)
-    assert kept.density == weights.density
-    wanted = pe.attention_vjp(weights, query, key, value, g, **named)
-    for found, one in zip(gradients, wanted, strict=True):
-        assert_close(found, one, 1e-11)
-
-
-@pytest.mark.parametrize("heads", [(4,), *slow(((),), ((1,),))])
-@pytest.mark.parametrize("kind", ["scores", "distances", "slopes"])
-@pytest.mark.usefixtures("tile")
-def test_biases_match_the_host(kind: str, heads: tuple[int, ...]) -> None:
-    query, key, value, g = arrays(SHAPES["grouped heads"])
-    shape = {"scores": (*heads, 7, 9), "distances": (*heads, 15), "slopes": heads}[kind]
-    array = np.random.default_rng(2).random(shape)
-
-    def bias(array: Any) -> Any:
-        by_distance = {"slopes": array} if kind == "slopes" else {"numbers": array}
-        return array if kind == "scores" else pe.DistanceBias(**by_distance)
-
-    there, bias_there = [moved(x) for x in (query, key, value)], bias(moved(array))
-    expected, weights = pe.attention(query, key, value, bias=bias(array), return_weights=True)
-    output, kept = pe.attention(*there, bias=bias_there, return_weights=True)
-    assert_close(output, expected, 1e-12)
-    found = pe.attention_vjp(kept, *there, moved(g), bias=bias_there)
-    wanted = pe.attention_vjp(weights, query, key, value, g, bias=bias(array))
-    for one, other in zip(found, wanted, strict=True):
-        assert_close(one, other, 1e-11)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [1.5, np.array([1.25, 1.5, 1.75, 2.0])], ids=["one", "per head"])
-@pytest.mark.usefixtures("tile")
-def test_alpha_per_head_and_its_gradient(alpha: Any) -> None:
-    query, key, value, g = arrays(SHAPES["grouped heads"])
-    _, weights = pe.attention(query, key, value, alpha, return_weights=True)
-    there = [moved(x) for x in (query, key, value, g)]
-    output, kept = pe.attention(*there[:3], moved(alpha), return_weights=True)
-    assert_close(output, pe.attention(query, key, value, alpha), 1e-12)
-    found = pe.attention_vjp_alpha(kept, there[2], there[3], moved(alpha))
-    assert_close(found, pe.attention_vjp_alpha(weights, value, g, alpha), 1e-11)
+    output, kept = pe.attention(*there, return_weights=True, **options)
+    gradients = pe.attention_vjp(kept, *there, g, **options)
+    assert "bias" in options or not fake_cupy.copies.to_device
+    found = dict(zip(learned, gradients, strict=True))
+    if "alpha" in options:
+        found["alpha"] = pe.attention_vjp_alpha(kept, there[2], g, options["alpha"])
+    assert_close(output, results["output"], 1e-12)
+    assert_close(kept.to_dense(), results["weights"], 1e-12)
+    np.testing.assert_array_equal(kept.support_sizes.get(), (results["weights"] != 0).sum(-1))
+    if "sink" in results:
+        assert_close(kept.sink, results["sink"], 1e-12)
+    for key, x in right.items():
+        assert_close(found[key], np.asarray(x), 1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_results_keep_the_arrays_precision(dtype: Any) -> None:
-    query, key, value, g = arrays(SHAPES["heads"], dtype)
+    query, key, value, g = arrays(HEADS, dtype)
     there = [moved(x) for x in (query, key, value)]
     output, kept = pe.attention(*there, return_weights=True)
     expected, weights = pe.attention(query, key, value, return_weights=True)
@@ -148,7 +98,7 @@ def test_results_keep_the_arrays_precision(dtype: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("tile")
 def test_masks_and_nan_match_the_host() -> None:
-    query, key, value, g = arrays(SHAPES["heads"])
+    query, key, value, g = arrays(HEADS)
     mask = np.random.default_rng(1).random((2, 1, 7, 9)) < 0.6
     mask[0, 0, 2] = False
     mask[..., 4] = False
@@ -191,14 +141,14 @@ def test_no_array_is_larger_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_forward_alone_waits_once() -> None:
-    query, key, value, _ = (moved(x) for x in arrays(SHAPES["heads"]))
+    query, key, value, _ = (moved(x) for x in arrays(HEADS))
     fake_cupy.copies.reset()
     pe.attention(query, key, value, causal=True)
     assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 1)
 
 
 def test_host_and_device_do_not_mix() -> None:
-    query, key, value, _ = arrays(SHAPES["heads"])
+    query, key, value, _ = arrays(HEADS)
     with pytest.raises(TypeError, match="key must lie on the GPU"):
         pe.attention(moved(query), key, value)
     with pytest.raises(TypeError, match="lie on the GPU"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import normal, one_by_one, random_case, visible
+from attention_cases import normal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,136 +22,6 @@ from pyentmax import (
 RNG = np.random.default_rng(5)
 # Rounding of the products in front of the threshold, of a few dozen terms.
 ROOM = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-3}
-
-
-@pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 30))]
-)
-def test_each_query_matches_single_query_attention(seed: int) -> None:
-    case, batch = random_case(seed)
-    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
-    expected, expected_weights = one_by_one(case, batch)
-    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[np.float64])
-    dense = weights.to_dense()
-    np.testing.assert_allclose(dense, expected_weights, rtol=0, atol=ROOM[np.float64])
-    assert not dense[~visible(case, batch)].any()
-    assert (weights.data != 0).all()
-    np.testing.assert_array_equal(weights.support_sizes, (dense != 0).sum(-1))
-    assert weights.density == (dense != 0).mean()
-    assert (weights.sink is None) == ("sink" not in case.options)
-    if weights.sink is not None:  # it takes the rest, also of a query that sees no key
-        np.testing.assert_allclose(weights.sink, 1 - dense.sum(-1), rtol=0, atol=ROOM[np.float64])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("seed", range(3))
-def test_results_keep_the_arrays_precision(seed: int, dtype: Any) -> None:
-    case, batch = random_case(seed, dtype)
-    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
-    assert output.dtype == dtype
-    assert weights.data.dtype == np.float32
-    expected, _ = one_by_one(case, batch)
-    room = ROOM[dtype] * max(1, np.abs(expected).max())
-    np.testing.assert_allclose(output, expected, rtol=0, atol=room)
-    for gradient in attention_vjp(
-        weights, *case.arrays, np.ones_like(output), case.alpha, **case.options
-    ):
-        assert gradient.dtype == dtype
-
-
-def gradients_by_difference(
-    function: Callable[..., Any], arrays: list[np.ndarray], g: np.ndarray, step: float = 1e-6
-) -> list[np.ndarray]:
-    """Central differences of the sum of ``g * function(*arrays)``."""
-    found = []
-    for array in arrays:
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            kept = array[index]
-            values = []
-            for moved in (kept + step, kept - step):
-                array[index] = moved
-                values.append(np.sum(g * function(*arrays)))
-            array[index] = kept
-            gradient[index] = (values[0] - values[1]) / (2 * step)
-        found.append(gradient)
-    return found
-
-
-DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "plain": ((5, 3), (7, 3), {}),
-    "causal": ((2, 5, 3), (2, 5, 3), {"causal": True}),
-    "grouped": ((4, 3, 3), (2, 4, 3), {}),
-    "broadcast": ((4, 3, 3), (1, 4, 3), {"mask": RNG.random((3, 4)) < 0.7}),
-    "queries shared": ((3, 3), (2, 5, 3), {}),
-    "scaled": ((3, 3), (5, 3), {"scale": 0.9}),
-    "top-k": ((3, 3), (9, 3), {"mapping": "topk_softmax", "k": 3}),
-    "fused": (
-        (3, 3),
-        (6, 3),
-        {"mapping": "fusedmax", "strength": 0.1, "mask": RNG.random((3, 6)) < 0.8},
-    ),
-    "bounded": ((3, 3), (6, 3), {"mapping": "csoftmax", "upper": 0.3}),
-    "softmax": ((3, 3), (6, 3), {"mapping": "softmax"}),
-    "below softmax": ((2, 3, 3), (2, 6, 3), {"alpha": [0.3, 1.5]}),
-    "scale": ((2, 5, 3), (2, 7, 3), {"scale": np.array(0.7)}),
-    "scale per head": ((2, 5, 3), (1, 7, 3), {"scale": np.array([[0.3], [2.0]])}),
-    "scale per query": ((2, 5, 3), (2, 5, 3), {"scale": np.arange(5) / 4, "causal": True}),
-    "sink": ((5, 3), (7, 3), {"sink": np.array(0.3)}),
-    "sink of few weights": ((5, 3), (7, 3), {"sink": np.array(1.0), "scale": 9.0, "alpha": 1.7}),
-    "sink per head": ((4, 3, 3), (2, 4, 3), {"sink": np.arange(4) / 3, "alpha": 1.2}),
-    "sink, masked": ((5, 3), (7, 3), {"sink": np.array(0.1), "mask": np.arange(7) < 3}),
-    "sink, causal": (
-        (2, 5, 3),
-        (2, 5, 3),
-        {"sink": np.array([-1.0, 0.4]), "causal": True, "offset": -1, "scale": np.ones((2, 1))},
-    ),
-    "sink, softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "mapping": "softmax"}),
-    "sink, below softmax": ((3, 3), (6, 3), {"sink": np.array(0.3), "alpha": 0.5}),
-    "sink, top-k": ((3, 3), (9, 3), {"sink": np.array(0.3), "mapping": "topk_softmax", "k": 3}),
-}
-
-
-@pytest.mark.parametrize("name", DIFFERENTIATED)
-def test_gradients_match_finite_differences(name: str) -> None:
-    rng = np.random.default_rng(3)
-    q_shape, k_shape, options = DIFFERENTIATED[name]
-    arrays = [normal(rng, q_shape), normal(rng, k_shape), normal(rng, (*k_shape[:-1], 2))]
-    names = [name for name in ("scale", "sink") if isinstance(options.get(name), np.ndarray)]
-    more = [options[name].astype(float) for name in names]
-
-    def function(query: Any, key: Any, value: Any, *more: Any) -> Any:
-        return attention(query, key, value, **options | dict(zip(names, more, strict=True)))
-
-    output, weights = attention(*arrays, return_weights=True, **options)
-    g = normal(rng, output.shape)
-    expected = gradients_by_difference(function, arrays + more, g)
-    found = attention_vjp(weights, *arrays, g, **options)
-    for gradient, difference in zip(found, expected, strict=True):
-        np.testing.assert_allclose(gradient, difference, rtol=0, atol=1e-7)  # step² and ε/step
-
-
-@pytest.mark.parametrize("sink", [None, 5.0])
-@pytest.mark.parametrize("alpha", [0.6, 1.0, 1.2, 1.5, 2.0, [1.25, 0.5, 1.75, 2.0], [[1.4], [1.6]]])
-def test_alpha_gradient_matches_finite_differences(alpha: Any, sink: float | None) -> None:
-    rng = np.random.default_rng(4)
-    options = {} if sink is None else {"sink": sink, "scale": 3.0}  # fewer weights
-    alpha = np.array(alpha)
-    query, key, value = normal(rng, (2, 4, 3, 5)), normal(rng, (2, 2, 6, 5)), normal(rng, (6, 3))
-    output, weights = attention(query, key, value, alpha, return_weights=True, **options)
-    g = normal(rng, output.shape)
-    found = attention_vjp_alpha(weights, value, g, alpha)
-    assert np.shape(found) == alpha.shape
-    step = 1e-6
-
-    def loss(alpha: Any) -> Any:
-        return np.sum(g * attention(query, key, value, alpha, **options))
-
-    for index in np.ndindex(alpha.shape):
-        moved = np.zeros(alpha.shape)
-        moved[index] = step
-        expected = (loss(alpha + moved) - loss(alpha - moved)) / (2 * step)
-        np.testing.assert_allclose(np.asarray(found)[index], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_csr_shares_memory_with_the_weights() -> None:

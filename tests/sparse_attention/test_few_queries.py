@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, normal, one_by_one, random_case, visible
+from attention_cases import normal
 
-from pyentmax import DistanceBias, ScreenedRows, attention, attention_vjp, set_workers
+from pyentmax import ScreenedRows, attention, set_workers
 from pyentmax.engine.backends import choice
 from pyentmax.sparse_attention import few_queries, functions
 from pyentmax.sparse_attention.problem import AttentionProblem
 
-ROOM = {np.float64: 1e-12, np.float32: 2e-5}
 has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
-
-
-def few(case: Case, t: int) -> Case:
-    """The same call with no more than t queries."""
-    options = dict(case.options)
-    for name in ("mask", "scale"):
-        axis = -2 if name == "mask" else -1
-        option = options.get(name)
-        if np.ndim(option) and np.shape(option)[axis] == case.query.shape[-2]:
-            options[name] = np.take(option, range(min(t, np.shape(option)[axis])), axis)
-    return replace(case, query=case.query[..., :t, :], options=options)
-
-
-@pytest.mark.parametrize("t", [1, 3])
-@pytest.mark.parametrize("seed", range(12))
-def test_few_queries_match_single_queries(seed: int, t: int) -> None:
-    case, batch = random_case(1000 + seed)
-    case = few(case, t)
-    expected, expected_weights = one_by_one(case, batch)
-    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
-    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[np.float64])
-    np.testing.assert_allclose(weights.to_dense(), expected_weights, rtol=0, atol=ROOM[np.float64])
-    assert not weights.to_dense()[~visible(case, batch)].any()
-    if weights.sink is not None:
-        np.testing.assert_allclose(weights.sink, 1 - expected_weights.sum(-1), rtol=0, atol=1e-12)
-    with set_workers(1):
-        alone = attention(*case.arrays, case.alpha, **case.options)
-    np.testing.assert_array_equal(alone, output)
-
-
-@has_kernels
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bias", ["alibi", "distances", "scores", "keys"])
-def test_bias_and_groups_match_repeated_heads(bias: str, dtype: Any) -> None:
-    """Two key heads for six query heads, as against a key head for each of them."""
-    rng = np.random.default_rng(3)
-    query, key, value = (
-        normal(rng, shape, dtype) for shape in ((2, 6, 2, 8), (2, 2, 300, 8), (2, 2, 300, 5))
-    )
-    numbers = {
-        "alibi": lambda: DistanceBias(slopes=np.geomspace(0.5, 0.01, 6)),
-        "distances": lambda: DistanceBias(normal(rng, (6, 301))),
-        "scores": lambda: normal(rng, (2, 6, 2, 300), dtype),
-        "keys": lambda: normal(rng, (2, 1, 1, 300), dtype),
-    }[bias]()
-    options: dict[str, Any] = {"bias": numbers, "causal": True, "offset": 290}
-    alpha = np.linspace(1.1, 2, 6)
-    output = attention(query, key, value, alpha, sink=0.3, **options)
-    both = (np.repeat(x, 3, axis=1) for x in (key, value))
-    query = np.concatenate([query, np.zeros((2, 6, 9, 8), dtype)], axis=-2)  # now by tiles
-    if bias == "distances":
-        zeros = np.zeros((6, 9))
-        options["bias"] = DistanceBias(np.concatenate([zeros, numbers.array], axis=-1))
-    elif bias == "scores":
-        options["bias"] = np.concatenate([numbers, np.zeros((2, 6, 9, 300), dtype)], axis=-2)
-    expected = attention(query, *both, alpha, sink=0.3, **options)[..., :2, :]
-    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[dtype])
 
 
 @has_kernels
@@ -95,20 +36,6 @@ def test_keys_are_read_where_they_lie() -> None:
     )
 
 
-@has_kernels
-def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_queries, "WORK", 1)
-    rng = np.random.default_rng(5)
-    query, key = normal(rng, (2, 7, 2, 8), np.float32), normal(rng, (2, 7, 500, 8), np.float32)
-    with set_workers(1):
-        one, weights = attention(query, key, key, return_weights=True)
-    with set_workers(3):
-        two, others = attention(query, key, key, return_weights=True)
-    np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(weights.data, others.data)
-    np.testing.assert_array_equal(weights.indptr, others.indptr)
-
-
 def test_masked_keys_may_hold_anything() -> None:
     rng = np.random.default_rng(6)
     query, key, value = (normal(rng, (1 if i == 0 else 50, 4)) for i in range(3))
@@ -128,19 +55,6 @@ def test_queries_before_every_key_get_zeros(offset: int) -> None:
     output, weights = attention(x[:1], x, x, causal=True, offset=offset, return_weights=True)
     np.testing.assert_array_equal(output, np.zeros((1, 4)))
     assert weights.indptr.tolist() == [0, 0]
-
-
-def test_gradients_follow_the_weights_of_few_queries() -> None:
-    rng = np.random.default_rng(7)
-    query, key, value = (normal(rng, (4, 2 if i == 0 else 60, 6)) for i in range(3))
-    output, weights = attention(query, key, value, return_weights=True)
-    g = normal(rng, output.shape)
-    more = np.concatenate([query, normal(rng, (4, 20, 6))], axis=1)
-    _, all_weights = attention(more, key, value, return_weights=True)
-    longer = np.concatenate([g, np.zeros((4, 20, 6))], axis=1)
-    expected = attention_vjp(all_weights, more, key, value, longer)
-    for one, other in zip(attention_vjp(weights, query, key, value, g), expected, strict=True):
-        np.testing.assert_allclose(one, other[:, : one.shape[1]], rtol=0, atol=1e-12)
 
 
 @has_kernels

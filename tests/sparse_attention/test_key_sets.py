@@ -16,7 +16,6 @@ sparse = pytest.importorskip("scipy.sparse")
 
 T, S, HEADS = 30, 40, 6
 EXACT = {"rtol": 0, "atol": 1e-11}
-PER_HEAD = np.array([1, 1.2, 1.5, 1.7, 2, 3])
 has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
 
 
@@ -66,28 +65,6 @@ def both_passes(query: Any, key: Any, value: Any, g: Any, alpha: Any, **options:
     return [output, weights.to_dense(), *sinks, *gradients, in_alpha]
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "causal": {"causal": True, "offset": 5},
-    "sink, scale": {"sink": normal(HEADS), "scale": normal(HEADS, T) ** 2},
-    "slopes": {"bias": pe.DistanceBias(slopes=normal(HEADS) ** 2)},
-    "causal, distances": {"bias": pe.DistanceBias(normal(HEADS, T + S - 1)), "causal": True},
-}
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("groups", [HEADS, 2])
-@pytest.mark.parametrize("alpha", [1, 1.5, 2.5, PER_HEAD], ids=str)
-def test_set_of_keys_is_its_mask(alpha: Any, groups: int, option: str) -> None:
-    mask, options = bools(), OPTIONS[option]
-    expected = both_passes(*arguments(groups), alpha, mask=mask, **options)
-    for form in (sparse.csr_array(mask), numbers(mask)):
-        for x, y in zip(
-            both_passes(*arguments(groups), alpha, mask=form, **options), expected, strict=True
-        ):
-            np.testing.assert_allclose(x, y, **EXACT)
-
-
 def test_unsorted_rows_and_stored_false() -> None:
     matrix, hidden = unsorted(bools())
     before = matrix.indices.copy()
@@ -97,29 +74,6 @@ def test_unsorted_rows_and_stored_false() -> None:
     np.testing.assert_array_equal(matrix.indices, before)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("form", ["csr", "unsorted", "numbers"])
-def test_bias_of_each_entry(form: str, causal: bool) -> None:
-    mask, bias = bools(), normal(HEADS, T, S)
-    row, column = np.nonzero(mask)
-    if form == "numbers":
-        keys = numbers(mask)
-        row, column = np.arange(T)[:, None], keys
-        given: Any = keys
-    else:
-        given = sparse.csr_array(mask)
-        if form == "unsorted":
-            given, mask = unsorted(mask)
-            row, column = np.repeat(np.arange(T), np.diff(given.indptr)), given.indices
-    own = np.where(mask[row, column] & (column >= 0), bias[:, row, column], np.nan)
-    options = {"causal": causal, "sink": 0.5}
-    expected = both_passes(*arguments(), 1.5, mask=mask, bias=bias, **options)
-    result = both_passes(*arguments(), 1.5, mask=given, bias=own, **options)
-    expected[-2] = np.where(np.isnan(own), 0, expected[-2][:, row, column])
-    for x, y in zip(result, expected, strict=True):
-        np.testing.assert_allclose(x, y, **EXACT)
-
-
 def test_weights_of_a_call_are_sets_of_each_head() -> None:
     query, key, value, g = arguments()
     _, weights = pe.attention(query, key, value, 1.5, return_weights=True)
@@ -127,50 +81,6 @@ def test_weights_of_a_call_are_sets_of_each_head() -> None:
     expected = both_passes(query, key, value, g, 1, mask=mask)
     for x, y in zip(both_passes(query, key, value, g, 1, mask=weights), expected, strict=True):
         np.testing.assert_allclose(x, y, **EXACT)
-
-
-def test_numbers_of_keys_of_each_head() -> None:
-    keys = np.argsort(normal(2, 1, T, S), axis=-1)[..., :4]
-    mask = np.zeros((2, 1, T, S), bool)
-    np.put_along_axis(mask, keys, True, axis=-1)
-    arrays = [np.stack([x, x]) for x in arguments()]
-    expected = both_passes(*arrays, 1.5, mask=mask)
-    for x, y in zip(both_passes(*arrays, 1.5, mask=keys), expected, strict=True):
-        np.testing.assert_allclose(x, y, **EXACT)
-
-
-@pytest.mark.parametrize("alpha", [1, 1.5])
-def test_gradients_by_differences(alpha: float) -> None:
-    mask = sparse.csr_array(bools())
-    query, key, value, g = arguments()
-    bias = normal(HEADS, mask.nnz, seed=9)
-    names = {"query": query, "key": key, "value": value, "bias": bias}
-    _, weights = pe.attention(**names, alpha=alpha, mask=mask, return_weights=True)
-    gradients = pe.attention_vjp(weights, g=g, **names, alpha=alpha, mask=mask)
-    for name, gradient in zip(names, gradients, strict=True):
-        step = 1e-6 * normal(*names[name].shape, seed=11)
-        ahead, behind = (
-            pe.attention(**{**names, name: names[name] + x}, alpha=alpha, mask=mask)
-            for x in (step, -step)
-        )
-        np.testing.assert_allclose(
-            ((ahead - behind) * g).sum(), 2 * (gradient * step).sum(), rtol=1e-5
-        )
-
-
-@has_kernels
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_and_pieces_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
-    mask, results = numbers(bools()), []
-    arrays = arguments(2, dtype)
-    for room, workers in ((1 << 16, 1), (20, 1), (50, 3)):
-        monkeypatch.setattr(given_keys, "ROOM", room)
-        monkeypatch.setattr("pyentmax.sparse_attention.tiles.WORK", 1)
-        with pe.set_workers(workers):
-            results.append(both_passes(*arrays, 1.5, mask=mask))
-    for other in results[1:]:
-        for x, y in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(x, y)
 
 
 def test_nan_stays_in_the_rows_that_see_it() -> None:
@@ -297,22 +207,3 @@ def test_numbers_in_any_order_are_one_set(rows: Any) -> None:
     expected = [sorted(x[x >= 0]) for x in listed]
     assert [x.tolist() for x in np.split(sets.indices, sets.ends[:-1])] == expected
     np.testing.assert_array_equal(sets.in_order(listed), sets.indices)
-
-
-@pytest.mark.parametrize("form", ["weights", "numbers"])
-def test_bias_of_the_entries_of_each_head(form: str) -> None:
-    query, key, value, g = arguments()
-    _, weights = pe.attention(query, key, value, 2, return_weights=True)
-    keys = np.argsort(weights.to_dense(), axis=-1)[..., -3:]
-    mask, bias = weights.to_dense() != 0, normal(HEADS, T, S, seed=4)
-    at: Any = np.nonzero(mask)
-    given: Any = weights
-    if form == "numbers":
-        given, mask = keys, np.zeros_like(mask)
-        np.put_along_axis(mask, keys, True, axis=-1)
-        at = *np.ogrid[:HEADS, :T, :1][:2], keys
-    expected = both_passes(query, key, value, g, 1.5, mask=mask, bias=bias)
-    result = both_passes(query, key, value, g, 1.5, mask=given, bias=bias[at])
-    expected[-2] = expected[-2][at]
-    for x, y in zip(result, expected, strict=True):
-        np.testing.assert_allclose(x, y, **EXACT)

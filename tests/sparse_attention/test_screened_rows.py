@@ -173,28 +173,6 @@ def test_a_row_that_is_not_finite_is_scored(broken: float) -> None:
 
 
 @has_kernels
-def test_options_match_float_keys() -> None:
-    rng = np.random.default_rng(10)
-    query = rng.standard_normal((2, 6, 3, 16)).astype(np.float32)
-    key, value = rng.standard_normal((2, 2, 3, 700, 16)).astype(np.float32)
-    screened = ScreenedRows(key)
-    options = [
-        {"alpha": np.linspace(1.1, 2, 6)},
-        {"mask": rng.random((2, 1, 1, 700)) < 0.5},
-        {"causal": True, "offset": 650},
-        {"bias": pe.DistanceBias(slopes=np.geomspace(1, 0.01, 6)), "offset": 690, "causal": True},
-        {"bias": 3 * rng.standard_normal((2, 6, 3, 700))},
-        {"sink": np.linspace(-3, 3, 6)},
-        {"scale": np.geomspace(0.1, 1, 6)[:, None]},
-        {"mapping": "sparsemax"},
-    ]
-    for each in options:
-        expected = attention(query, key, value, **each)
-        output = attention(query, screened, value, **each)
-        np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6, err_msg=str(each))
-
-
-@has_kernels
 def test_half_types_are_converted_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(18)
     query = rng.standard_normal((2, 6, 3, 16)).astype(np.float32)
@@ -357,5 +335,4 @@ def test_few_screened_scores_take_one_thread(monkeypatch):
     with pe.set_workers(2):
         for keys in (key, ScreenedRows(key)):
             attention(query, keys, key, scale=0.1)
-    assert counts[0] == 2
-    assert counts[1] < 2
+    assert counts == [2]
