@@ -1,4 +1,4 @@
-"""Attention and its derivatives: against single queries, and against finite differences."""
+"""Attention of arrays: edges, weights and errors; test_attention_table.py has the values."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyentmax import (
     MAPPINGS,
     AttentionWeights,
+    DistanceBias,
     attention,
     attention_vjp,
     attention_vjp_alpha,
@@ -206,8 +207,37 @@ def test_mask_may_have_the_batch_shape_of_values() -> None:
     np.testing.assert_allclose(output[:, 0], expected, rtol=0, atol=ROOM[np.float64])
 
 
+def test_distances_count_from_an_offset_without_causality() -> None:
+    x, distances = normal(RNG, (5, 3)), np.abs(np.arange(5)[:, None] + 2 - np.arange(5))
+    found = attention(x, x, x, bias=DistanceBias(slopes=np.array(0.3)), offset=2)
+    np.testing.assert_allclose(found, attention(x, x, x, bias=-0.3 * distances), rtol=0, atol=1e-13)
+
+
+def test_minus_infinity_by_distance_is_a_window() -> None:
+    x, near = normal(RNG, (5, 3)), np.abs(np.arange(-4, 5)) <= 1
+    mask = np.abs(np.arange(5) - np.arange(5)[:, None]) <= 1
+    window = DistanceBias(np.where(near, 0, -np.inf))
+    np.testing.assert_array_equal(attention(x, x, x, bias=window), attention(x, x, x, mask=mask))
+
+
 X = np.zeros((2, 4, 3, 5))
 WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
+
+
+WRONG_BIASES = [
+    *map(DistanceBias, (np.zeros(()), np.zeros(6), np.zeros((4, 4)), np.zeros((3, 5)))),
+    DistanceBias(slopes=np.ones(3)),
+    np.zeros((2, 3)),
+]
+WRONG_EDGES: list[tuple[Any, Any, str]] = [
+    ([0, 2, 1, 3], ValueError, "of the queries must rise from 0 to their number, 3"),
+    ([1, 3], ValueError, "must rise from 0"),
+    ([0, 2], ValueError, "must rise from 0 to their number, 3"),
+    (([0, 3], [0, 1, 3]), ValueError, "as many sequences of queries as of keys, got 1 and 2"),
+    (([0, 3], [0, 4]), ValueError, "of the keys must rise from 0 to their number, 3"),
+    (([0, 3],), ValueError, "one array or two, got 1"),
+    ([0.0, 3.0], TypeError, "whole numbers with one axis"),
+]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +261,37 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
             ValueError,
             r"sink: expected α-entmax, .* got fusedmax",
             lambda: attention(X, X, X, mapping="fusedmax", strength=1, sink=0),
+        ),
+        *((ValueError, "bias", lambda x=x: attention(X, X, X, bias=x)) for x in WRONG_BIASES),
+        (
+            ValueError,
+            r"expected T \+ S − 1 = 5 numbers for 3 queries and 3 keys, got shape \(4, 9\)",
+            lambda: attention(X, X, X, bias=DistanceBias(np.zeros((4, 9)))),
+        ),
+        (
+            TypeError,
+            "bias must hold real numbers",
+            lambda: attention(X, X, X, bias=DistanceBias(slopes=1j)),
+        ),
+        (TypeError, "expected numbers by distance, or slopes", DistanceBias),
+        (
+            TypeError,
+            "expected numbers by distance, or slopes",
+            lambda: DistanceBias([1.0], slopes=1.0),
+        ),
+        (
+            ValueError,
+            "offset shifts the causal mask",
+            lambda: attention(X, X, X, bias=DistanceBias(np.zeros(5)), offset=1),
+        ),
+        *(
+            (error, message, lambda x=x: attention(X, X, X, cu_seqlens=x))
+            for x, error, message in WRONG_EDGES
+        ),
+        (
+            ValueError,
+            "a number, or one for each of 2 sequences",
+            lambda: attention(X, X, X, cu_seqlens=[0, 1, 3], causal=True, offset=[1, 2, 3]),
         ),
         (ValueError, r"got weights without", lambda: attention_vjp(WEIGHTS, X, X, X, X, sink=0)),
         (ValueError, r"mapping must be one of", lambda: attention(X, X, X, mapping="entmax2")),
