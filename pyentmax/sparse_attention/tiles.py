@@ -60,6 +60,8 @@ class TiledAttention(Tiling):
         those of sinks, 0 for none
     workers : int
         threads to use at most
+    rows_at_once : int
+        queries of a piece of the backward pass over the support; fewer where threads share them
     """
 
     def __init__(self, problem: Arguments, weights: AttentionWeights | None = None) -> None:
