@@ -73,7 +73,8 @@ check-processors: $(VENV)/.slow
 TORCH_PYTHON ?= $(BIN)/python
 test-torch: $(VENV)/.test
 	@if $(TORCH_PYTHON) -c 'import torch, pytest' 2>/dev/null; then set -x; \
-		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py tests/test_example_scripts.py; \
+		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py tests/test_example_scripts.py && \
+		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' -k torch tests/claims; \
 	else echo 'make: SKIPPED: no PyTorch in $(TORCH_PYTHON); TORCH_PYTHON= names a Python that has it' >&2; fi
 
 # In an environment of its own, since without them nothing must change, which the other stages test. What
@@ -101,6 +102,7 @@ test-adapters: $(VENV)/.test $(ADAPTERS_SKIPPED)
 	$(NAME_SKIPPED)
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
+	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' -k 'torch or jax' tests/claims
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider tests/adapters/interpreted_triton.py
 	$(ADAPTERS)/bin/python -m pytest -n $(JOBS) -p no:cacheprovider -k "torch or jax or sklearn or $$($(ADAPTER_PAGES))" \
 		tests/test_docs_pages.py
@@ -109,7 +111,7 @@ test-adapters: $(VENV)/.test $(ADAPTERS_SKIPPED)
 # folder without sources and an environment without the rest. WHEEL_WITH='numpy==2.0.*' tests it with that.
 WHEELS := build/wheels
 WHEEL_WITH ?=
-WHEEL_TESTS ?= tests/cpu tests/reference/mappings tests/reference/test_losses.py tests/test_install.py
+WHEEL_TESTS ?= tests/cpu tests/claims tests/reference/mappings tests/reference/test_losses.py tests/test_install.py
 wheel: $(VENV)/.release
 	@rm -rf $(WHEELS)
 	@echo 'make: the source distribution, and the wheel from it, with all builds of the kernels'
@@ -142,7 +144,7 @@ lint: $(VENV)/.lint
 # sanitizers guard; Python's objects, which kernels do not touch, are so while these are registered alone.
 SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not slow and not deep
-WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention engine/test_by_rows.py engine/test_workers.py reference/test_sparse_output.py)
+WITH_KERNELS := $(addprefix ../../tests/,cpu claims/test_values.py sparse_attention engine/test_by_rows.py engine/test_workers.py reference/test_sparse_output.py)
 sanitize: $(VENV)/.test
 	@rm -rf $(SANITIZED)
 	@mkdir -p $(SANITIZED)
