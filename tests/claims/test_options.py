@@ -134,7 +134,7 @@ def test_types(backend: Any, case: Any) -> None:
         assert p.dtype == dtype
         np.testing.assert_allclose(p.astype(float), expected, rtol=0, atol=2 * eps)
         assert backend.vjp(name, z.astype(dtype), z.astype(dtype), *value).dtype == dtype
-        if (name, *value) in LOSSES:
+        if case in LOSSES and case[1:] != (1e-9,):  # whose losses are beyond float16
             loss, grad = backend.loss_and_grad(name, z.astype(dtype), np.array([0, 1]), *value)
             assert loss.dtype == grad.dtype == dtype
         far = np.array([0, -1, -2, -4], dtype)
@@ -154,7 +154,7 @@ def test_types(backend: Any, case: Any) -> None:
                 f"{name}.parameter_vjp.at_scores", z.astype(dtype), given, given, *value
             )
             assert at.dtype == native
-        if attributes.regularizer.is_defined:
+        if attributes.regularizer.is_defined and case[1:] != (1e-9,):
             assert backend.call(f"{name}.regularizer", given, *value).dtype == native
     for dtype in (np.int8, np.int64, np.uint16, bool, np.longdouble):
         p = backend.call(name, z.astype(dtype), *value)
@@ -220,7 +220,7 @@ PER_ROW: dict[str, list[Any]] = {
     "entmax": [0.7, 1, 1.5, np.inf], "normmax": [1.2, 1.5, 2, np.inf],
     "topk_softmax": [1, 2, 3, np.inf], "topk_sparsemax": [1, 2, 3, 9],
     "fusedmax": [0, 0.1, 0.4, 2], "oscarmax": [0, 0.01, 0.05, 0.5],
-    "budget_sparsemax": [0, 0.5, 1.5, 5],
+    "budget_sparsemax": [0, 0.5, 1.5, 4],
 }  # fmt: skip
 
 
@@ -302,6 +302,28 @@ def test_bounds_broadcast_against_scores(backend: Any, case: Any) -> None:
         same(p, backend.call(name, np.where(mask, Z[0], -np.inf), upper))
         p = backend.call(name, np.where(mask, Z[0], -np.inf), np.where(mask, upper, rubbish))
         same(p, backend.call(name, np.where(mask, Z[0], -np.inf), upper))
+
+
+@for_each(ARRAYS, [("csoftmax",), ("csparsemax",)])
+def test_bounds_of_other_types(backend: Any, case: Any) -> None:
+    """An entry at its bound is recognised in each precision."""
+    [name], z, upper = case, np.array([1.0, 0.8, 0.1]), np.array([0.4, 0.4, 0.4])
+    for dtype in (np.float16, np.float32, np.float64):
+        for bounds in (upper, upper.astype(np.float32), upper.tolist(), upper.astype(np.float16)):
+            p = backend.call(name, z.astype(dtype), bounds)
+            assert p.dtype == dtype
+            rtol = 3 * max(float(np.finfo(x).eps) for x in (dtype, np.asarray(bounds).dtype))
+            np.testing.assert_allclose(p, [0.4, 0.4, 0.2], rtol=rtol)
+            v = np.array([1, -1, 2], dtype)
+            assert not backend.call(f"{name}.jvp", p, v, bounds).any()
+            slope = f"{name}.parameter_vjp.at_scores"
+            found = backend.call(slope, z.astype(dtype), p, np.eye(3, dtype=dtype)[0], bounds)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, [1, 0, 0], rtol=0, atol=1e-6)
+    shared = np.array([0.5, 1, 1], np.float16)  # added up in float16, 2048 + 1 is 2048
+    z, g = (np.full((5000, 3), [x, 0, 0], np.float16) for x in (2, 1))
+    found = backend.call(slope, z, backend.call(name, z, shared), g, shared)
+    same(found, np.array([5000, 0, 0], np.float16))
 
 
 @for_each(ARRAYS, CASES)
@@ -470,11 +492,8 @@ def test_kernels_run_where_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
             calls.clear()
             p = mapping.reference(z, *value)
             mapping.jvp.reference(p, z, *value)
-            mapping.support.reference(z, *value)
             if mapping.parameter_vjp.is_defined:
                 mapping.parameter_vjp.reference.at_scores(z, p, z, *value)
-            if mapping.loss.is_defined:
-                mapping.loss_and_grad.reference(z, p.argmax(-1), *value)
             assert not calls, "a reference runs no kernel"
             below_1 = name == "entmax" and value[0] < 1
             if name not in real:
@@ -578,9 +597,9 @@ OPERANDS: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("topk_softmax.loss", (Z, Y, 1), V, r"is not defined: this mapping has no"),
     ("softmax.parameter_vjp", (P, P), V, "is not defined"),
     ("fusedmax.regularizer", (P, np.inf), V, "strength must be finite .*, got inf"),
-    ("fenchel_young_loss", (Z, Y, "csoftmax"), V, "csoftmax has none: choose one of softmax"),
+    ("fenchel_young_loss", (Z, Y, "csoftmax", {"upper": 1}), V, "has none: choose one of softmax"),
     ("fenchel_young_loss", (Z, Y, "hardmax"), V, "must be one of softmax, .*got 'hardmax'"),
-    ("fenchel_young_loss", (Z, Y, len), T, "must be a Mapping or the name.*got a function"),
+    ("fenchel_young_loss", (Z, Y, len), T, "must be a Mapping or the name.*make a Mapping"),
     ("fenchel_young_loss", (Z, Y, "entmax"), T, r"takes the parameters \(alpha\), got \(\)"),
     ("entmax_sigmoid", (Z, 0), V, "alpha must be above 0"),
     ("entmax_sigmoid", (Z, ONE(3)), V, r"alpha of shape \(3,\) does not broadcast"),
@@ -651,10 +670,13 @@ def test_wrong_targets(backend: Any, case: Any) -> None:
 
 
 @arrays_only
-@pytest.mark.parametrize(("name", "arguments", "error", "message"), OPERANDS, ids=str)
-def test_wrong_operands(backend: Any, name: str, arguments: Any, error: Any, message: str) -> None:
+@pytest.mark.parametrize("row", OPERANDS, ids=lambda row: f"{row[0]}-{row[-1]}")
+def test_wrong_operands(backend: Any, row: Any) -> None:
+    name, arguments, error, message = row
+    arrays = [x for x in arguments if not isinstance(x, dict)]
+    options = next((x for x in arguments if isinstance(x, dict)), {})
     with pytest.raises(error, match=message):
-        backend.call(name, *arguments)
+        backend.call(name, *arrays, **options)
 
 
 DEFAULTS = {"entmax": 1.5, "normmax": 2.0, "fusedmax": 1.0, "oscarmax": 1.0}

@@ -30,15 +30,15 @@ def widened(x: Any) -> np.ndarray:
 # --- α-entmax and normmax -------------------------------------------------------------------------
 
 
-def _bisect(falling: Callable[[Any], Any], low: Any, high: Any) -> Any:
-    """The lower end of the bracket around the root of Σ falling(t) = 1, halved until it rests."""
+def _bisect(falling: Callable[[Any], Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """A bracket around the root of Σ falling(t) = 1, halved until it rests."""
     wide = low.dtype
     low, high = low.astype(np.float64), high.astype(np.float64)
     low, high = _halved(falling, low, high, 55)
     if wide == np.float64:
-        return low
+        return low, high
     margin = 1e-12 * (1 + np.abs(low))  # then the last digits
-    return _halved(falling, (low - margin).astype(wide), (high + margin).astype(wide), 32)[0]
+    return _halved(falling, (low - margin).astype(wide), (high + margin).astype(wide), 32)
 
 
 def _halved(falling: Callable[[Any], Any], low: Any, high: Any, steps: int) -> tuple[Any, Any]:
@@ -65,8 +65,11 @@ def entmax(y: Any, alpha: float) -> Any:
         return np.where(inside, np.exp(np.log1p(np.where(inside, x, 0)) / c.dtype.type(beta)), 0)
 
     zero = np.zeros_like(y[:, :1])
-    p = power(_bisect(power, zero, zero + highest))
-    return p / p.sum(axis=-1, keepdims=True)
+    above, below = map(power, _bisect(power, zero, zero + highest))
+    # Two neighbouring thresholds differ where a power is steep, and so takes up what is missing.
+    total, rest = above.sum(axis=-1, keepdims=True), below.sum(axis=-1, keepdims=True)
+    share = np.where(total > rest, (1 - rest) / np.where(total > rest, total - rest, 1), 1)
+    return below + share * (above - below)
 
 
 def normmax(y: Any, alpha: float) -> Any:
@@ -76,7 +79,7 @@ def normmax(y: Any, alpha: float) -> Any:
         return on / on.sum(axis=-1, keepdims=True).astype(y.dtype)
     zero, alpha = np.zeros_like(y[:, :1]), y.dtype.type(alpha)
     power = alpha / (alpha - 1)
-    tau = _bisect(lambda tau: np.maximum(y - tau, 0) ** power, zero - 1, zero)
+    tau, _ = _bisect(lambda tau: np.maximum(y - tau, 0) ** power, zero - 1, zero)
     q = np.maximum(y - tau, 0) ** (1 / (alpha - 1))
     return q / q.sum(axis=-1, keepdims=True)
 
@@ -122,7 +125,7 @@ def csoftmax(z: list[Fraction], upper: list[Fraction]) -> Any:
     for full, i in enumerate(order):
         free = order[full:]
         top = max(z[j] for j in free)
-        y = rounded([z[j] - top for j in free])
+        y = rounded([max(z[j] - top, Fraction(-(10**6))) for j in free])  # whose power is 0
         share = np.exp(y) / np.exp(y).sum() * _float(rest)
         if share[0] <= _float(upper[i]):
             p[free] = share
@@ -237,14 +240,16 @@ def forward(name: str, z: Any, value: Any = None, mask: Any = None) -> np.ndarra
     return p
 
 
-def omega(name: str, p: Any, value: Any = None) -> Any:
-    """Ω of rows, as the papers print it."""
+def omega(name: str, p: Any, value: Any = None, mask: Any = True) -> Any:
+    """Ω of rows, as the papers print it; next to a masked entry nothing is a neighbour."""
     p = np.asarray(p).astype(Wide)
     if name == "normmax":
         alpha = Wide(value)
         return p.max(-1) if np.isinf(alpha) else (p**alpha).sum(axis=-1) ** (1 / alpha)
     if name == "fusedmax":
-        return (p**2).sum(axis=-1) / 2 + Wide(value) * np.abs(np.diff(p)).sum(axis=-1)
+        on = np.broadcast_to(mask, p.shape)
+        steps = np.abs(np.diff(p)) * (on[..., 1:] & on[..., :-1])
+        return (p**2).sum(axis=-1) / 2 + Wide(value) * steps.sum(axis=-1)
     if name == "oscarmax":
         rank = np.arange(p.shape[-1])  # how often the entry is the larger one
         return (p**2).sum(axis=-1) / 2 + Wide(value) * (np.sort(p) * rank).sum(axis=-1)
@@ -259,11 +264,12 @@ def omega(name: str, p: Any, value: Any = None) -> Any:
 def loss(name: str, z: Any, q: Any, value: Any = None, mask: Any = None) -> Any:
     """Ω*(z) + Ω(q) − q·z of each row, q a distribution."""
     p, z, q = forward(name, z, value, mask), widened(z), np.asarray(q).astype(Wide)
-    z = z if mask is None else np.where(mask, z, -np.inf)
+    mask = True if mask is None else mask
+    z = np.where(mask, z, -np.inf)
     y = z - z.max(axis=-1, keepdims=True)
     gap = np.where(np.isinf(y), 0, y)
     part = np.where(np.isinf(y), np.where(q > 0, np.inf, 0), (p - q) * gap)
-    return part.sum(axis=-1) - omega(name, p, value) + omega(name, q, value)
+    return part.sum(axis=-1) - omega(name, p, value, mask) + omega(name, q, value, mask)
 
 
 def slope(function: Callable[[Any], Any], step: float = 1e-4) -> Any:
@@ -285,7 +291,7 @@ def reach(z: Any, on: Any) -> Any:
 
 def wrong(name: str, p: Any, best: Any, z: Any, value: Any = None, mask: Any = None) -> np.ndarray:
     """Which entries break the contract of accuracy: DESIGN's for α-entmax, 64ε × size of others."""
-    z = np.where(np.isfinite(z) & (True if mask is None else mask), z, 0).astype(Wide)
+    z = np.where(np.isfinite(z) & (True if mask is None else mask), z, -np.inf).astype(Wide)
     computed = np.finfo(np.float32 if p.dtype.itemsize == 2 else p.dtype)
     e = float(computed.eps) * (ROUNDINGS if p.dtype == np.float64 else 1)
     half = float(np.finfo(p.dtype).eps) / 2 if p.dtype.itemsize == 2 else 0.0
@@ -293,8 +299,11 @@ def wrong(name: str, p: Any, best: Any, z: Any, value: Any = None, mask: Any = N
     p, best = p.astype(Wide), best.astype(Wide)
     with np.errstate(all="ignore"):
         on = best > 0
-        if name in ALPHAS or name == "entmax":
-            right = _near_entmax(p, best, reach(z, on), ALPHAS.get(name, value), e, half, tiny)
+        alpha = ALPHAS.get(name, value) if name in ALPHAS or name == "entmax" else None
+        if alpha is not None and 2 < alpha < np.inf:
+            right = _exact_for_moved_scores(p, z, on, alpha) <= 16 * e * reach(z, on) + 2 * half
+        elif alpha is not None:
+            right = _near_entmax(p, best, reach(z, on), alpha, e, half, tiny)
         else:
             size = _size(name, z, best, value)
             right = np.abs(p - best) <= 64 * e * size + half * best + tiny
@@ -304,14 +313,22 @@ def wrong(name: str, p: Any, best: Any, z: Any, value: Any = None, mask: Any = N
 def _near_entmax(
     p: Any, best: Any, reach: Any, alpha: float, e: float, half: float, tiny: float
 ) -> Any:
-    """|p − p*| ≤ 4ε p* + 16ε s* reach, s* = p*^{2−α}; or scores that moved as much, near τ."""
-    on, beta = best > 0, Wide(min(alpha, 1e6)) - 1
-    room = (16 if alpha <= 2 else 8 * max(1, beta)) * e * reach
+    """|p − p*| ≤ 4ε p* + 16ε s* reach, s* = p*^{2−α}; or what moved scores give, near τ."""
+    on, beta, room = best > 0, Wide(min(alpha, 1e6)) - 1, 16 * e * reach
     digits = 1 - (np.log(np.where(on, best, 1)) if alpha < 1 else 0)
     s = np.where(on, np.where(on, best, 1) ** (1 - beta), 0) * (alpha <= 2)
     close = np.abs(p - best) <= (4 * e * digits + half) * best + room * s + tiny
-    at_threshold = (best**beta <= room) | (alpha > 2)
-    return close | (at_threshold & (np.abs(np.maximum(p, 0) ** beta - best**beta) <= room))
+    moved = np.abs(np.maximum(p, 0) ** beta - best**beta) <= room
+    return close | (moved & (best**beta <= room))
+
+
+def _exact_for_moved_scores(p: Any, z: Any, on: Any, alpha: float) -> Any:
+    """How far apart the thresholds are that the entries of a row wish for: y − p^β/β."""
+    y, beta = z - z.max(axis=-1, keepdims=True), Wide(alpha) - 1
+    wish = np.where(p > 0, y - p**beta / beta, y)
+    lowest = np.where(p > 0, wish, np.inf).min(axis=-1, keepdims=True)
+    spread = wish.max(axis=-1, keepdims=True) - lowest
+    return np.where(np.isnan(spread) | ~on.any(axis=-1, keepdims=True), np.abs(p), spread)
 
 
 def _size(name: str, z: Any, best: Any, value: Any) -> Any:
