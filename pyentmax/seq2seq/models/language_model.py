@@ -25,7 +25,7 @@ import numpy as np
 from pyentmax.seq2seq.autograd import Tensor
 from pyentmax.seq2seq.autograd.tensor import Array
 from pyentmax.seq2seq.models.encoder_decoder import check_sources
-from pyentmax.seq2seq.models.protocol import BoolArray, IntArray
+from pyentmax.seq2seq.models.protocol import BoolArray, IntArray, Shared
 from pyentmax.seq2seq.models.stack import Pair, StackConfig, StackModel, stack
 from pyentmax.seq2seq.models.states import Cache
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters
@@ -73,6 +73,7 @@ norm, scale_embeddings
 class LanguageModelState(NamedTuple):
     """What decoding carries from step to step, with a row for each prefix."""
 
+    shared: Shared  # the layers, and what they record
     cache: Cache  # of the tokens read so far
     unread: IntArray  # (rows,): the last token of the source until it is read, then −1
     mask: BoolArray  # (rows, S): where the source has tokens
@@ -198,7 +199,9 @@ class LanguageModel(StackModel):
             self._hidden(self.params, source[:, :-1], cache=collect)
             cache = Cache(lengths - 1, tuple(pairs))
         unread = source[np.arange(rows), lengths - 1]
-        return LanguageModelState(cache, unread, mask)
+        weights: dict[str, list[Array]] = {KIND: []}
+        layers = self.layers("layer", self.params, weights=weights, last_only=True)
+        return LanguageModelState(Shared((layers, weights[KIND])), cache, unread, mask)
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -208,16 +211,16 @@ class LanguageModel(StackModel):
         The weights that come with it are those of the source: what a row has written itself gets
         the rest.
         """
-        (lengths, _), weights, longer = state.cache, {KIND: list[Array]()}, list[Any]()
+        (layers, weights), lengths = state.shared.part, state.cache.lengths
+        longer: list[Any] = []
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
-        layers = self.layers("layer", self.params, weights=weights, last_only=True)
         x = self._embed(self.params, self.table, tokens[:, None], lengths[:, None])
         append = partial(state.cache.append, longer)
         x = stack(x, layers, mask=state.cache.mask(), cache=append)
         scores = self._output(self.params, self._last(self.params, "last", x)[:, 0])
         attention = np.zeros(state.mask.shape, scores.dtype)  # padding included
-        seen = weights[KIND][-1][:, :, 0].mean(axis=1)[:, : attention.shape[1]]
+        seen = weights.pop()[:, :, 0].mean(axis=1)[:, : attention.shape[1]]
         attention[:, : seen.shape[1]] = seen
         cache, unread = Cache(lengths + 1, tuple(longer)), np.full_like(state.unread, -1)
-        after = LanguageModelState(cache, unread, state.mask)
+        after = state._replace(cache=cache, unread=unread)
         return scores.data, attention * state.mask, after

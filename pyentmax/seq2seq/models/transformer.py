@@ -113,7 +113,7 @@ class TransformerConfig(StackConfig):
 class TransformerState(NamedTuple):
     """What the decoder carries from step to step, with a row for each prefix."""
 
-    memory: Shared  # the sources' mask and, per layer, keys and values
+    shared: Shared  # the layers, what they record; the sources' mask and keys and values per layer
     source: IntArray  # (rows,): the source of each
     cache: Cache  # of the tokens read so far
 
@@ -266,24 +266,27 @@ class Transformer(StackModel):
         self._check_source(source, source_mask)
         mask, rows = np.asarray(source_mask), len(source)
         encoded = self._encode(self.params, np.asarray(source), mask)
-        layers = self.layers("decoder", self.params)
+        weights: dict[str, list[Array]] = {"context": []}
+        layers = self.layers("decoder", self.params, weights=weights, last_only=True)
         arrays = [x.data for layer in layers for x in layer.context.keys_and_values(encoded)]
         cache = Cache.empty(rows, len(layers), self.config.width, encoded.dtype)
-        return TransformerState(Shared((mask, *arrays)), np.arange(rows), cache)
+        shared = Shared((layers, weights["context"], mask, arrays))
+        return TransformerState(shared, np.arange(rows), cache)
 
     def advance(
         self, state: TransformerState, tokens: Array
     ) -> tuple[Array, Array, TransformerState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        (lengths, _), weights, longer = state.cache, {"context": list[Array]()}, list[Any]()
-        queries = Queries.of(state.source, len(state.memory.part[0]))
-        mask, *arrays = (part[queries.sources] for part in state.memory.part)
-        memory = Memory(list(zip(arrays[::2], arrays[1::2], strict=True)), mask, queries)
-        layers = self.layers("decoder", self.params, weights=weights, last_only=True)
+        layers, weights, mask, arrays = state.shared.part
+        lengths, longer = state.cache.lengths, list[Any]()
+        queries = Queries.of(state.source, len(mask))
+        read = [x[queries.sources] for x in arrays]
+        pairs = list(zip(read[::2], read[1::2], strict=True))
+        memory = Memory(pairs, mask[queries.sources], queries)
         x = self._embed(self.params, self.table, np.asarray(tokens)[:, None], lengths[:, None])
         append = partial(state.cache.append, longer)
         x = stack(x, layers, memory, mask=state.cache.mask(), cache=append)
         scores = self._output(self.params, self._last(self.params, "decoder", x)[:, 0])
-        attention = queries.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
+        attention = queries.by_row(as_tensor(weights.pop().mean(axis=1))).data
         cache = Cache(lengths + 1, tuple(longer))
         return scores.data, attention, state._replace(cache=cache)
