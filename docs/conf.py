@@ -28,7 +28,6 @@ include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
 include_patterns += ["CONTRIBUTING.md", "cython_ext/README.md"]
 include_patterns += ["pyentmax/engine/README.md", "pyentmax/engine/backends/cuda/README.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
-exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_root has a page for it
 
 extensions = [
     "myst_nb",
@@ -98,6 +97,8 @@ MOVED = {  # old address: new one
     "docs/results/sparsity": "docs/results/inflection",
     "docs/results/table1": "docs/results/inflection",
     "docs/results/table1-small": "docs/results/inflection",
+    "notebooks/08c_four_ways_to_compare": "notebooks/08b_a_recurrent_network",
+    "notebooks/solutions/08c": "notebooks/solutions/08b",
 }
 REDIRECT = """<!doctype html>
 <html lang="en">

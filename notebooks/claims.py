@@ -1,6 +1,6 @@
 """Hold the claims of the notebooks' prose to their code: ``python notebooks/claims.py [-v]``.
 
-A sentence of a Markdown cell that claims something ends with ``<!-- claim: name -->``, which no
+A sentence of a Markdown cell that claims something ends with ``<!--claim:name-->``, which no
 reader sees. A comment ``# claim: name`` in a code cell of the same notebook stands on the statement
 that asserts it, or before it. The script fails where a claim has no such statement, where the
 statement asserts nothing, where a name is used twice, and where a section with code claims nothing.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-CLAIM = re.compile(r"<!-- claim: ([\w-]+) -->")
+CLAIM = re.compile(r"<!--claim:([\w-]+)-->")
 ASSERTED = re.compile(r"# claim: ([\w-]+)")
 HEADING = re.compile(r"^## (\d+\.\d+ .*)$", re.MULTILINE)
 

@@ -2,7 +2,7 @@
 
 A cell works out what is to be seen, asserts it, and calls a function of this file that draws it and
 returns the figure; the functions stand in the order of the notebooks. ``show`` displays a figure
-with the two texts that belong to it.
+with the two texts that belong to it: ``TEXTS``, at the end, has them by name.
 
 The colours are Okabe and Ito's, told apart under every common form of colour blindness; curves
 differ in their dashes too, so that the figures can be read in black and white.
@@ -42,6 +42,7 @@ from pyentmax.seq2seq.plotting.palette import (
 )
 
 __all__ = [
+    "TEXTS",
     "CURVES",
     "accuracy_by_k",
     "active_sets",
@@ -104,6 +105,7 @@ __all__ = [
     "sets_of_species",
     "shares_of_products",
     "show",
+    "show_described",
     "show_source",
     "simplex_grid",
     "simplex_xy",
@@ -175,7 +177,13 @@ def hold_blas(threads: int = 1) -> None:
     print(describe_blas("hold_blas(N)"))
 
 
-def show(figure: Any, alt: str, caption: str) -> None:
+def show(figure: Any, name: str, **values: Any) -> None:
+    """Display a figure with its two texts of ``TEXTS``, into which ``values`` are written."""
+    alt, caption = TEXTS[name]
+    show_described(figure, alt.format(**values), caption.format(**values))
+
+
+def show_described(figure: Any, alt: str, caption: str) -> None:
     """Display a figure, its caption below, with a description for readers who cannot see it.
 
     The caption says what the marks are and what to look for. As an HTML image: that is the form of
@@ -234,14 +242,14 @@ def simplex_grid(n: int) -> Any:
     return np.stack([i, j, n - i - j], axis=-1) / n
 
 
-def draw_simplex(ax: Any, labels: Any = ("$e_1$", "$e_2$", "$e_3$")) -> Any:
-    """The triangle's outline with its corners named, and no other axes."""
+def draw_simplex(ax: Any, labels: Any = ("$e_1$", "$e_2$", "$e_3$"), distance: float = 0.07) -> Any:
+    """The triangle's outline with its corners named at a distance, and no other axes."""
     corners = simplex_xy(np.eye(3))
     ax.fill(*corners.T, facecolor="none", edgecolor=INK, lw=1.2, zorder=3)
     for (x, y), label, (dx, dy) in zip(
-        corners, labels, [(0, 0.07), (-0.06, -0.07), (0.06, -0.07)], strict=True
+        corners, labels, [(0, 1), (-0.86, -1), (0.86, -1)], strict=True
     ):
-        ax.text(x + dx, y + dy, label, ha="center", va="center", color=INK)
+        ax.text(x + distance * dx, y + distance * dy, label, ha="center", va="center", color=INK)
     ax.set(xlim=(-0.16, 1.16), ylim=(-0.16, 1.02), aspect="equal")
     ax.set_axis_off()
     return ax
@@ -257,7 +265,7 @@ def draw_matrix(ax: Any, matrix: Any, names: Any, largest: float, rows: Any = No
     """A square matrix as a coloured table; a plain 0 is exactly zero, .00 only rounds to it."""
     ax.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest)
     for (i, j), entry in np.ndenumerate(matrix):
-        text = f"{entry:.2f}".replace("0.", ".") if entry else "0"
+        text = _minus(entry, ".2f").replace("0.", ".") if entry else "0"
         colour = "white" if abs(entry) > 0.6 * largest else INK
         ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
     ax.set_xticks(range(len(names)), names, rotation=60 if rows is None else 0, fontsize=8)
@@ -347,7 +355,7 @@ def water_to_move(scores: Any, results: Any) -> None:
     The scripts are those of the page docs/play.md, written into the output, which needs no network.
     """
     described = ", ".join(f"{level:.2f} for α = {alpha}" for alpha, (level, _) in results.items())
-    show(
+    show_described(
         water_levels(scores, results),
         f"Scores as bars, and water up to a level: {described}. Below, the probabilities.",
         "The same scores at two values of α. Below it is a picture that moves, where scripts run.",
@@ -452,14 +460,21 @@ def entropy_hills(grid: Any, heights: Any, cut: Any, cuts: Any) -> Any:
 
     The cut runs from the middle of the edge e₁e₂, where p₃ = 0, over the centre to e₃.
     """
-    figure = plt.figure(figsize=(10, 6.6))
-    above, below = figure.subfigures(2, 1, height_ratios=(1.2, 1))
+    figure = plt.figure(figsize=(10, 6.0))
+    above, below = figure.subfigures(2, 1, height_ratios=(1.1, 1))
     levels = np.linspace(0, 1, 11)
     for ax, (alpha, height) in zip(above.subplots(1, len(heights)), heights.items(), strict=True):
         xy = simplex_xy(grid).T
         ax.tricontourf(*xy, height, levels=levels, cmap="cividis", alpha=0.55)
-        lines = ax.tricontour(*xy, height, levels=levels[4:10:2] + 0.1, colors=INK, linewidths=0.8)
-        ax.clabel(lines, fmt="%.1f", fontsize=8)
+        labelled = levels[4:10:2] + 0.1
+        ax.tricontour(*xy, height, levels=labelled, colors=INK, linewidths=0.8)
+        falling = cut >= 1 / 3  # from the centre to e₃, where each line is met once
+        for level in labelled:  # the numbers stand on the cut, away from the edges
+            p_3 = np.interp(-level, -cuts[alpha][falling], cut[falling])
+            place = simplex_xy([(1 - p_3) / 2, (1 - p_3) / 2, p_3])
+            box = {"fc": "white", "ec": "none", "pad": 0.8}
+            style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 4}
+            ax.text(*place, f"{level:.1f}", **style)
         draw_simplex(ax)
         ax.plot(*simplex_xy(np.full(3, 1 / 3)), "+", color=INK, ms=9)
         ax.plot(*simplex_xy([[0.5, 0.5, 0], [0, 0, 1]]).T, ":", color=INK, lw=1)
@@ -636,7 +651,7 @@ def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
         names = [f"$z_{j}$" for j in range(1, len(jacobian) + 1)]
         rows = [f"$p_{i}$ = {_share(q)}" for i, q in enumerate(probabilities[alpha], 1)]
         draw_matrix(ax, jacobian, names, 0.67, rows)
-        ax.set_title(CURVES[alpha]["label"])
+        ax.set_title(CURVES[alpha]["label"], fontsize=10)
     return figure
 
 
@@ -1034,15 +1049,16 @@ def fertility(columns: Any, source: Any, target: Any, allowed: Any) -> Any:
     ``columns`` holds for each name the pairs (p, bounds) of the steps; ``allowed(bounds)`` gives
     the corners of what bounds leave of the simplex.
     """
-    figure, axes = plt.subplots(4, 4, figsize=(8.6, 8.6))
+    figure, axes = plt.subplots(4, 4, figsize=(8.6, 7.6))
+    figure.get_layout_engine().set(h_pad=0, hspace=0)
     for column, (name, steps) in zip(axes.T, columns.items(), strict=True):
         column[0].set_title(name, fontsize=12)
         for ax, (p, bounds) in zip(column, steps, strict=False):
             [part] = ax.fill(*allowed(bounds).T, color=PALE, ec=BLUE, lw=2)
-            draw_simplex(ax, labels=[word[0] for word in source])
+            draw_simplex(ax, [word[0] for word in source], distance=0.13)
             [dot] = ax.plot(*simplex_xy(p), "o", color=VERMILION, ms=9, mec=INK, zorder=5)
-            ax.text(0.5, -0.26, " ".join(f"{q:.2f}" for q in p), ha="center", fontsize=9)
-            ax.set_ylim(-0.3, 1.02)
+            ax.text(0.5, -0.2, " ".join(f"{q:.2f}" for q in p), ha="center", fontsize=9)
+            ax.set(xlim=(-0.2, 1.2), ylim=(-0.24, 1.06))
         total = np.sum([p for p, _ in steps], axis=0)
         colours = [GREY if t <= 1 + 1e-9 else VERMILION for t in total]
         column[3].bar([word[0] for word in source], total, color=colours)
@@ -1122,7 +1138,13 @@ def active_sets(corners: Any, point: Any, steps: Any) -> Any:
     for number, (ax, (active, p, best)) in enumerate(zip(axes.flat, steps, strict=False), 1):
         ax.fill(*corners.T, facecolor=PALE, edgecolor=INK, lw=1.2)
         ax.plot(*corners.T, "o", color=INK, mfc="white", ms=7)
-        ax.plot(*active.T, "o-", color=BLUE, ms=8)
+        for corner in corners:
+            outwards = corner - corners.mean(axis=0)
+            away = 24 * outwards / np.linalg.norm(outwards)
+            text = "({:g}, {:g})".format(*corner)
+            style = {"ha": "center", "va": "center", "fontsize": 8, "color": GREY}
+            ax.annotate(text, corner, away, textcoords="offset points", **style)
+        ax.plot(*active.T, "o-", color=BLUE, ms=13)
         mean = p @ active
         ax.plot(*np.stack([mean, point]).T, ":", color=GREY, lw=1.4)
         ax.plot(*mean, "x", color=VERMILION, ms=8, mew=2.5)
@@ -1136,7 +1158,7 @@ def active_sets(corners: Any, point: Any, steps: Any) -> Any:
             edge, down = 0.08 * sides / np.linalg.norm(sides, axis=1, keepdims=True)
             ax.plot(*np.stack([mean + edge, mean + edge + down, mean + down]).T, color=INK, lw=1.2)
         ax.set_title(f"step {number}", fontsize=11)
-        ax.set(aspect="equal", xlim=(-0.2, 2.8), ylim=(-0.2, 2.5))
+        ax.set(aspect="equal", xlim=(-0.5, 3.2), ylim=(-0.35, 2.6))
         ax.set_axis_off()
     return figure
 
@@ -1311,13 +1333,20 @@ def training_of_scores(smoothed: Any, width: int) -> Any:
     return figure
 
 
-def attention_maps(weights: Any, columns: Any, rows: Any, width: float) -> Any:
-    """Attention as squares, a panel per model: name → array (row, column), blank where it is 0."""
+def attention_maps(
+    weights: Any, columns: Any, rows: Any, width: float, rotation: float | None = None
+) -> Any:
+    """Attention as squares, a panel per model: name → array (row, column), blank where it is 0.
+
+    Columns of more than two letters are named from bottom to top, or all turned by ``rotation``.
+    """
     figure, axes = plt.subplots(1, len(weights), figsize=(width, 4.4), squeeze=False)
     for ax, (name, p) in zip(axes.flat, weights.items(), strict=True):
         plot_attention(p, columns, rows[name], ax)
         ax.set_title(name)
         ax.grid(visible=False)
+        if rotation is not None:
+            ax.tick_params(axis="x", rotation=rotation)
     return figure
 
 
@@ -2136,3 +2165,787 @@ def trained_by_length(
         ax.set_ylabel(measure)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+# --- What the pictures say ------------------------------------------------------------------------
+
+# By name: the alternative text, for readers who cannot see a picture, and the caption. Both may
+# hold the answer of a prediction, so they do not stand in the cells. ``show`` fills the braces.
+TEXTS: dict[str, tuple[str, str]] = {
+    # notebook 1
+    "water_levels": (
+        "Five panels with the scores 1.2, 0.9, 0.3, −0.4 and −1 as bars, and water up to a "
+        "level: none for softmax, −2.14 for α = 1.25, −0.29 for 1.5-entmax, 0.55 for sparsemax "
+        "and 1.2, the largest score, for argmax. Below, the probabilities: twice all five are "
+        "positive, then three, two, and one.",
+        "Above: scores, and the level of each mapping; dark is what stands out of the water, by "
+        "h. Below: the probabilities, a grey 0 where one is exactly zero. The level rises with "
+        "α, and choices drown one after the other. Softmax has no level: an exponential stands "
+        "in its place, which is positive for every score.",
+    ),
+    "mappings_of_two": (
+        "The probability of the first of two choices against the difference t of their scores, "
+        "for α = 1, 1.25, 1.5, 2 and 4. All curves pass through one half at t = 0. Softmax never "
+        "reaches 0 or 1; the others do at t = ±4, ±2, ±1 and ±1/3, marked by dots. The curve of "
+        "α = 2 is straight.",
+        "p₁ for the scores (t, 0). Dots: where a curve reaches 0 or 1, at t = ±1/(α − 1). Look "
+        "at the corners there: smooth for α < 2, sharp for α = 2 and above, none for softmax.",
+    ),
+    "supports_of_plane": (
+        "The plane of scores of three choices, coloured by the size of the support, for α = 1, "
+        "1.5, 2 and 4, with the outline of the simplex. With α = 1 every point has full support. "
+        "With growing α the region of full support shrinks to a small patch around the centre, "
+        "and the three regions where a single choice takes all grow; between them lie strips "
+        "with two choices.",
+        "Each point of the plane is a vector of three scores (up to a constant); its colour says "
+        "how many choices get probability. The triangle is the simplex itself. Look at the dark "
+        "regions, where one choice takes all: they grow with α.",
+    ),
+    "landing_places": (
+        "1500 random score vectors mapped into the triangle of probabilities. With softmax all "
+        "of them lie inside. With α = 1.5 many lie on the edges and some on the corners; with α "
+        "= 2 nearly nine in ten lie on corners and edges.",
+        "Where random scores land: a mark per vector, in the triangle of probabilities; the "
+        "percentages count those on corners, on edges and inside. Look at the left panel: "
+        "softmax fills the inside alone, and leaves corners and edges empty.",
+    ),
+    # notebook 2
+    "tilted_hills": (
+        "Contours of p·z plus entropy over the triangle for z = (1, 0.6, −0.2), with a dot at "
+        "the top. For α = 1 and 1.5 the top lies inside, for α = 2 on the edge between the first "
+        "two corners, for α = 4 on the first corner.",
+        "Hills of p·z + H(p), lines a tenth apart. The dot is the top, which is the mapping's "
+        "value, given above each panel. Look at it move to the edge e₁e₂ and then to the corner: "
+        "the larger α, the less the entropy bends the plane.",
+    ),
+    "entropies_of_two": (
+        "Left: Tsallis entropies of two choices against the probability q of the first, for α = "
+        "1, 1.25, 1.5, 2 and 4: arches that are zero at q = 0 and 1 and highest at one half, "
+        "from 0.69 for α = 1 down to 0.07 for α = 4. Middle and right: the foot at q = 0, "
+        "magnified 100 and 10,000 times. The lines of α = 2 and 4 keep their slope; that of α = "
+        "1 doubles it.",
+        "H of a distribution (q, 1 − q), and its left foot, magnified (q by the number above the "
+        "panel, H by a sixteenth of it). Compare the two magnified panels: the line of α = 1 "
+        "gets steeper, without end; all others come to a slope of their own, those near α = 1 "
+        "late.",
+    ),
+    "distance_from_limit": (
+        "Relative distance between h of α and its limit at α = 1, against α − 1 from 1e-15 to 1, "
+        "in double logarithmic scale. The library's value follows a straight line down to 1e-15. "
+        "The formula as printed leaves the line at about 1e-8 and turns upwards again, reaching "
+        "errors of several per cent at 1e-15.",
+        "How far h at α is from its limit at α = 1. Dots: the formula as printed, which loses "
+        "all digits towards the left. Line: the same quantity without cancellation, along the "
+        "dotted first order.",
+    ),
+    "entropy_at_zero": (
+        "Left: the term h of the entropies near t = 0, for α = 1, 1.25, 1.5, 2 and 4; the larger "
+        "α, the flatter. Right: their slopes on a logarithmic axis. The slope for α = 1 keeps "
+        "growing as t falls; all others level off, at 3.2, 1.33, 0.5 and 0.08.",
+        "Left: one term of the entropy for t below 0.01. Right: its slope, on a logarithmic "
+        "axis. Look at the left end of the right panel: the dotted curve of α = 1 goes on "
+        "rising, all others have levelled off.",
+    ),
+    "entropy_hills": (
+        "Above: contours of Tsallis entropies over the triangle of three probabilities, each "
+        "scaled to 1 at its top, for α = 1, 2 and 4, with the lines 0.5, 0.7 and 0.9. All are "
+        "highest at the centre and zero at the corners; for α = 2 the lines are circles around "
+        "the centre, for α = 4 the line of 0.9 ends on the edges. Below: the height along a line "
+        "from the middle of an edge, over the centre, to the opposite corner, and its beginning "
+        "magnified: straight lines for α = 2 and 4, for α = 1 a curve that gets steeper towards "
+        "the border.",
+        "Height of the entropy over the triangle (top +), and a cut along the dotted line. Look "
+        "where the lines of 0.9 end, and in the last panel at the first bit of the way in: α = 1 "
+        "starts vertically, the others at a finite slope.",
+    ),
+    "smoothing_kernels": (
+        "Four bell curves of variance 1 around 0. Epanechnikov's is a parabola that ends at ±2.2 "
+        "with a corner; the biweight ends at ±2.6 and the triweight at ±3, ever more smoothly; "
+        "the Gaussian never ends.",
+        "Weights of positions x for a query at 0, scores −x²/2h², all with variance 1. Look at "
+        "the ends: a corner for α = 2, smoother for smaller α, none for softmax.",
+    ),
+    # notebook 3
+    "levels_of_search": (
+        "Two rows of five panels with five scores as bars and the water level of each pass. "
+        "Bisection: levels −0.12, −0.26, −0.19, −0.16 and −0.14, with F = 0.93, 1.42, 1.16, 1.04 "
+        "and 0.98. Newton: −0.40, −0.20, −0.15, −0.15, −0.15 with F = 2.07, 1.17, 1.01, 1.00 and "
+        "1.00.",
+        "The level of each pass, and above it F, the sum over what stands out. Look at the "
+        "direction: bisection goes down and up, Newton only climbs, and is there at the fourth. "
+        "Bisection gets there at its seventh.",
+    ),
+    "sums_of_threshold": (
+        "F against τ for five scores and α = 1.5, 2 and 4: falling curves that reach zero where "
+        "τ is the largest score. Each crosses the line F = 1 once, at a marked dot between max x "
+        "− 1 and max x. The curves of 1.5 and 2 are convex, the one of 4 is not.",
+        "F(τ) for five scores; dots: where it is one, which is the threshold. The axis starts "
+        "from the largest score: every root lies less than 1 below it, and every curve falls.",
+    ),
+    "one_step": (
+        "F − 1 against τ, a falling convex curve, near its root. From the start, at the left, a "
+        "straight tangent reaches zero at three quarters of the way; a hyperbola that shares "
+        "value, slope and curvature at the start reaches zero much nearer to it.",
+        "One step from max x − 1, α = 1.25. Dots: where Newton's tangent and Halley's hyperbola "
+        "cross zero, and the root. Look at how long each stays on the curve.",
+    ),
+    "passes_by_digits": (
+        "Mean number of passes against right decimal digits of τ, for rows of 1000 scores, at α "
+        "= 1.25 and 1.5. Bisection is a straight line of 3.3 passes per digit, up to about 42. "
+        "Newton and Halley need well under ten passes for 13 digits and their curves are nearly "
+        "flat.",
+        "Passes over the row until τ has so many right decimal digits; marks are means over "
+        "rows. Bisection pays 3.3 passes for each digit; Newton and Halley bend away from it, "
+        "since each of their passes doubles or triples the digits.",
+    ),
+    "passes_until_sure": (
+        "Passes until the support is certain, for two scores 0 and −1 + δ, against k where δ is "
+        "2 to the power −k. Bisection needs about k passes, a straight line up to 47. Newton's "
+        "method and sorting need one each, whatever k.",
+        "Passes until it is certain which scores are in the support, for the row (0, −1 + δ). "
+        "Look at the grey line: bisection needs one pass for each bit of δ, so no number of "
+        "passes is enough for all rows.",
+    ),
+    "steep_at_threshold": (
+        "Left: the probability of a score that passes the threshold at α = 4, against the number "
+        "of float32 values past it. Computed from a rounded τ it jumps from 0 to thousandths; "
+        "from the largest probability it rises from 0 without a jump. Right: by how much the "
+        "next float32 raises a probability among d equal scores, against d, for α = 1.5, 2 and "
+        "4: nearly 1e-7 times the root of d, d and d cubed; for α = 4 more than 1 beyond 250 "
+        "scores.",
+        "Left: a dot per score t, float32 values counted from the one at which the third choice "
+        "enters; look at the gap between zero and the first dot above it. Right: what rounding "
+        "one score to float32 may do to its probability; look at the slope of α = 4: no program "
+        "that is given float32 scores can know such a p.",
+    ),
+    # notebook 4
+    "slack_of_a_choice": (
+        "Left: five scores as bars that begin at the level −0.50: four stand above it, the fifth "
+        "score is 0.60 below, a gap marked as slack. Right: the five probabilities against the "
+        "fifth score: horizontal lines up to −0.50, then the fifth rises and the others fall.",
+        "Left: five scores and the level; the gap between the fifth score and the level is its "
+        "slack. Right: all five probabilities as the fifth score rises. Until the slack is used "
+        "up nothing moves.",
+    ),
+    "measured_jacobians": (
+        "Jacobians of entmax at one vector of five scores for α = 1, 1.25, 1.5 and 2, as "
+        "coloured tables. All are symmetric, positive on the diagonal and not positive "
+        "elsewhere. With growing α the rows and columns of the last choices become zero; for α = "
+        "2 the remaining 3 by 3 block has .67 on its diagonal and −.33 elsewhere. A plain 0 is "
+        "exactly zero; what only rounds to zero is written .00.",
+        "Measured Jacobians at one z: row i says how pᵢ moves, column j which score moves it. "
+        "Red positive, blue negative; a plain 0 is exactly zero, .00 only rounds to it. Look at "
+        "the rows and columns that become zero as α grows, and at the block that remains for α = "
+        "2.",
+    ),
+    "errors_by_step": (
+        "The largest error of a numeric Jacobian of 1.5-entmax against the step h from 1e-13 to "
+        "0.1, in double logarithmic scale: a V whose left side follows ε/h and whose right side "
+        "follows h squared, lowest near h = 1e-5. A horizontal line shows the smaller error of "
+        "check_jacobian.",
+        "The largest error of a central difference against its step. Dotted: the bend of the "
+        "curve; dashed: rounding. The best step lies where they cross; the red line is "
+        "check_jacobian, which needs no step.",
+    ),
+    "entry_of_a_choice": (
+        "The probability of the third of three choices and its slope against its score t, the "
+        "others being 0, for α = 1, 1.5, 2 and 4. Softmax is positive everywhere. For α = 1.5 "
+        "the probability leaves zero smoothly at t = −1.41 and the slope is continuous; for α = "
+        "2 the slope jumps from 0 to 2/3 at t = −1/2; for α = 4 it jumps to 8, just below t = 0, "
+        "out of the picture, and goes up to 9.",
+        "Left: the third probability as its score rises from below. Right: its slope. Look at "
+        "the moment of entry: α = 1.5 leaves zero smoothly, α = 2 with a jump of its slope to "
+        "2/3, α = 4 to 8, far above the picture (and from there to its peak, 9, at p₃ = 1/9).",
+    ),
+    # notebook 5
+    "gaps_to_target": (
+        "Three hills over the probability of the first choice. Sparsemax with a lead of 0.4: the "
+        "top is at 0.7, 0.09 above the right end, a gap marked as the loss. Sparsemax with a "
+        "lead of 1.2: the top is the right end, and the gap is zero. Softmax with the same lead: "
+        "the top is at 0.77, and the gap 0.26, because the hill falls steeply at its end.",
+        "Hills p·z − Ω(p) over p₁, for scores (t, 0). Dot: the prediction; square: the target. "
+        "The loss is the gap between their heights. Look at the right end: softmax's hill is "
+        "vertical there, so its top never gets to it.",
+    ),
+    "losses_of_two": (
+        "Losses of two choices against the lead t of the gold score, for α = 1, 1.25, 1.5, 2, 4 "
+        "and infinity. All fall with slope −1 on the left. Those with α above 1 reach zero at a "
+        "dot, at t = 4, 2, 1 and 1/3; cross-entropy only approaches it. The larger α, the lower "
+        "the curve.",
+        "The loss of two choices against the lead t of the gold score. Dots: where a loss "
+        "reaches zero, at its margin. Look right of them: those curves stay at zero, "
+        "cross-entropy does not.",
+    ),
+    "sets_of_species": (
+        "The plane of petal length and width with the irises of three species, for α = 1.5 and "
+        "2. Strong colours where a linear classifier gives probability to one species: setosa at "
+        "the lower left, versicolor in a diagonal strip, virginica at the upper right. Hatched "
+        "strips between them, labelled setosa or versicolor and versicolor or virginica, "
+        "narrower for α = 2.",
+        "Colour: one species alone has probability above zero. Hatched: two have; unlabelled, at "
+        "the upper left for α = 1.5: all three. Marks: the flowers; dotted: where the largest "
+        "score changes. Look at the strips next to the dotted lines: there the classifier "
+        "answers with a set, and the larger α is, the narrower they are.",
+    ),
+    "descent": (
+        "Gradient descent on separable data: left the norm of the weights, right the number of "
+        "examples whose gradient is not zero, against the number of updates, for α = 1, 1.5 and "
+        "2. With cross-entropy the norm keeps growing and all 100 examples keep a gradient. With "
+        "α = 1.5 and 2 the norm levels off, and soon fewer than ten examples have a gradient.",
+        "Plain gradient descent on two separable species. Left: the norm of the weights; right: "
+        "how many of the 100 examples have a gradient. Look at the right end: with cross-entropy "
+        "all of them do, and the norm is still growing.",
+    ),
+    # notebook 6
+    "paths_in_alpha": (
+        "Left: five probabilities of fixed scores against α from 1 to 3. The largest rises from "
+        "0.41 to 0.80; the second rises until α = 1.77 and then falls; the others fall to zero "
+        "one after the other and stay there. Right: their slopes, continuous, with bends where a "
+        "probability reaches zero; at 1.77, where the third does, they fall almost vertically.",
+        "Left: five probabilities as α grows, one curve per score. Right: their slopes. Look at "
+        "the curves reaching zero, one after the other, never to return, and at what the slopes "
+        "of the others do at that moment: a bend, at α = 1.77 almost a wall.",
+    ),
+    "errors_of_slopes": (
+        "The relative error of the derivative in α against α − 1, in double logarithmic scale. "
+        "The published formula's error grows like ε over β squared as β falls: it passes 1, no "
+        "digit right, near β = 1e-8 and reaches 1e13. The rearranged formula and the library "
+        "stay near 1e-16. At α = 2, the right end, all three agree.",
+        "Relative error of ∂p/∂α against α − 1, at one p. Dots: the published formula, along the "
+        "dotted ε/β²; above the horizontal line, to the left of 1e-8, not even its first digit "
+        "is right. The two curves that run along the bottom, near the rounding of one number, "
+        "are the rearranged formula and the library.",
+    ),
+    "recovered_alphas": (
+        "Learned α against updates: three starts, near 1.08, 1.5 and 1.92, for each of three "
+        "hidden values 1.2, 1.5 and 1.8. All nine curves end at their hidden value.",
+        "A curve per student: α against updates, from three starts, for each of three hidden "
+        "values (by colour). All of them end on their hidden value.",
+    ),
+    "two_heads": (
+        "Training of two heads' α from 1.5. The head that has to report the mean of all values "
+        "moves towards α = 1 and its support grows to all eight tokens; the head that has to "
+        "report the value of the best token moves towards α = 2 and its support shrinks to about "
+        "two.",
+        "Two heads learn nothing but their α. Left: α; right: how many of eight tokens they "
+        "attend to. The head that needs the mean goes to softmax, the one that needs the best "
+        "token to sparsemax.",
+    ),
+    "falls_and_returns": (
+        "Left, above: α against updates. With the query learned it falls from 1.5 to {lowest} "
+        "within twenty updates and then rises towards 2, for three first queries; with the query "
+        "held wrong it falls to 1, with the query held right it rises to 2. Left, below: the "
+        "angle of the three learned queries, from about 107, 90 and 135 degrees to 0. Right: the "
+        "slope of the loss in α against the angle of a fixed query: negative up to some 30 "
+        "degrees, positive beyond.",
+        "Left: α and the query's angle during training, for three first queries; a dot where α "
+        "turns. Grey: the query held fixed. Right: the slope of the loss in α at α = 1.5, no "
+        "training at all, against the angle of a query of length 1. Look at which side of zero "
+        "it is on.",
+    ),
+    "five_in_one": (
+        "Six panels for the scores 1.2, 0.9, 0.3, −0.4 and −1, and α = 1.5: the probabilities; "
+        "the entropy's terms; the scores, three of them above the level −0.29; the Jacobian, a "
+        "block of 3 rows and columns with zeros around it; the gradient of the loss with the "
+        "second as label, −0.64 there; and the slopes in α, positive for the first two, negative "
+        "for the third.",
+        "One vector of scores through six notebooks. Look at the last two: under water in the "
+        "third panel, and exactly 0 in all others.",
+    ),
+    # notebook 7a
+    "attention_bars": (
+        "Three bar charts of attention over the words I am going to the store. Sparsemax gives "
+        ".07 to I, nothing to am, .57 to going and .37 to store. Fusedmax gives an equal share, "
+        ".22, to each of the neighbours I, am and going, and .35 to store. Oscarmax gives a "
+        "third each to I, going and store, which are not neighbours.",
+        "Attention over six words: a bar per word, 0 where it is exactly zero. Look at “I am "
+        "going”: a hole, one share for neighbours, and one share for words that are not "
+        "neighbours.",
+    ),
+    "taut_string": (
+        "Above: the running sums of sixteen scores as a zigzag inside a tube, and a string "
+        "pulled taut through the tube, straight but for a few bends, each at the tube's wall. "
+        "Below: the scores as dots and the slopes of the string, which are constant over runs of "
+        "neighbours and follow the level of the dots.",
+        "Above: running sums of the scores (dotted) in a tube of radius λ, and the string pulled "
+        "taut through it; dots mark its bends. Below: the scores, and the slopes of the string. "
+        "Each bend touches the wall, and between bends the smoothed scores are equal.",
+    ),
+    "chain_slopes": (
+        "Three panels of rising polylines, f1, f2 and f3, with a band from −0.2 to 0.2. In the "
+        "first two, dots where the line enters and leaves the band, at 0.9 and 1.3, and at 0.3 "
+        "and 0.7. In the third a dot where the line crosses zero, at 0.65.",
+        "The slopes f of Johnson's method for three scores. What leaves the band of ±λ is cut "
+        "off (dashed), and the line x − z of the next score is added: that is the next panel. "
+        "Dots: l and h; the last dot is u₃, from which the others follow to the left.",
+    ),
+    "strength_paths": (
+        "Two panels: the probabilities of the six words against the strength, above for fusedmax "
+        "and below for oscarmax. At strength 0 both are sparsemax. Curves meet and then run "
+        "together: in fusedmax I and am first, then going, in oscarmax going, I and store. At "
+        "the right end all six are one sixth.",
+        "Probabilities of the six words as the strength grows. A thick line is a group, with the "
+        "names of its members: where two neighbours (above) or any two words (below) meet above "
+        "zero, they stay together. On the line at zero lie words without any probability. Look "
+        "at who joins whom: above, store crosses the group on its left without joining it.",
+    ),
+    "jacobian_tables": (
+        "Three Jacobians as coloured tables. Sparsemax: I, going and store have .67 on the "
+        "diagonal and −.33 between them, am nothing. Fusedmax: I, am and going form a block of "
+        "nine equal entries, .08, and each has −.25 with store. Oscarmax: going and store form a "
+        "block of .17 and have −.33 with I. All else is zero.",
+        "Jacobians at the scores of 7.1: red positive, blue negative, a plain 0 exactly zero. "
+        "Look for blocks of equal entries: a group moves as one, and raising one member raises "
+        "all of it.",
+    ),
+    # notebook 7b
+    "clipped_water": (
+        "Three panels of bars for the scores 1.2, 0.8 and 0.4. Sparsemax: water up to 0.5, 0.7 "
+        "and 0.3 stand out. Csparsemax: the first bar is cut at its bound, 0.4; the water has "
+        "fallen to 0.3, and 0.5 and 0.1 stand out of the other two. Csoftmax: the first "
+        "probability is cut at 0.4, the two others have grown in proportion.",
+        "Left: without bounds. Middle: what stands out of the water may not exceed the bound "
+        "(short line); what is cut off is hatched, and the level falls until the parts sum to 1 "
+        "again. Right: with csoftmax the others grow in proportion (outlines: softmax). Look at "
+        "the third bar.",
+    ),
+    "fertility": (
+        "Triangles of attention over the words United, Nations and elections: a row for each of "
+        "three steps, a column each for softmax, sparsemax, csoftmax and csparsemax, and in the "
+        "last row bars of the total. The part that the bounds allow is shaded: the whole "
+        "triangle at first, for the constrained mappings a smaller part in the second step and a "
+        "single point in the third. The totals of softmax and sparsemax exceed 1 for Nations and "
+        "elections and fall short for United; those of the constrained mappings are 1 for each "
+        "word.",
+        "A row per step, a column per mapping; the dot is the attention over United, Nations and "
+        "elections, the shaded part what the bounds still allow. Below: the attention each word "
+        "got in all, red above its fertility of 1. Look at the third row: a single point is "
+        "left, and “Unidas” has to attend to “United”.",
+    ),
+    "third_of_three": (
+        "The probability of the third of three choices against its score t. Top-2 softmax is 0 "
+        "up to t = 0.5 and jumps there to 0.38; 1.5-entmax and sparsemax leave zero without a "
+        "jump.",
+        "The probability of a third score t next to 1 and 0.5. The break in the black line at t "
+        "= 0.5 is a jump: there the third score overtakes the second and takes all it had. The "
+        "two others leave zero without one.",
+    ),
+    "budget_levels": (
+        "The sum of the four clipped scores against the threshold: a falling polyline from 4 to "
+        "0 that bends at eight dots. Dotted lines read off the thresholds for the budgets 1, 2 "
+        "and 3, with the shares that they give; a larger budget fills the first choices to 1.",
+        "How much is handed out if the threshold is τ; dots: where a choice enters or is full. "
+        "Dotted lines read off the thresholds for k = 1, 2, 3. Look at k = 3: the first choices "
+        "are full, at 1.",
+    ),
+    # notebook 7c
+    "ranks_in_the_plane": (
+        "A hexagon with the six orders of 1, 2, 3 at its corners, and a path inside: it starts "
+        "at the corner (3, 2, 1), runs along the edge towards (2, 3, 1), then from the edge to "
+        "the centre.",
+        "The soft ranks of z = (1.1, 1.0, 0.2) as ε grows, from the corner of the hard ranks to "
+        "the centre (2, 2, 2). Look at the first part: along an edge, where the two close scores "
+        "share.",
+    ),
+    "active_sets": (
+        "{panels} panels of a polygon with six corners and a point z below it. Filled corners "
+        "are active; a cross, the best point of their hull, ends at the projection of z.",
+        "The active set, step by step: filled corners are active, the cross is μ, an arrow "
+        "points to the corner that the oracle adds. Look at the last panel: z − μ is at right "
+        "angles to the edge.",
+    ),
+    "matching_of_words": (
+        "Three maps of attention from four target words to six source words. By rows, store gets "
+        "more than 1 from loja and agora together; in matchings no source word gets more than 1, "
+        "but agora takes going, before store; in non-crossing alignments no weight lies to the "
+        "left of another's in a row above, and agora is left alone in part.",
+        "Left, sparsemax of each row: a column may sum to more than 1. Middle, SparseMAP over "
+        "matchings. Right, over non-crossing alignments: look at the last row, where “going” "
+        "would cross.",
+    ),
+    # notebook 8
+    "keys_and_queries": (
+        "Two pictures of the same six arrows from the origin, each with a number at its tip. On "
+        "the left a dashed arrow, the query, points up, and several of the others have some "
+        "width. On the right it points to the right, and the arrow that reaches furthest to the "
+        "right has all width.",
+        "The six keys of one example as arrows, with the number at each. Width and percentage "
+        "show the attention by 1.5-entmax; grey arrows get exactly none. Dashed: the direction "
+        "of the query. The right answer is {answer:.2f}.",
+    ),
+    "tape_graph": (
+        "A graph of the computation of L = (w x + b) x: boxes for w, x and b at the left, then u, "
+        "v and L, joined by arrows in the direction of the computation. Each box holds its value "
+        "and its gradient, and its turn in the sweep: L is first, and x comes after u and L, "
+        "which use it.",
+        "The tape of L = (wx + b)·x at x = 2, w = 3, b = −1. White: what was given; arrows run as "
+        "the computation did. Orange: the order of the sweep, against the arrows. x is used by u "
+        "and by L, so it comes after both, with the sum 6 + 5.",
+    ),
+    "errors_of_models": (
+        "The mean squared error of the toy task against updates, in logarithmic scale, for "
+        "attention by softmax and by 1.5-entmax. Both fall; that of 1.5-entmax lies lower in the "
+        "end.",
+        "The model's error while your tape trains it. Look at the right end: softmax has to make "
+        "its query ever longer to come near to picking one number; a sparse mapping can pick one.",
+    ),
+    # notebook 8b
+    "recurrent_step": (
+        "Two diagrams. Left: three encoder states in a row lead up to scores, attention and "
+        "average; the query q(k−1) leads to the scores too. Average, q(k−1) and the word y(k−1) "
+        "lead into the decoder LSTM, from which arrows go to q(k) and y(k). Right: the four gates "
+        "f, i, g, o; old cell times f plus i times g is the new cell, and o times its tanh the "
+        "new state.",
+        "Left: a step of the decoder. Input feeding, in orange: the average of the encoder's "
+        "states is an input of the LSTM. Right: inside an LSTM, the four gates and the cell, "
+        "equation (8.2).",
+    ),
+    "reach_of_gradients": (
+        "The size of the gradient of the last of 60 steps in the gates of each step, in "
+        "logarithmic scale, for three biases of the forget gate. With bias 0 it falls by many "
+        "powers of ten towards the first step, with bias 1 by fewer, with bias 3 by less than "
+        "one.",
+        "How much the last hidden state depends on the gates of step t, for three biases of the "
+        "forget gate. Compare the left end with the right: with bias 3 {reach[3]:.0%} arrives "
+        "from there, with bias 1 less than a millionth, with bias 0 nothing that could be "
+        "learned from.",
+    ),
+    "training_of_scores": (
+        "The training loss of the reversal task against updates, in logarithmic scale, for the "
+        "four attention scores. All four fall from about {smooth[dot][0]:.1f} to about 0.01 or "
+        "less, but not steadily: they climb now and then before they fall on.",
+        "Training loss of the four scores on the reversal task (means of {window} updates). Each "
+        "falls by a factor of {fall:.0f} or more, and none of them steadily. One run each: which "
+        "of them is lowest in the end says little.",
+    ),
+    "backwards_letters": (
+        "Attention of two models while a string of eight letters is written backwards: a row for "
+        "each written letter, a column for each read one. The cells with weight lie on the "
+        "diagonal from the upper right to the lower left or just next to it; most others are "
+        "blank.",
+        "Attention while a string is written backwards. On the diagonal from upper right to "
+        "lower left the letter that is read is the one to be written; a cell to its right, "
+        "offset +1, is the letter that was read after it, whose state knows it too.",
+    ),
+    # notebook 9
+    "beam_first_look": (
+        "Above: a tree from left to right; from the start to a 0.5, b 0.3 and c 0.2, which is "
+        "pruned; from a to aa 0.4 and to the finished a 0.1; from b to the finished b 0.3; from "
+        "aa to the finished aa 0.4. Below, bars of height 1: all open, then 0.2 lost, then 0.4 "
+        "finished, at last 0.8 finished and 0.2 lost.",
+        "Above: the prefixes of each step with their probability. Orange: open. Blue: finished, a "
+        "dot ends the string. Dashed: pruned. Below: where all probability is after each step.",
+    ),
+    "inflection_model": (
+        "A diagram. At the bottom the source symbols, each read by an encoder that goes right and "
+        "one that goes left; both lead to the states h. The states and the query of the decoder "
+        "LSTM lead to the average c(t); average and s(t) lead to õ(t), and from there to the next "
+        "letter. The decoder reads the letter before and õ(t − 1), which is marked as input "
+        "feeding.",
+        "The model. White: what goes in and comes out. The decoder's state is the query of the "
+        "attention; input feeding, in orange, hands õ on to the next step.",
+    ),
+    "training_curves": (
+        "Training curves of the two models. Left: both losses fall steeply at first and level "
+        "off. Right: the share of held-out forms that are entirely right, which rises to "
+        "{sparse_history.best_accuracy:.0%} for 1.5-entmax and {dense_history.best_accuracy:.0%} "
+        "for softmax; at the first evaluation the two are {apart[0]:.0%} apart, in the second "
+        "half of the training at most {later:.0%}.",
+        "Training of the two models: a mark per evaluation. Left: the loss, each model in its "
+        "own, so that only the shapes can be compared, not the heights. Right: the share of "
+        "held-out forms with every letter right, which can be compared. Look at the second half "
+        "of the right panel: the two can hardly be told apart.",
+    ),
+    "beam_on_draw": (
+        "Above: the prefixes that a beam of 1 meets on draw, from its third step on; up to draw "
+        "it is one, then it branches and one branch is kept. Below: bars of height 1 with the "
+        "finished, open and lost probability; in the end {final[0]:.1%} is finished and "
+        "{final[2]:.1%} lost.",
+        "A beam of 1 on draw, from its third step on: prefixes with their probability, and below "
+        "where all probability is. Orange: open. Blue: finished. Dashed: pruned.",
+    ),
+    "lost_by_width": (
+        "The mass that a beam of width 1 to 20 loses on draw. For softmax it falls slowly and "
+        "never reaches zero; for 1.5-entmax it is exactly zero from a small width on.",
+        "What beams of 1 to 20 lose in the end. Look at the bottom line: only the sparse model "
+        "ever reaches exactly zero.",
+    ),
+    "tree_of_draw": (
+        "The tree of the strings that the model finds possible for draw: {listing}.",
+        "Every string that the sparse model finds possible, as a tree of letters; the number at "
+        "a leaf is the probability of the whole string. What is not drawn has probability zero "
+        "if the certificate below says so.",
+    ),
+    "possible_at_steps": (
+        "What is possible at each step of {form}: {steps}.",
+        "What is possible at each step of the given string: letters without a choice share a "
+        "box, a choice is shown with all its alternatives. Look for a letter that is marked "
+        "impossible.",
+    ),
+    "attention_on_draw": (
+        "Attention of the two models while they write their best answers for draw: a row for "
+        "each letter written, a column for each tag and letter read. With 1.5-entmax "
+        "{zeros[0]:.0%} of the cells are blank, exactly zero; with softmax every cell has some "
+        "weight.",
+        "Attention while the best answer is written: a row per letter written, a column per "
+        "symbol read. Blank is exactly zero. Look at how few cells the left model needs; every "
+        "cell of the right one has some weight.",
+    ),
+    "mass_of_others": (
+        "The probability of all strings but the n most probable ones, against n, both "
+        "logarithmic. The sparse model's reaches zero after {strings} strings; that of softmax "
+        "falls slowly and is still {softmax:.1g} after {size} strings.",
+        "The probability that is left for all other strings once n are listed. Look at the end "
+        "of each curve: the sparse one reaches zero and stops; softmax goes on and always leaves "
+        "something.",
+    ),
+    "complete_by_width": (
+        "Share of held-out forms against the beam's width from 1 to 10. Lists proved complete by "
+        "1.5-entmax rise from {first:.0%} to {last:.0%}; a dashed line marks the {single:.0%} "
+        "with a single possible string; softmax stays at zero.",
+        "Share of the held-out forms for which a beam of width k is proved complete. The dashed "
+        "line: forms with one possible string only, for which k = 1 is enough. Softmax stays at "
+        "zero for every k.",
+    ),
+    "reliability": (
+        "Accuracy of the best answers against their confidence, in ten bins, for both models; "
+        "the diagonal would be perfect. Expected error: {described}.",
+        "A mark per model and bin of confidence, the larger the more answers it holds: the "
+        "largest, at the upper right, holds {most:.0%} of them, the smallest only a few, and "
+        "where those lie is mostly luck. On the grey diagonal the probabilities would mean what "
+        "they say; below it a model is surer than it is right, above it less sure.",
+    ),
+    "price_of_zeros": (
+        "Left: the share of held-out correct forms to which a model gives probability zero, "
+        "against the number of updates, for α = 1, 1.25, 1.5 and 2. Softmax stays at zero; after "
+        "the longest training it is {shares}. Right: the perplexity of the forms that are "
+        "possible.",
+        "Left: how many correct held-out forms are impossible for the model, one run per mark; "
+        "the bars are 95% intervals over verbs. Right: perplexity per letter, of the other forms "
+        "alone. Look at the left panel: bars of neighbouring α overlap; those of α = 1.25 and 2 "
+        "do so at {overlapping} of {count} lengths.",
+    ),
+    # notebook 10
+    "looks_at_a_row": (
+        "4,096 scores by place. {below:,} lie below the line two under the largest, {above} "
+        "above a second, higher line; {live} of 16 chunks of 256 scores hold one of these and "
+        "are shaded.",
+        "The scores of one row. Grey is ruled out by the largest score alone, orange by the "
+        "level of a small part of the row (section 10.2). What is blue needs arithmetic; only "
+        "shaded chunks are read again.",
+    ),
+    "scores_in_reach": (
+        "Mean number of standard normal scores in reach of the largest, and in the support, "
+        "against the length of the row, {lengths[0]} to {longest:,}, double logarithmic. All grow "
+        "more slowly than the row, those in reach for α = 1.25 only a little. Those in reach grow "
+        "{growth}; supports lie below and grow more slowly still.",
+        "How many scores are near the largest, within its reach (lines), and how many get "
+        "probability (dots), against the length of the row; the grey line is all of them. Look at "
+        "the distance from the grey line: that is the work that a comparison saves.",
+    ),
+    "shares_of_products": (
+        "The share of multiplications that sparse attention keeps, forward and backward, against "
+        "the number of positions, {lengths[0]} to {longest:,}, with a line at one sixth. It "
+        "falls {falls}.",
+        "What is left of the multiplications of dense attention, for scores of scale 1. The grey "
+        "line is the sixth that finds out which keys count: no sparsity saves that one.",
+    ),
+    "intervals_of_scores": (
+        "The 80 best keys by their upper bound, each with the interval of its score. Two lines "
+        "lie close together: the level of the lower bounds and, {gap:.3f} above it, the "
+        "threshold. {read} intervals reach above the lower line, {support} scores both.",
+        "Intervals from copies of 8 bits, of the 80 keys of 4,096 that reach highest: {read} end "
+        "above the level of all lower bounds, blue and orange: only these are read in full. The "
+        "blue ones get a weight; every grey key is proved to get none.",
+    ),
+    # notebook 11
+    "transformer_layers": (
+        "Two columns. Left, the encoder: source symbols plus positions, then two side branches, "
+        "norm and self-attention, norm and network, each added to the main line; a norm gives "
+        "the memory. Right, the decoder: target symbols so far plus positions, then three "
+        "branches, the second of which attends to the memory; at the top a norm and the scores "
+        "of the next symbol.",
+        "A Transformer with one layer on each side. Thick: the main line, to which each branch "
+        "is added. Both columns can be repeated. Attention, in orange, mixes positions; all else "
+        "works on each position alone.",
+    ),
+    "support_by_width": (
+        "How many of 32 random keys 1.5-entmax keeps, against the width of the head. Without the "
+        "factor the curve falls from about five to one; with it, it stays between eight and ten.",
+        "Random queries and keys: how many of 32 keys get any weight from 1.5-entmax, by the "
+        "width of the head. Solid: scores as they are. Dashed: divided by the square root of the "
+        "width.",
+    ),
+    "position_products": (
+        "A square of 48 by 48 positions coloured by the product of their encodings: stripes "
+        "along the diagonal, darkest on it and paler with distance, the same at every place.",
+        "The product of the encodings of two positions. All along a diagonal the colour is the "
+        "same: the product tells how far apart two positions are, and not where.",
+    ),
+    "starts_of_training": (
+        "Left: training losses of softmax, 1.5-entmax and top-2, five thin lines each, in "
+        "logarithmic scale; all fall from 1 to below a hundredth, those of top-2 later. Right: "
+        "the update at which the loss is first below 0.1, a mark per run; the marks of top-2 lie "
+        "above all others.",
+        "Left: the training loss of {runs} runs with each mapping, thick the middle one at each "
+        "update. Right: the update at which a run's loss first falls below 0.1. Look at whether "
+        "the marks of two mappings overlap.",
+    ),
+    "heads_that_copy": (
+        "Attention of three models while they write a string backwards, a panel each: a row per "
+        "letter written, a column per letter read. Softmax has weight in every cell, the others "
+        "in few, most of it on the diagonal from the upper right to the lower left.",
+        "Attention to the source while a string is written backwards: a row per letter written, "
+        "a column per letter read; blank is exactly zero. Softmax leaves no cell blank, the "
+        "sparse mappings most. Look along the diagonal from upper right to lower left.",
+    ),
+    # notebook 12
+    "alpha_paths": (
+        "Three panels with twelve lines each, the α of every head from update 1,200 to 3,200. "
+        "All fall steeply at first. In the context and decoder panels they go on falling, more "
+        "slowly. In the encoder panel five lines, drawn thick with a dot at their lowest place, "
+        "rise again.",
+        "The α of all 36 heads of one training, by kind of attention; a colour per layer. Thick, "
+        "with a dot at its lowest place: a head whose α has risen again by more than 0.01.",
+    ),
+    "density_by_alpha": (
+        "Left: the densities of twelve heads for each kind of attention, in four models: softmax "
+        "at 1 everywhere; those of α learned spread from a fifth to one; those of 1.5-entmax and "
+        "top 8 are closer together. Right: density against learned α: it falls from 1 near α = "
+        "1.1 to a fifth at 1.47, with a wide scatter.",
+        "Left: a mark per head, by model and kind of attention; within a group heads stand in the "
+        "order of their density, so its slant says nothing. Right: the heads with a learned α, "
+        "density against α. Look at heads with nearly the same α: their densities differ by up to "
+        "a half.",
+    ),
+    "diversity_of_layers": (
+        "Nine rows, three layers of each kind of attention, with the difference of the "
+        "Jensen-Shannon divergence from softmax's for 1.5-entmax, α learned and top 8: all to "
+        "the right of zero, from 0.01 to 0.16, but for one of top 8. The intervals are hardly "
+        "wider than the marks.",
+        "Divergence between the heads of a layer, minus softmax's, with 95% intervals over "
+        "sentences. Right of the line: the sparse heads disagree more. Look at how far the "
+        "layers differ compared with the width of an interval.",
+    ),
+    "heads_on_sentences": (
+        "Two heat maps of one head. In the question the rows of wer and was have nearly all "
+        "their weight in the column of the question mark; in the statement in that of the full "
+        "stop.",
+        "The interrogation head on a question, and on the same words as a statement. Look at the "
+        "rows of wer and was: they look for the mark, whichever it is. White: exactly zero.",
+    ),
+    # notebook 13
+    "module_of_choice": (
+        "Five tables, three above two, joined by arrows: the scores of three queries for six "
+        "keys; the same with all but the two largest of each row minus infinity; the weights, two "
+        "in each row and zeros; the values, six rows of two numbers; and the result, three rows "
+        "of two.",
+        "Scores P, the choice M (k = 2, grey: −∞), the weights A = softmax(M), the values V and "
+        "the result AV. Look at a row of A: two weights, whatever the scores are.",
+    ),
+    "weights_of_listing": (
+        "Two histograms of the largest weight of a row, for random queries and keys. Without the "
+        "root of d most rows have a largest weight near 1; divided by it most have one near 0.4.",
+        "The largest of four weights, for random queries and keys of 64 features: with the "
+        "listing's scores, and with the factor of the paper's own equation. The same keys are "
+        "kept.",
+    ),
+    "gradient_lengths": (
+        "The length of the gradient against k from 1 to 32: zero at k = 1, largest at k = 2 and "
+        "4, and falling from there. A square marks 1.5-entmax, at 8 scores in the support, above "
+        "the line.",
+        "Length of the gradient that reaches the scores, rows of 32 random scores, a random "
+        "gradient in the weights. The square is 1.5-entmax, at the mean size of its support.",
+    ),
+    "accuracy_by_k": (
+        "Accuracy against k from 1 to 8 and all, for two tasks. Both are lowest at k = 1. "
+        "Backwards is near 100% from k = 2 on; majority rises more slowly with k.",
+        "Tokens right after {updates} updates, by the k of all heads: a task that needs one "
+        "letter at a time, and one that needs many.",
+    ),
+    "choice_in_rows": (
+        "Two bar charts of attention over the letters that were read, softmax's weights and "
+        "those after a choice of two. Backwards: most of the weight is on two letters, and the "
+        "choice changes little. Majority: all nine weights are near a ninth, and the choice "
+        "gives half to each of two.",
+        "One row of attention of a model that was trained with softmax (pale), and the same row "
+        "when only the two largest scores are kept (dark). Left the choice removes little, right "
+        "seven ninths.",
+    ),
+    "mappings_swapped": (
+        "Two panels of the share of right tokens against the mapping of use, from top-1 to "
+        "softmax, with a line for each mapping of training. Backwards: all lines are at 100% "
+        "from top-4 on, softmax's falls to 90% at top-1. Majority: softmax's line falls below "
+        "60% at top-4; those of top-4 and top-2 rise towards softmax.",
+        "Trained with one mapping (a line), used with another (from left to right, sparse to "
+        "dense); a ring where both are the same. Look at softmax's line on majority, from right "
+        "to left.",
+    ),
+    "captions_swapped": (
+        "The share of right captions against the mapping of use, from top-1 to softmax. Trained "
+        "with softmax it rises from 64% to 98%; trained with top-4 it is near 100% from top-2 to "
+        "top-8 and falls to 87% with softmax; trained with 1.5-entmax it falls after top-4, to "
+        "6% with softmax.",
+        "Captions of images: trained with one mapping (a line), used with another; the share of "
+        "captions that are right in every word. Look at the right end, where 60 small scores "
+        "return.",
+    ),
+    # notebook 14
+    "possible_by_position": (
+        "Bars over the characters of a sentence: three are right at the first place and at the "
+        "beginnings of words, two at the verb, one at all others. A line at 22 shows what "
+        "softmax leaves possible.",
+        "How many characters may stand at each place of a sentence of the language (↵ ends the "
+        "line). The dashed line is what softmax leaves possible, however long it is trained.",
+    ),
+    "ranked_characters": (
+        "Probabilities of all characters after 'one dog hear', in falling order and logarithmic "
+        "scale, with a line for zero below. The circles of softmax go on to the last character; "
+        "of the squares of 1.5-entmax the first is at one, and the others lie on the line of "
+        "zeros.",
+        "All characters after 'one dog hear', the most probable first. Softmax (circles) has a "
+        "tail that never ends. 1.5-entmax (squares) has zeros, on the line at the bottom, which "
+        "no logarithmic scale could show otherwise.",
+    ),
+    "grammatical_by_temperature": (
+        "The share of grammatical lines against the temperature, a thin line per seed and their "
+        "mean. Softmax falls from one to less than a quarter at temperature 2, 1.5-entmax stays "
+        "above one half.",
+        "Share of {lines} lines that are sentences of the language, against the temperature at "
+        "which they were drawn: a thin line per seed, and the mean. Look at the right end.",
+    ),
+    "k_of_shakespeare": (
+        "Bits per character on Shakespeare against the number of weights that each head keeps: "
+        "falling steeply from one to four, flat from eight on.",
+        "Bits per character of the last 16,384 characters of Shakespeare, by the number of "
+        "weights that each head keeps when the model is read. A line per model, named by what it "
+        "was trained with.",
+    ),
+    # notebook 15
+    "ways_to_be_sparse": (
+        "Bars of six falling scores and of what nine mappings make of them: softmax keeps all six.",
+        "Grey: the scores. Blue: what each mapping makes of them. A plain 0 is exactly zero. "
+        "Look at how many bars are left, and how even they are.",
+    ),
+    # notebook 16
+    "supports_by_length": (
+        "Three panels in double logarithmic scale, number of keys in use against n from 16 to a "
+        "million. Uniform scores: straight lines, softmax steepest, then 1.5-entmax, then "
+        "sparsemax. Normal scores: softmax proportional to n, both others nearly level, below "
+        "50. Scaled normal scores: 1.5-entmax level near 8, sparsemax near 3, softmax rising "
+        "more slowly than before.",
+        "Keys in use against the length: the support of 1.5-entmax and sparsemax, e^H of "
+        "softmax. Marks are measured, lines are the laws of this section. Look at the right "
+        "panel: a scale that grows with √(log n) keeps the support of 1.5-entmax near 8.",
+    ),
+    "trained_by_length": (
+        "Two columns, key and largest, of four panels against n from 16 to 16,384. The share of "
+        "right answers falls in all; softmax falls first. Its largest weight falls and its "
+        "entropy rises fastest, and its support is n. 1.5-entmax and sparsemax are between "
+        "softmax and the mappings whose scores grow with log n.",
+        "Trained on at most 16 items (left of the dotted line), tested on more: means of the "
+        "seeds, a bar from the least to the largest; dashed: chance. Look at the first row: "
+        "which lines fall first, and whether the bars of two of them overlap. (“marked” is in "
+        "the table below.)",
+    ),
+}
