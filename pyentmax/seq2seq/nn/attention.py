@@ -102,7 +102,7 @@ def dot_scores(query: Any, keys: Any, scale: float = 1.0) -> Tensor:
     >>> dot_scores(np.array([1.0, 2.0]), np.array([[3.0, 0.0], [0.0, 3.0]])).data
     array([3., 6.])
     """
-    query, keys = as_tensor(query), as_tensor(keys)
+    query, keys = _operands(query, keys)
     q, k = query.data, keys.data
     z = _products(q, k)
     if scale != 1:
@@ -151,13 +151,19 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
     >>> weighted_average(np.array([0.25, 0.75]), np.array([[4.0, 0.0], [0.0, 4.0]])).data
     array([1., 3.])
     """
-    weights, values = as_tensor(weights), as_tensor(values)
+    weights, values = _operands(weights, values)
     p, v = weights.data, values.data
     return Tensor(
         _sums(p, v),
         (weights, lambda g: _products(g, v)),
         (values, lambda g: _toward(values, p, g)),
     )
+
+
+def _operands(x: Any, rows: Any) -> tuple[Tensor, Tensor]:
+    """Both as tensors; what one query is compared with, other steps' queries are, too."""
+    x, rows = as_tensor(x), as_tensor(rows)
+    return x, shared(rows) if x.ndim < rows.ndim else rows
 
 
 def _products(x: Array, rows: Array) -> Array:
