@@ -160,7 +160,7 @@ def products(dtype: np.dtype, rounds: int) -> None:
             runs["multiply"] = partial(np.multiply, p, v)
             for name in EXACT:
                 p = getattr(pyentmax, name)(z)
-                runs[name] = partial(getattr(pyentmax, f"{name}_vjp"), p, v)
+                runs[name] = partial(getattr(pyentmax, name).vjp, p, v)
             for alpha in ALPHAS:
                 runs[alpha] = partial(pyentmax.entmax.vjp, pyentmax.entmax(z, alpha), v, alpha)
             print_multiples([size(shape), f"scale {scale}"], runs, rounds, shape[0])
@@ -177,7 +177,7 @@ def losses(dtype: np.dtype, rounds: int) -> None:
         y = np.random.default_rng(1).integers(0, shape[1], shape[0])
         for kind, z in rows_of_every_kind(shape, dtype):
             runs: dict[Any, Run] = {"torch": partial(torch_loss_and_grad, z, y)}
-            runs |= {n: partial(getattr(pyentmax, f"{n}_loss_and_grad"), z, y) for n in EXACT}
+            runs |= {n: partial(getattr(pyentmax, n).loss_and_grad, z, y) for n in EXACT}
             for alpha in LOSS_ALPHAS:
                 runs[alpha] = partial(pyentmax.entmax.loss_and_grad, z, y, alpha)
             print_multiples([size(shape), kind], runs, rounds, shape[0])

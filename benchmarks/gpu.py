@@ -284,7 +284,7 @@ def measure_product(cupy: Any, torch: Any, case: Case, rounds: int) -> Values:
     v = scores(cupy, *z.shape, z.dtype, seed=1)
     runs = {"copy": partial(cupy.copyto, cupy.empty_like(z), v)}
     for name in PRODUCTS:
-        runs[name] = partial(getattr(pyentmax, f"{name}_vjp"), getattr(pyentmax, name)(z), v)
+        runs[name] = partial(getattr(pyentmax, name).vjp, getattr(pyentmax, name)(z), v)
     taken = medians(cupy, runs, rounds)
     release(cupy, torch)
     return taken

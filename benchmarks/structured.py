@@ -102,7 +102,7 @@ def cases(shape: tuple[int, int]) -> list[tuple[str, str, Any]]:
 
 def report(name: str, words: str, z: np.ndarray, scale: float, parameter: Any, rounds: int) -> None:
     """One line."""
-    forward, product = getattr(pyentmax, name), getattr(pyentmax, f"{name}_jvp")
+    forward, product = getattr(pyentmax, name), getattr(pyentmax, name).jvp
     p, v = forward(z, parameter), z[::-1].copy()
     few = slice(64 if name == "fusedmax" and z.shape[1] > 1000 else None)
     part = parameter[few] if np.ndim(parameter) else parameter

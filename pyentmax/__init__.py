@@ -5,7 +5,6 @@ import importlib.metadata as _metadata
 from typing import TYPE_CHECKING
 
 import pyentmax.keep as keep
-import pyentmax.reference.mappings.functions as functions  # of this form, pyright reads its __all__
 from pyentmax.checking import (
     AttentionReport,
     CheckReport,
@@ -32,7 +31,18 @@ from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_l
 from pyentmax.reference.linear_loss import linear_loss, linear_loss_and_grad
 from pyentmax.reference.mapping import Mapping, mapping
 from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.reference.mappings.functions import *  # noqa: F403  # a line for each mapping is there
+from pyentmax.reference.mappings.budget_sparsemax import budget_sparsemax
+from pyentmax.reference.mappings.csoftmax import csoftmax
+from pyentmax.reference.mappings.csparsemax import csparsemax
+from pyentmax.reference.mappings.entmax import entmax
+from pyentmax.reference.mappings.entmax15 import entmax15
+from pyentmax.reference.mappings.fusedmax import fusedmax
+from pyentmax.reference.mappings.normmax import normmax
+from pyentmax.reference.mappings.oscarmax import oscarmax
+from pyentmax.reference.mappings.softmax import softmax
+from pyentmax.reference.mappings.sparsemax import sparsemax
+from pyentmax.reference.mappings.topk_softmax import topk_softmax
+from pyentmax.reference.mappings.topk_sparsemax import topk_sparsemax
 from pyentmax.reference.one_vs_all import (
     entmax_sigmoid,
     one_vs_all_loss,
@@ -65,21 +75,21 @@ except _metadata.PackageNotFoundError:  # a checkout that was not installed
 
 __all__ = [
     "Alpha",
-    "Strength",
-    "TopK",
-    "mapping",
     "AttentionReport",
     "AttentionWeights",
     "CheckReport",
     "DistanceBias",
+    "LossReport",
     "MAPPINGS",
     "Mapping",
-    "LossReport",
     "MappingReport",
     "ScreenedRows",
+    "Strength",
+    "TopK",
     "attention",
     "attention_vjp",
     "attention_vjp_alpha",
+    "budget_sparsemax",
     "by_rows",
     "check_attention",
     "check_gradient",
@@ -87,11 +97,16 @@ __all__ = [
     "check_loss",
     "check_mapping",
     "check_vjp",
+    "csoftmax",
+    "csparsemax",
     "csr",
+    "entmax",
+    "entmax15",
     "entmax_linear",
     "entmax_sigmoid",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
+    "fusedmax",
     "get_workers",
     "gini_entropy",
     "keep",
@@ -101,15 +116,21 @@ __all__ = [
     "linear_min_p",
     "linear_sample",
     "linear_top_k",
+    "mapping",
     "norm_entropy",
+    "normmax",
     "one_vs_all_loss",
     "one_vs_all_loss_and_grad",
+    "oscarmax",
     "set_workers",
     "shannon_entropy",
     "show_config",
+    "softmax",
+    "sparsemax",
+    "topk_softmax",
+    "topk_sparsemax",
     "tsallis_entropy",
 ]
-__all__ += functions.__all__
 
 _IMPORTED_ON_USE = (
     "jax",
@@ -140,11 +161,12 @@ if not TYPE_CHECKING:  # a type checker would take any name for an attribute
             except ImportError as error:  # hasattr and inspect.getmembers expect the other error
                 raise AttributeError(str(error)) from error
         instead = f", use {_REMOVED[name]}" if name in _REMOVED else ""
+        for mapping in () if instead else MAPPINGS:
+            if name.startswith(f"{mapping}_") or name == f"log_{mapping}":
+                instead = f": derivatives, log and loss are attributes, as {mapping}.vjp"
         raise AttributeError(f"module 'pyentmax' has no attribute {name!r}{instead}")
 
 
 def __dir__() -> list[str]:
-    # An attribute of a mapping, as entmax.jvp, is not shown under its older name, entmax_jvp.
-    names = [name for name in __all__ if "." not in getattr(globals()[name], "__qualname__", "")]
     rooms = ("checking", "reference", "sparse_attention", *_IMPORTED_ON_USE)
-    return sorted({*names, *rooms, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *rooms, *(name for name in globals() if name.startswith("__"))})

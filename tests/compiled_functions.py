@@ -9,14 +9,22 @@ import numpy as np
 
 import pyentmax
 from pyentmax.engine.backends import choice
+from pyentmax.engine.backends.function import Function
+
+# Of two that share a kernel, as the products of softmax and top-k softmax do, the first.
+FUNCTIONS: dict[str, Any] = {}
+for _mapping in pyentmax.MAPPINGS.values():
+    for _function in (_mapping, *vars(_mapping).values()):
+        if isinstance(_function, Function) and _function.kernel and _function.is_defined:
+            FUNCTIONS.setdefault(_function.kernel, _function)
+"""Name of a kernel, such as entmax_jvp → the public function, `entmax.jvp`."""
 
 PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 
 
 def compiled_functions() -> list[str]:
-    """The public functions of rows that have a kernel of their own name."""
-    found = {name: getattr(pyentmax, name) for name in pyentmax.__all__ if name in choice.kernels()}
-    return [name for name, f in found.items() if "axis" in inspect.signature(f).parameters]
+    """The kernels that public functions of rows have."""
+    return [name for name in FUNCTIONS if name in choice.kernels()]
 
 
 def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:

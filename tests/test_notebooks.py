@@ -255,7 +255,7 @@ def test_exercise_refuses_functions_of_a_module():
         np.testing.assert_array_equal(own(z), pyentmax.sparsemax(z))
     with (
         pytest.raises(AssertionError, match="is done without pyentmax.reference.losses"),
-        exercise(4, own=lambda z: pyentmax.sparsemax_loss(z, 0), **options) as own,
+        exercise(4, own=lambda z: pyentmax.sparsemax.loss(z, 0), **options) as own,
     ):
         own(z)
 

@@ -94,10 +94,10 @@ def mapped(z: Any, shown: Any) -> Any:
 
 def jacobian(p: Any, shown: Any) -> Any:
     if shown["mapping"] == "topk":
-        return pe.topk_softmax_jacobian(p, shown["k"])
+        return pe.topk_softmax.jacobian(p, shown["k"])
     if shown["mapping"] == "fusedmax":
-        return pe.fusedmax_jacobian(p, shown["lambda"])
-    return pe.entmax_jacobian(p, shown["alpha"])
+        return pe.fusedmax.jacobian(p, shown["lambda"])
+    return pe.entmax.jacobian(p, shown["alpha"])
 
 
 READ = (

@@ -108,7 +108,7 @@ def test_choices_are_sparsemax_and_budget_sparsemax() -> None:
         np.testing.assert_allclose(found.mean, expected, rtol=0, atol=1e-12)
         back = sparsemap_vjp(found.structures, g)
         np.testing.assert_allclose(
-            back, pe.budget_sparsemax_vjp(np.where(found.mean > 1 - 1e-12, 1, found.mean), g, k),
+            back, pe.budget_sparsemax.vjp(np.where(found.mean > 1 - 1e-12, 1, found.mean), g, k),
             rtol=0, atol=1e-11,
         )  # fmt: skip
     np.testing.assert_allclose(sparsemap(z, k_of_n(1)).mean, pe.sparsemax(z), rtol=0, atol=1e-13)

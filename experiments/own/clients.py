@@ -378,7 +378,7 @@ def flax() -> Iterator[Row]:
 
     x, y = jax.numpy.asarray(Z), jax.numpy.arange(6) % 3
     layer = nnx.Linear(8, 3, rngs=nnx.Rngs(0))
-    gradient = nnx.grad(lambda layer: pj.entmax15_loss(layer(x), y))(layer)
+    gradient = nnx.grad(lambda layer: pj.entmax15.loss(layer(x), y))(layer)
     p = np.asarray(pj.entmax15(layer(x))) - np.eye(3)[np.asarray(y)]
     yield near("nnx.grad of a loss", gradient.kernel[...], Z.T @ p / 6, 1e-5)
 
@@ -395,7 +395,7 @@ def equinox() -> Iterator[Row]:
     @eqx.filter_jit
     @eqx.filter_grad
     def gradient(layer: Any) -> Any:
-        return pj.sparsemax_loss(jax.vmap(layer)(x), y)
+        return pj.sparsemax.loss(jax.vmap(layer)(x), y)
 
     p = np.asarray(pj.sparsemax(jax.vmap(layer)(x))) - np.eye(3)[np.asarray(y)]
     yield near("filter_jit, filter_grad of a loss", gradient(layer).weight, p.T @ Z / 6, 1e-5)

@@ -304,7 +304,7 @@ CASES = [
         ("pyentmax.entmax15.loss", "pyentmax", "entmax15",
          "from pyentmax import entmax15; fn = entmax15.loss"),
         ("pyentmax.torch.softmax_loss", "pyentmax", "softmax",
-         "from pyentmax.torch import softmax_loss as fn"),
+         "from pyentmax.torch import softmax; fn = softmax.loss"),
         ("optax multiclass_sparsemax_loss", "optax", "sparsemax",
          "import jax, optax; fn = lambda z, y: optax.losses.multiclass_sparsemax_loss(z, y)"),
         ("pyentmax.torch.sparsemax_loss", "pyentmax", "sparsemax",

@@ -30,36 +30,14 @@ from pyentmax.jax.mappings import (
     topk_sparsemax,
 )
 
-# Names of the functions before mappings were objects.
-softmax_loss = softmax.loss
-sparsemax_loss = sparsemax.loss
-entmax15_loss = entmax15.loss
-entmax_loss = entmax.loss
-softmax_support = softmax.support
-sparsemax_support = sparsemax.support
-entmax15_support = entmax15.support
-entmax_support = entmax.support
-topk_softmax_support = topk_softmax.support
-topk_sparsemax_support = topk_sparsemax.support
-
 __all__ = [
     "Mapping",
     "attention",
     "entmax",
     "entmax15",
-    "entmax15_loss",
-    "entmax15_support",
-    "entmax_loss",
-    "entmax_support",
     "keep",
     "softmax",
-    "softmax_loss",
-    "softmax_support",
     "sparsemax",
-    "sparsemax_loss",
-    "sparsemax_support",
     "topk_softmax",
-    "topk_softmax_support",
     "topk_sparsemax",
-    "topk_sparsemax_support",
 ]

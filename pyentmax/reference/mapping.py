@@ -29,7 +29,6 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    Self,
     TypedDict,
     TypeVar,
     Unpack,
@@ -338,27 +337,6 @@ class Mapping(OfScores[P], Generic[P, K]):
     def one_axis(self) -> bool:
         """Whether the order of a row's entries matters, which those of several axes do not have."""
         return getattr(self.parameter, "one_axis", False)
-
-    # What generic code called these when a mapping was a record; they go with the flat names.
-    @property
-    def forward(self) -> Self:
-        """The mapping."""
-        return self
-
-    @property
-    def omega(self) -> Regularizer[P] | None:
-        """The regularizer, if there is one."""
-        return self.regularizer if self.regularizer.is_defined else None
-
-    @property
-    def textbook_jacobian(self) -> Callable[..., Any] | None:
-        """The Jacobian's textbook."""
-        return self.jacobian.textbook
-
-    @property
-    def textbook_loss(self) -> Callable[..., Any] | None:
-        """The loss's textbook."""
-        return self.loss.textbook
 
     def __dir__(self) -> list[str]:
         functions = {name: x for name, x in vars(self).items() if isinstance(x, Function)}

@@ -81,31 +81,8 @@ from pyentmax.torch.one_vs_all import entmax_sigmoid, one_vs_all_loss
 from pyentmax.torch.screened import ScreenedRows, entmax_linear
 from pyentmax.torch.sparse_attention import attention
 
-# Names of the functions before mappings were objects; the losses are those of the package entmax.
+# As the package entmax has them.
 sparsemax_loss, entmax15_loss = sparsemax.loss, entmax15.loss
-
-softmax_support = softmax.support
-sparsemax_support = sparsemax.support
-entmax15_support = entmax15.support
-entmax_support = entmax.support
-normmax_support = normmax.support
-topk_softmax_support = topk_softmax.support
-topk_sparsemax_support = topk_sparsemax.support
-fusedmax_support = fusedmax.support
-oscarmax_support = oscarmax.support
-csoftmax_support = csoftmax.support
-csparsemax_support = csparsemax.support
-budget_sparsemax_support = budget_sparsemax.support
-softmax_loss = softmax.loss
-entmax_loss = entmax.loss
-normmax_loss = normmax.loss
-topk_sparsemax_loss = topk_sparsemax.loss
-fusedmax_loss = fusedmax.loss
-oscarmax_loss = oscarmax.loss
-log_softmax = softmax.log
-log_sparsemax = sparsemax.log
-log_entmax15 = entmax15.log
-log_entmax = entmax.log
 
 __all__ = [
     "AlphaEntmax",
@@ -128,10 +105,6 @@ __all__ = [
     "linear_min_p",
     "linear_sample",
     "linear_top_k",
-    "log_entmax",
-    "log_entmax15",
-    "log_softmax",
-    "log_sparsemax",
     "one_vs_all_loss",
     "softmax",
     "sparsemax",
@@ -145,26 +118,8 @@ __all__ = [
     "csoftmax",
     "csparsemax",
     "budget_sparsemax",
-    "softmax_support",
-    "sparsemax_support",
-    "entmax15_support",
-    "entmax_support",
-    "normmax_support",
-    "topk_softmax_support",
-    "topk_sparsemax_support",
-    "fusedmax_support",
-    "oscarmax_support",
-    "csoftmax_support",
-    "csparsemax_support",
-    "budget_sparsemax_support",
-    "softmax_loss",
     "sparsemax_loss",
     "entmax15_loss",
-    "entmax_loss",
-    "normmax_loss",
-    "topk_sparsemax_loss",
-    "fusedmax_loss",
-    "oscarmax_loss",
     "Softmax",
     "Sparsemax",
     "Entmax15",

@@ -82,7 +82,7 @@ def test_edge_rows_agree_with_the_library(name):
     along = jax.jit(lambda z, v: jax.jvp(lambda z: getattr(pj, name)(z, *args), (z,), (v,))[1])
     p = getattr(pj, name)(z, *args)
     np.testing.assert_allclose(p, getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-6)
-    expected = getattr(pe, f"{name}_vjp")(np.asarray(p), v, *args)
+    expected = getattr(pe, name).vjp(np.asarray(p), v, *args)
     for function in (back, along, jax.vmap(back), jax.vmap(along)):
         np.testing.assert_allclose(function(z, v), expected, rtol=1e-5, atol=1e-6)
 
@@ -90,7 +90,7 @@ def test_edge_rows_agree_with_the_library(name):
 def test_gradients_of_an_array_of_alpha_agree_with_the_library():
     z, alpha = RNG.normal(size=(3, 40)), np.array([1.0, 1.3, 2.0])
     _, pull = jax.vjp(pj.entmax, z, alpha)
-    expected = pe.entmax_vjp_alpha(pe.entmax(z, alpha), z, alpha)
+    expected = pe.entmax.parameter_vjp(pe.entmax(z, alpha), z, alpha)
     np.testing.assert_allclose(pull(z)[1], expected, rtol=1e-10)
 
 
@@ -106,7 +106,7 @@ def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtyp
     _, along = jax.jvp(lambda z: pj.entmax(z, dtype(alpha)), (z,), (t,))
     p = np.asarray(p, np.float64)
     for found, v in ((pull(g)[0], g), (along, t)):
-        exact = pe.entmax_vjp(p, v.astype(np.float64), alpha)
+        exact = pe.entmax.vjp(p, v.astype(np.float64), alpha)
         most = np.abs(exact).max(axis=-1, keepdims=True)
         assert (np.abs(found - exact) <= 32 * np.finfo(dtype).eps * (1 + most)).all()
 
@@ -114,8 +114,8 @@ def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtyp
 @pytest.mark.parametrize("alpha", [1.05, 1.25, 1.7])
 def test_losses_in_double_precision_have_its_digits(alpha):
     for z in (np.zeros(7), np.linspace(0, 0.3, 7), RNG.normal(size=7)):
-        found = pj.entmax_loss(z, 2, alpha)
-        assert abs(found - pe.entmax_loss(z, 2, alpha)) <= 24 * 2.0**-52
+        found = pj.entmax.loss(z, 2, alpha)
+        assert abs(found - pe.entmax.loss(z, 2, alpha)) <= 24 * 2.0**-52
 
 
 @pytest.mark.parametrize("alpha", [2.5, 4, 10])
@@ -175,7 +175,7 @@ def test_top_k_of_sparsemax_keeps_the_first_of_ties(k):
         np.testing.assert_allclose(pj.topk_sparsemax(z, number), expected, rtol=1e-14, atol=1e-16)
     v = RNG.normal(size=(2, 5))
     _, along = jax.jvp(lambda z: pj.topk_sparsemax(z, k), (z,), (v,))
-    expected = pe.topk_sparsemax_jvp(pe.topk_sparsemax(z, k), v, k)
+    expected = pe.topk_sparsemax.jvp(pe.topk_sparsemax(z, k), v, k)
     np.testing.assert_allclose(along, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -236,10 +236,10 @@ with jax.set_mesh(mesh):
         p, pull = jax.vjp(lambda z: getattr(pj, name)(z, *args), scores)
         assert p.sharding.spec == split
         np.testing.assert_allclose(p, getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-6)
-        expected = getattr(pe, f"{name}_vjp")(np.asarray(p), g, *args)
+        expected = getattr(pe, name).vjp(np.asarray(p), g, *args)
         np.testing.assert_allclose(pull(cotangent)[0], expected, rtol=1e-5, atol=1e-6)
-        loss = jax.grad(lambda z: getattr(pj, f"{name}_loss")(z, jnp.arange(4), *args))
-        expected = getattr(pe, f"{name}_loss_and_grad")(z, np.arange(4), *args)[1]
+        loss = jax.grad(lambda z: getattr(pj, name).loss(z, jnp.arange(4), *args))
+        expected = getattr(pe, name).loss_and_grad(z, np.arange(4), *args)[1]
         np.testing.assert_allclose(jax.jit(loss)(scores), expected, rtol=1e-5, atol=1e-6)
 """
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
@@ -251,9 +251,9 @@ def test_derivatives_by_scores_and_alpha_agree_with_the_library(alpha):
     z, v = RNG.normal(size=(2, 6))
     p = pe.entmax(z, alpha)
     _, by_scores = jax.jvp(lambda z: pj.entmax(z, alpha), (z,), (v,))
-    np.testing.assert_allclose(by_scores, pe.entmax_jvp(p, v, alpha), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(by_scores, pe.entmax.jvp(p, v, alpha), rtol=1e-6, atol=1e-9)
     _, by_alpha = jax.jvp(lambda a: pj.entmax(z, a), (float(alpha),), (1.0,))
-    np.testing.assert_allclose(by_alpha, pe.entmax_grad_alpha(p, alpha), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(by_alpha, pe.entmax.parameter_slope(p, alpha), rtol=1e-6, atol=1e-9)
 
 
 TWICE = {
@@ -261,8 +261,8 @@ TWICE = {
     **{name: lambda z, a, name=name: getattr(pj, name)(z) for name in NAMED},
     "topk_softmax": lambda z, a: pj.topk_softmax(z, 3),
     "logarithm": lambda z, a: jnp.where(pj.entmax(z, a) > 0, pj.entmax.log(z, a), 0),
-    "loss of a label": lambda z, a: pj.entmax_loss(z, 1, a),
-    "loss of a distribution": lambda z, a: pj.entmax_loss(z, jnp.full(5, 0.2), a),
+    "loss of a label": lambda z, a: pj.entmax.loss(z, 1, a),
+    "loss of a distribution": lambda z, a: pj.entmax.loss(z, jnp.full(5, 0.2), a),
 }
 
 
@@ -331,47 +331,47 @@ def test_losses_agree_with_the_library(alpha):
         (y, {"mask": mask, "label_smoothing": 1.0}),
         (y.astype(np.uint8), {"ignore_index": -100}),
     ]:
-        expected = pe.entmax_loss(z, target, alpha, **options)
-        found = pj.entmax_loss(z, target, alpha, **options)
+        expected = pe.entmax.loss(z, target, alpha, **options)
+        found = pj.entmax.loss(z, target, alpha, **options)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
         if "reduction" not in options:
-            _, gradient = pe.entmax_loss_and_grad(z, target, alpha, **options)
-            found = jax.grad(lambda z, t=target, o=options: pj.entmax_loss(z, t, alpha, **o))(z)
+            _, gradient = pe.entmax.loss_and_grad(z, target, alpha, **options)
+            found = jax.grad(lambda z, t=target, o=options: pj.entmax.loss(z, t, alpha, **o))(z)
             np.testing.assert_allclose(found, gradient, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_named_losses_agree_with_the_library(name):
     z, y = 2 * RNG.normal(size=(6, 5)), RNG.integers(5, size=6)
-    loss = getattr(pj, f"{name}_loss")
-    np.testing.assert_allclose(loss(z, y), getattr(pe, f"{name}_loss")(z, y), rtol=1e-12)
+    loss = getattr(pj, name).loss
+    np.testing.assert_allclose(loss(z, y), getattr(pe, name).loss(z, y), rtol=1e-12)
     each = loss(z.T, y, 0, reduction="none")
-    np.testing.assert_allclose(each, getattr(pe, f"{name}_loss")(z, y, reduction="none"), rtol=1e-7)
+    np.testing.assert_allclose(each, getattr(pe, name).loss(z, y, reduction="none"), rtol=1e-7)
 
 
 @pytest.mark.slow
 def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_nothing():
     z = np.array([[1.0, 0.0], [0.5, 0.0]])
-    assert np.isnan(pj.entmax15_loss(z, np.array([0, 2]), reduction="none")).tolist() == [
+    assert np.isnan(pj.entmax15.loss(z, np.array([0, 2]), reduction="none")).tolist() == [
         False,
         True,
     ]
-    assert np.isnan(pj.softmax_loss(z, np.array([[0.5, 0.4], [1, 0]]), reduction="none"))[0]
+    assert np.isnan(pj.softmax.loss(z, np.array([[0.5, 0.4], [1, 0]]), reduction="none"))[0]
     mask = np.array([[True, True], [False, False]])
     np.testing.assert_allclose(
-        pj.entmax15_loss(z, np.array([1, 0]), mask=mask),
-        pe.entmax15_loss(z[:1], np.array([1])),
+        pj.entmax15.loss(z, np.array([1, 0]), mask=mask),
+        pe.entmax15.loss(z[:1], np.array([1])),
         rtol=1e-7,
     )
     for name in NAMED:  # a label at a masked score
-        assert getattr(pj, f"{name}_loss")(z, [1, 1], mask=[True, False]) == np.inf
+        assert getattr(pj, name).loss(z, [1, 1], mask=[True, False]) == np.inf
     z, mask = np.array([[1.0, 2.0, 3.0]]), np.array([True, True, False])
     inside, outside = [[0.5, 0.5, np.nan]], np.array([[0.25, 0.25, 0.5]])
-    expected = pe.entmax15_loss(z, np.array(inside), mask=mask)
-    np.testing.assert_allclose(pj.entmax15_loss(z, inside, mask=mask), expected, rtol=1e-12)
-    assert np.isnan(pj.entmax15_loss(z, outside, mask=mask))
+    expected = pe.entmax15.loss(z, np.array(inside), mask=mask)
+    np.testing.assert_allclose(pj.entmax15.loss(z, inside, mask=mask), expected, rtol=1e-12)
+    assert np.isnan(pj.entmax15.loss(z, outside, mask=mask))
     uniform = jnp.full(43, 1 / 43, jnp.bfloat16)  # sums to 1 as well as it can
-    assert jnp.isfinite(pj.softmax_loss(jnp.zeros(43), uniform))
+    assert jnp.isfinite(pj.softmax.loss(jnp.zeros(43), uniform))
 
 
 def test_a_broken_row_breaks_no_other():
@@ -381,7 +381,7 @@ def test_a_broken_row_breaks_no_other():
     expected = [True, False, False, True, True, True, False]
 
     def loss(z, alpha):
-        return pj.entmax_loss(z, np.ones(7, int), alpha, reduction="none")
+        return pj.entmax.loss(z, np.ones(7, int), alpha, reduction="none")
 
     for function in (pj.entmax, loss):
         value, pull = jax.vjp(function, z, alpha)
@@ -403,7 +403,7 @@ def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name
     gradient = np.asarray(jax.grad(lambda z: function(z)[:, 0].sum())(z))
     assert np.isnan(gradient[:2]).all()
     assert np.isfinite(gradient[2]).all()
-    loss = getattr(pj, f"{name}_loss")
+    loss = getattr(pj, name).loss
     gradient = np.asarray(jax.grad(lambda z: loss(z, [0, 0, 5], reduction="sum"))(z))
     assert np.isnan(gradient).all()
     weight = np.array([0.0, 0.0, 1.0])
@@ -439,7 +439,7 @@ def test_a_row_of_weight_0_may_have_any_alpha():
     y, weight = np.zeros(3, int), np.array([1.0, 0.0, 1.0])
     for strange in (0, jnp.inf, jnp.nan):
         alpha = jnp.array([1.5, strange, strange])
-        for gradient in jax.grad(pj.entmax_loss, (0, 2))(z, y, alpha, weight=weight):
+        for gradient in jax.grad(pj.entmax.loss, (0, 2))(z, y, alpha, weight=weight):
             assert np.any(gradient[0] != 0)
             np.testing.assert_array_equal(gradient[1:], 0)
 
@@ -451,7 +451,7 @@ def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
     with jax.debug_nans(True):
         p = pj.sparsemax(z, mask=mask)
         np.testing.assert_array_equal(pj.sparsemax(jnp.where(mask, z, -jnp.inf)), p)
-        gradient = jax.grad(pj.sparsemax_loss)(z, jnp.array([0]), mask=mask)
+        gradient = jax.grad(pj.sparsemax.loss)(z, jnp.array([0]), mask=mask)
     np.testing.assert_allclose(gradient, p - np.eye(3)[:1], rtol=1e-6)
 
 
@@ -459,8 +459,8 @@ def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
 def test_the_mean_of_losses_depends_on_the_ratios_of_weights_alone():
     z, labels = RNG.normal(size=(3, 4)).astype(np.float32), np.array([0, 1, 2])
     for weight in (3e38, np.float32([3e38, 3e38, 1]), 1e-37):
-        expected = pe.softmax_loss(z, labels, weight=weight)
-        found = pj.softmax_loss(z, labels, weight=weight)
+        expected = pe.softmax.loss(z, labels, weight=weight)
+        found = pj.softmax.loss(z, labels, weight=weight)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -485,8 +485,8 @@ def test_compiled_and_vectorised_calls_are_the_same():
         jax.vmap(pj.sparsemax, 1, 1)(z.T), pe.sparsemax(z, axis=-1).T, rtol=1e-7
     )
     labels = np.array([0, 1, 2, 3])
-    found = jax.jit(jax.grad(pj.entmax15_loss))(z, labels)
-    _, gradient = pe.entmax15_loss_and_grad(z, labels)
+    found = jax.jit(jax.grad(pj.entmax15.loss))(z, labels)
+    _, gradient = pe.entmax15.loss_and_grad(z, labels)
     np.testing.assert_allclose(found, gradient, atol=1e-12, rtol=1e-7)
 
 
@@ -495,7 +495,7 @@ def test_a_second_call_compiles_nothing(caplog):
 
     def calls(alpha):
         pj.entmax(z, alpha)
-        jax.grad(pj.entmax_loss)(z, labels, alpha)
+        jax.grad(pj.entmax.loss)(z, labels, alpha)
 
     def compiled():
         return [r for r in caplog.records if "compil" in r.getMessage().lower()]
@@ -512,10 +512,10 @@ def test_a_second_call_compiles_nothing(caplog):
 def test_losses_keep_digits_at_a_margin(alpha):
     """p rounds to 1 in float32 there, and the loss was 0."""
     z, y = np.array([[18.0, 0, -3]]), np.array([0])
-    for loss in ("entmax_loss", *(["softmax_loss"] * (alpha == 1))):
-        numbers = () if loss == "softmax_loss" else (alpha,)
-        found = getattr(pj, loss)(np.float32(z), y, *numbers)
-        np.testing.assert_allclose(found, getattr(pe, loss)(z, y, *numbers), rtol=2e-5)
+    for name in ("entmax", *(["softmax"] * (alpha == 1))):
+        numbers = () if name == "softmax" else (alpha,)
+        found = getattr(pj, name).loss(np.float32(z), y, *numbers)
+        np.testing.assert_allclose(found, getattr(pe, name).loss(z, y, *numbers), rtol=2e-5)
 
 
 def test_class_weights_are_weights_of_labels():
@@ -551,9 +551,9 @@ def test_mappings_are_objects():
         pj.topk_softmax.log(z, 2)
 
 
-@pytest.mark.parametrize("loss", ["softmax_loss", "entmax_loss"])
+@pytest.mark.parametrize("loss", [pj.softmax.loss, pj.entmax.loss], ids=str)
 def test_label_smoothing_may_be_traced(loss):
-    z, y, loss = RNG.normal(size=(3, 4)), np.array([0, 1, 2]), getattr(pj, loss)
+    z, y = RNG.normal(size=(3, 4)), np.array([0, 1, 2])
     smoothed = jax.jit(lambda share: loss(z, y, label_smoothing=share))
     for share in (0.0, 0.1):
         np.testing.assert_allclose(smoothed(share), loss(z, y, label_smoothing=share), rtol=1e-12)
@@ -579,10 +579,10 @@ STRICT = {
     "top-k": lambda z: [pj.topk_softmax(z, 2), pj.topk_softmax(z, jnp.array([1, 2, 3]), axis=2)],
     "axis and mask": lambda z: [pj.sparsemax(z, (0, 2), mask=jnp.arange(4) < 3)],
     "losses": lambda z: [
-        pj.entmax_loss(z, LABELS, 1.3, label_smoothing=0.1),
-        pj.softmax_loss(z, LABELS, ignore_index=1, weight=jnp.ones(3)),
-        pj.entmax15_loss(z, pj.sparsemax(z), mask=jnp.arange(4) < 4),
-        pj.sparsemax_loss(z, LABELS, reduction="none"),
+        pj.entmax.loss(z, LABELS, 1.3, label_smoothing=0.1),
+        pj.softmax.loss(z, LABELS, ignore_index=1, weight=jnp.ones(3)),
+        pj.entmax15.loss(z, pj.sparsemax(z), mask=jnp.arange(4) < 4),
+        pj.sparsemax.loss(z, LABELS, reduction="none"),
     ],
 }
 
@@ -611,7 +611,7 @@ def test_exports_with_symbolic_axes(name):
     exported = export.export(jax.jit(lambda z: getattr(pj, name)(z, *args)))(shape)
     np.testing.assert_allclose(exported.call(z), getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-7)
     if name != "topk_softmax":
-        loss = jax.jit(jax.grad(lambda z, y: getattr(pj, f"{name}_loss")(z, y, *args)))
+        loss = jax.jit(jax.grad(lambda z, y: getattr(pj, name).loss(z, y, *args)))
         found = export.export(loss)(shape, labels).call(z, y)
         np.testing.assert_allclose(found, loss(z, y), rtol=1e-5, atol=1e-7)
 
@@ -628,12 +628,12 @@ def test_exports_with_symbolic_axes(name):
         (lambda: pj.softmax([1.0], mask=[1.0]), TypeError, "a bool array, got .*mask != 0"),
         (lambda: pj.softmax([1.0], mask=[True, False]), ValueError, "mask: expected a shape"),
         (lambda: pj.entmax([1.0], [1.5, 2.0]), ValueError, "alpha: expected a shape"),
-        (lambda: pj.softmax_loss([1.0], 0, reduction="max"), ValueError, "reduction"),
-        (lambda: pj.softmax_loss([1.0], 0, label_smoothing=1.5), ValueError, "a share in"),
-        (lambda: pj.softmax_loss([1.0], [0, 1]), ValueError, "integer labels of shape"),
-        (lambda: pj.softmax_loss([1.0], [1.0], ignore_index=0), ValueError, "use weight=0"),
-        (lambda: pj.softmax_loss([1.0], 0, ignore_index=0.5), TypeError, "whole number or None"),
-        (lambda: pj.entmax_loss([1.0], 0, ignore_index=jnp.array(0.0)), TypeError, "whole number"),
+        (lambda: pj.softmax.loss([1.0], 0, reduction="max"), ValueError, "reduction"),
+        (lambda: pj.softmax.loss([1.0], 0, label_smoothing=1.5), ValueError, "a share in"),
+        (lambda: pj.softmax.loss([1.0], [0, 1]), ValueError, "integer labels of shape"),
+        (lambda: pj.softmax.loss([1.0], [1.0], ignore_index=0), ValueError, "use weight=0"),
+        (lambda: pj.softmax.loss([1.0], 0, ignore_index=0.5), TypeError, "whole number or None"),
+        (lambda: pj.entmax.loss([1.0], 0, ignore_index=jnp.array(0.0)), TypeError, "whole number"),
     ],
 )
 def test_what_does_not_fit_is_said(call, error, message):

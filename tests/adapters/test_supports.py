@@ -36,8 +36,8 @@ def test_tensors_supports_are_the_arrays(name: str, kernels: bool, monkeypatch: 
             pytest.skip("needs kernels")
         monkeypatch.setattr(operations, "has_kernels", lambda tensor: False)
     values = [VALUES[name]] if name in VALUES else []
-    expected = getattr(pe, f"{name}_support")(Z, *values, mask=MASK)
-    function = getattr(pt, f"{name}_support")
+    expected = getattr(pe, name).support(Z, *values, mask=MASK)
+    function = getattr(pt, name).support
     z, mask = torch.tensor(Z, requires_grad=True), torch.tensor(MASK)
     found = function(z, *values, mask=mask)
     assert found.dtype == torch.bool
@@ -54,7 +54,7 @@ def test_a_support_compiles_without_a_graph_break() -> None:
     import pyentmax.torch as pt
 
     run = torch.compile(
-        lambda z: pt.entmax_support(z, alpha=1.001), fullgraph=True, backend="eager"
+        lambda z: pt.entmax.support(z, alpha=1.001), fullgraph=True, backend="eager"
     )
     assert run(torch.tensor([0.0, -900, -1100])).tolist() == [True, True, False]
 
@@ -64,10 +64,10 @@ def test_jax_supports_are_the_arrays(name: str) -> None:
     jax = pytest.importorskip("jax", reason="no JAX: pip install 'pyentmax[jax]'")
     import pyentmax.jax as pj
 
-    function, z = getattr(pj, f"{name}_support"), Z.astype(np.float32)
+    function, z = getattr(pj, name).support, Z.astype(np.float32)
     for value in {"entmax": [0.5, 1.0, 1.001, 1.25, 2.0, 3.0]}.get(name, [VALUES.get(name)]):
         values = [] if value is None else [value]
-        expected = getattr(pe, f"{name}_support")(z, *values, mask=MASK)
+        expected = getattr(pe, name).support(z, *values, mask=MASK)
         with jax.numpy_dtype_promotion("strict"):
             found = jax.jit(lambda z, v=values: function(z, *v, mask=MASK))(z)
         np.testing.assert_array_equal(found, expected)

@@ -42,7 +42,7 @@ def test_composed_mappings_equal_the_array_functions(name: str, dtype: Any) -> N
     tolerance = ROUNDING[dtype]
     for mask in (None, MASK):
         expected = getattr(pe, name)(z.detach().numpy(), *numbers, mask=mask)
-        gradient = getattr(pe, f"{name}_vjp")(expected, V.astype(expected.dtype), *numbers)
+        gradient = getattr(pe, name).vjp(expected, V.astype(expected.dtype), *numbers)
         for values in (numbers, rows):
             tensor = None if mask is None else torch.tensor(mask)
             p = getattr(pt, name)(z, *values, mask=tensor)
@@ -60,8 +60,8 @@ def test_composed_entmax_below_1(alpha: float) -> None:
     p, expected = pt.entmax(z, a), pe.entmax(Z, alpha)
     np.testing.assert_allclose(p.detach(), expected, rtol=1e-13)
     found = torch.autograd.grad(p, (z, a), torch.tensor(V))
-    np.testing.assert_allclose(found[0], pe.entmax_vjp(expected, V, alpha), rtol=0, atol=1e-14)
-    np.testing.assert_allclose(found[1], pe.entmax_vjp_alpha(expected, V, alpha), rtol=1e-10)
+    np.testing.assert_allclose(found[0], pe.entmax.vjp(expected, V, alpha), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[1], pe.entmax.parameter_vjp(expected, V, alpha), rtol=1e-10)
     wide = np.array([[0, -1e4, *[-1e6] * 2000]], np.float32)  # c is tiny beside its bound
     np.testing.assert_allclose(
         pt.entmax(torch.tensor(wide), alpha), pe.entmax(wide, alpha), rtol=1e-4
@@ -88,7 +88,7 @@ def test_composed_losses_equal_the_array_functions(name: str) -> None:
         arrays = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
         arrays["weight"] = arrays.pop("row_weight", None)
         expected, slope = expected_loss(Z, y.numpy(), **arrays)
-        found = getattr(pt, f"{name}_loss")(z, y, **named, **options)
+        found = getattr(pt, name).loss(z, y, **named, **options)
         np.testing.assert_allclose(found.detach(), expected, rtol=1e-13, atol=1e-14)
         (gradient,) = torch.autograd.grad(found.sum(), z)
         np.testing.assert_allclose(gradient, slope, rtol=1e-13, atol=1e-14)
@@ -126,10 +126,10 @@ def test_composed_entmax_of_special_rows(alpha: float) -> None:
     np.testing.assert_allclose(p, expected, rtol=1e-13, atol=1e-14)
     rows, v, alphas = torch.tensor(expected), torch.tensor(V[:, :4]), torch.full((4,), alpha)
     product = composed.product(rows, v, alpha)
-    expected_product = pe.entmax_vjp(expected, V[:, :4], alpha)
+    expected_product = pe.entmax.vjp(expected, V[:, :4], alpha)
     np.testing.assert_allclose(product, expected_product, rtol=1e-12, atol=1e-14)
     slope = composed.grad_alpha(rows, alphas.double())
-    expected = pe.entmax_grad_alpha(expected, alpha)
+    expected = pe.entmax.parameter_slope(expected, alpha)
     np.testing.assert_allclose(slope[[0, 2, 3]], expected[[0, 2, 3]], rtol=1e-8, atol=1e-13)
 
 
@@ -153,7 +153,7 @@ def test_other_mappings_name_the_host() -> None:
     z, y = torch.tensor(Z), torch.arange(4)
     for call in (
         lambda: pt.fusedmax(z),
-        lambda: pt.normmax_loss(z, y),
+        lambda: pt.normmax.loss(z, y),
         lambda: pt.attention(z, z, z, mapping="csoftmax", upper=0.5),
     ):
         with pytest.raises(

@@ -306,7 +306,7 @@ def test_module_has_the_layer_of_linear() -> None:
     for one, other in zip(head.parameters(), linear.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     x, y = torch.randn(3, 8), torch.tensor([1, -100, 2])
-    expected = pt.entmax_loss(linear(x), y, 1.3, ignore_index=-100)
+    expected = pt.entmax.loss(linear(x), y, 1.3, ignore_index=-100)
     torch.testing.assert_close(head(x, y), expected)
     assert "mapping='entmax'" in repr(head)
     with pytest.raises(TypeError, match="unexpected keyword argument 'k'"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from pyentmax.torch.sorting import soft_sort  # noqa: E402
 
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 COMPOSED = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
-WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not None]
+WITH_LOSS = [name for name, record in MAPPINGS.items() if record.regularizer.is_defined]
 # Steps of 1e-6 in float64, on functions whose slopes are about 1.
 DIFFERENCES = {"eps": 1e-6, "atol": 1e-5, "rtol": 1e-3}
 ROUNDING = {"rtol": 1e-6, "atol": 1e-6}  # of float32, where sums run in another order
@@ -59,6 +60,10 @@ def tensor(*shape: int, dtype: Any = torch.float64, seed: int = 0, grad: bool = 
     return drawn.to(dtype).requires_grad_(grad)
 
 
+def loss_of(name: str) -> Any:
+    return pt.one_vs_all_loss if name == "one_vs_all" else getattr(pt, name).loss
+
+
 def numpy_options(options: dict[str, Any]) -> dict[str, Any]:
     """Options of array functions, whose weight is of rows."""
     names = {"row_weight": "weight"}
@@ -73,12 +78,12 @@ def test_every_mapping_is_written_out(name: str) -> None:
     array_function = inspect.signature(getattr(pe, name)).parameters
     own = [array_function[parameter] for parameter in MAPPINGS[name].parameters][:1]
     title = "".join(part.capitalize() for part in name.split("_"))
-    written = {name: ["z"], f"{name}_support": ["z"], title: []}
-    if MAPPINGS[name].omega is not None:
-        written |= {f"{name}_loss": ["z", "y"], f"{title}Loss": []}
+    written = {name: ["z"], f"{name}.support": ["z"], title: []}
+    if MAPPINGS[name].regularizer.is_defined:
+        written |= {f"{name}.loss": ["z", "y"], f"{title}Loss": []}
     for full_name, tensors in written.items():
-        assert full_name in pt.__all__
-        shown = list(inspect.signature(getattr(pt, full_name)).parameters.values())
+        assert full_name.partition(".")[0] in pt.__all__
+        shown = list(inspect.signature(attrgetter(full_name)(pt)).parameters.values())
         positional = [p for p in shown if p.kind is p.POSITIONAL_OR_KEYWORD]
         assert [p.name for p in positional] == [*tensors, *(p.name for p in own), "dim"]
         assert [p.default for p in positional[len(tensors) : -1]] == [p.default for p in own]
@@ -95,9 +100,9 @@ def test_mappings_equal_the_array_functions(name: str, dtype: Any) -> None:
     z = tensor(3, 4, 5, dtype=dtype, grad=False)
     mask = tensor(3, 4, 5, seed=1, grad=False) > -0.5
     mask[..., :3] = True  # room for budgets and upper bounds
-    expected = MAPPINGS[name].forward(z.numpy(), *values(name), axis=1)
+    expected = MAPPINGS[name](z.numpy(), *values(name), axis=1)
     np.testing.assert_array_equal(getattr(pt, name)(z, *values(name), dim=1), expected)
-    expected = MAPPINGS[name].forward(z.numpy(), *values(name), mask=mask.numpy())
+    expected = MAPPINGS[name](z.numpy(), *values(name), mask=mask.numpy())
     np.testing.assert_array_equal(getattr(pt, name)(z, *values(name), mask=mask), expected)
 
 
@@ -166,13 +171,12 @@ def test_half_precision_rounds_bounds_as_probabilities(name: str, dtype: Any) ->
         full = rng.uniform(0.3, 0.4, 2)  # bounds of the largest scores; the others are far from it
         z, upper = np.array([3.0, 2.5, 0.5, 0.25]), np.append(full, [0.9, 0.9])
         p = getattr(pe, name)(z, upper)
-        seen = (z,) if MAPPINGS[name].parameter_vjp.with_scores else ()
-        expected = getattr(pe, f"{name}_vjp_upper")(p, g, upper, *seen)
+        expected = getattr(pe, name).parameter_vjp.at_scores(z, p, g, upper)
         assert (p[:2] == full).all()
         scores = torch.tensor(z, dtype=dtype, requires_grad=True)
         bounds = torch.tensor(upper, requires_grad=True)
         getattr(pt, name)(scores, upper=bounds).backward(torch.tensor(g, dtype=dtype))
-        in_scores = getattr(pe, f"{name}_vjp")(p, g, upper)
+        in_scores = getattr(pe, name).vjp(p, g, upper)
         np.testing.assert_allclose(scores.grad.float(), in_scores, rtol=0, atol=0.03)
         np.testing.assert_allclose(bounds.grad, expected, rtol=0, atol=0.03)
     scores = torch.zeros(3, dtype=dtype, requires_grad=True)
@@ -225,20 +229,20 @@ TYPE_ERRORS = {
     "pt.one_vs_all_loss(Z, ARRAY)": "y must be a Tensor, got ndarray",
     "pt.attention([1.0], Z, Z)": "query must be a Tensor, got list",
     "pt.entmax15(Z, 0, mask=ARRAY)": "mask must be a Tensor, got ndarray",
-    "pt.softmax_loss(Z, Y, weight=ARRAY)": "^weight must be a Tensor, got ndarray",
-    "pt.softmax_loss(Z, Y, row_weight=ARRAY)": "row_weight must be a Tensor, got ndarray",
+    "pt.softmax.loss(Z, Y, weight=ARRAY)": "^weight must be a Tensor, got ndarray",
+    "pt.softmax.loss(Z, Y, row_weight=ARRAY)": "row_weight must be a Tensor, got ndarray",
     "pt.entmax(Z, ARRAY)": "alpha must be a number or a Tensor",
     "pt.softmax(Z, dim=1.5)": "dim must be an int, got 1.5",
     "pt.topk_softmax(Z)": r"topk_softmax\(\) missing 1 required .* 'k'",
     "pt.entmax(Z, beta=2)": r"entmax\(\) got an unexpected .* 'beta'",
     "pt.entmax(Z, 1.5, alpha=2)": r"entmax\(\) got multiple values for argument 'alpha'",
-    "pt.softmax_loss(Z, Y, eps=1)": r"softmax.loss\(\) got .* 'eps'",
+    "pt.softmax.loss(Z, Y, eps=1)": r"softmax.loss\(\) got .* 'eps'",
     "pt.softmax(Z, mask=Z.int())": r"boolean, .* mask != 0",
     "pt.softmax(Z, mask=Z)": "additive mask: pass mask == 0",
-    "pt.entmax_loss(Z, Y, LEARNED)": "entmax.loss has no gradient in alpha",
+    "pt.entmax.loss(Z, Y, LEARNED)": "entmax.loss has no gradient in alpha",
     "pt.one_vs_all_loss(Z, Y, LEARNED)": "entmax.loss has no gradient in alpha",
-    "pt.normmax_loss(Z, LEARNED + Z)": "normmax.loss has no gradient in y",
-    "pt.softmax_loss(Z, Y, label_smoothing=LEARNED)": "must be a number",
+    "pt.normmax.loss(Z, LEARNED + Z)": "normmax.loss has no gradient in y",
+    "pt.softmax.loss(Z, Y, label_smoothing=LEARNED)": "must be a number",
     "pt.one_vs_all_loss(Z, Y, ignore_index=1.5)": "ignore_index must be a whole number or None",
     "pt.Entmax15Loss(row_weight=Y)": r"Entmax15Loss\(\) got .* 'row_weight'",
     "pt.one_vs_all_loss(Z, Z.to(torch.complex64))": "real numbers",
@@ -264,14 +268,14 @@ VALUE_ERRORS = {
     "pt.attention(torch.ones(3, 2, 3), torch.ones(2, 2, 3), Z)": "batch shapes .* must broadcast",
     "pt.softmax(Z, 0, mask=Y > 0)": r"mask of shape \(2,\) does not broadcast to z",
     "pt.one_vs_all_loss(Z, Y, row_weight=Z[0])": r"shape \(3,\)",
-    "pt.softmax_loss(Z, Y, weight=Z[:, 0])": r"the shape \(3,\), .* got shape \(2,\)",
+    "pt.softmax.loss(Z, Y, weight=Z[:, 0])": r"the shape \(3,\), .* got shape \(2,\)",
     "pt.one_vs_all_loss(Z, Z, weight=Z[0])": "for integer labels",
     "pt.entmax_sigmoid(Z, torch.ones(2))": r"alpha of shape \(2,\) does",
     "pt.one_vs_all_loss(Z, Y + 2)": "^y must be from 0 to 2, got 3",
     "pt.one_vs_all_loss(Z, Z + 2)": "^y must be from 0 to 1, got 2.0",
     "pt.one_vs_all_loss(Z, Y[:1])": r"y must be integer labels of shape \(2,\)",
-    "pt.softmax_loss(Z, Y, label_smoothing=1.5)": "got 1.5",
-    "pt.softmax_loss(Z, Y, reduction='avg')": "mean, sum, none, got 'avg'",
+    "pt.softmax.loss(Z, Y, label_smoothing=1.5)": "got 1.5",
+    "pt.softmax.loss(Z, Y, reduction='avg')": "mean, sum, none, got 'avg'",
 }
 
 
@@ -317,13 +321,13 @@ def test_derivatives_in_a_parameter(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPOSED)
 def test_second_derivatives(name: str) -> None:
-    f, loss = getattr(pt, name), getattr(pt, f"{name}_loss", None)
+    f, has_loss = getattr(pt, name), name in WITH_LOSS
     z, y = tensor(3, 4), torch.tensor([0, 2, 3])
     assert torch.autograd.gradgradcheck(lambda z: f(z, *values(name)), z, **DIFFERENCES)
     for options in ({}, {"reduction": "none", "ignore_index": 2}, {"reduction": "sum"}):
-        if loss is not None:
+        if has_loss:
             assert torch.autograd.gradgradcheck(
-                lambda z, options=options: loss(z, y, *values(name), **options), z, **DIFFERENCES
+                lambda z, options=options: f.loss(z, y, *values(name), **options), z, **DIFFERENCES
             )
 
 
@@ -348,7 +352,7 @@ def test_logarithms_and_their_derivatives(
         monkeypatch.setattr(operations_module, "has_kernels", lambda tensor: False)
     z, mask = tensor(3, 5), torch.tensor([True, True, True, False, True])
     settings = [torch.tensor(1.3, dtype=torch.float64)] * (name == "entmax")
-    function, mapping = getattr(pt, f"log_{name}"), getattr(pt, name)
+    function, mapping = getattr(pt, name).log, getattr(pt, name)
     log_p, p = (f(z, *settings, mask=mask) for f in (function, mapping))
     torch.testing.assert_close(log_p, p.log(), **DOUBLE)
     inputs = [(0.2 * tensor(3, 5, grad=False)).requires_grad_()]  # with few zeros
@@ -372,8 +376,8 @@ def test_logarithms_and_their_derivatives(
 def test_a_log_probability_stays_finite_where_p_underflows() -> None:
     z = torch.tensor([0.0, -900.0, -1100.0], dtype=torch.float64, requires_grad=True)
     assert pt.entmax(z, 1.001)[1] == 0
-    log_p = pt.log_entmax(z, 1.001)
-    np.testing.assert_array_equal(log_p.detach(), pe.log_entmax(z.detach().numpy(), 1.001))
+    log_p = pt.entmax.log(z, 1.001)
+    np.testing.assert_array_equal(log_p.detach(), pe.entmax.log(z.detach().numpy(), 1.001))
     log_p[1].backward()  # dlog p₁ = p₁^{1−α}(dz₁ − dz₀), with all of Σs at 0
     rate = np.exp(-0.001 * log_p[1].item())
     np.testing.assert_allclose(z.grad, [-rate, rate, 0], rtol=1e-12)
@@ -398,7 +402,7 @@ def test_missing_derivatives_are_errors() -> None:
     z, x, y = z.detach(), x.detach(), torch.tensor(0)
     cases = [
         (pt.normmax, z),
-        (lambda z: pt.normmax_loss(z, y), z),
+        (lambda z: pt.normmax.loss(z, y), z),
         (torch.func.vmap(pt.fusedmax), x),
         (soft_sort, z),
         (lambda x: pt.attention(x, x, x), x),
@@ -418,7 +422,7 @@ def test_missing_derivatives_are_errors() -> None:
 @pytest.mark.parametrize("name", [*WITH_LOSS, "one_vs_all"])
 def test_losses_equal_the_array_functions(name: str) -> None:
     z, y, numbers = tensor(4, 5), torch.tensor([0, 4, 2, 1]), [1.4]
-    loss, expected_loss = getattr(pt, f"{name}_loss"), partial(pe.one_vs_all_loss, alpha=1.4)
+    loss, expected_loss = loss_of(name), partial(pe.one_vs_all_loss, alpha=1.4)
     if name in MAPPINGS:
         numbers = values(name)
         named = dict(zip(MAPPINGS[name].parameters, numbers, strict=True))
@@ -454,7 +458,7 @@ def test_losses_have_gradients_in_targets_and_weights(name: str, reduction: str)
     inputs = (z, a, w.requires_grad_())
 
     def loss(z: Any, a: Any, w: Any) -> Any:
-        y, f = torch.softmax(a, -1), getattr(pt, f"{name}_loss")
+        y, f = torch.softmax(a, -1), loss_of(name)
         return f(z, y, row_weight=w, label_smoothing=0.1, reduction=reduction)
 
     assert torch.autograd.gradcheck(loss, inputs, **DIFFERENCES)
@@ -467,7 +471,7 @@ def test_class_weights_are_those_of_cross_entropy(reduction: str) -> None:
     options = {"reduction": reduction, "ignore_index": -100}
     weight = torch.tensor([0.5, 2, 1], dtype=torch.float64)
     expected = torch.nn.functional.cross_entropy(z, y, weight, **options)
-    found = pt.softmax_loss(z, y, weight=weight, **options)
+    found = pt.softmax.loss(z, y, weight=weight, **options)
     torch.testing.assert_close(found, expected, **DOUBLE)
     slopes = [torch.autograd.grad(x.sum(), z)[0] for x in (found, expected)]
     torch.testing.assert_close(*slopes, **DOUBLE)
@@ -476,8 +480,8 @@ def test_class_weights_are_those_of_cross_entropy(reduction: str) -> None:
     np.testing.assert_allclose(array, expected.detach(), **DOUBLE)
     labels, y = {**options, "ignore_index": None}, y % 3
     for name in ("entmax15", "one_vs_all"):
-        own = getattr(pt, f"{name}_loss")(z, y, weight=weight, row_weight=z[:, 0] ** 2, **labels)
-        of_rows = getattr(pt, f"{name}_loss")(z, y, row_weight=weight[y] * z[:, 0] ** 2, **labels)
+        own = loss_of(name)(z, y, weight=weight, row_weight=z[:, 0] ** 2, **labels)
+        of_rows = loss_of(name)(z, y, row_weight=weight[y] * z[:, 0] ** 2, **labels)
         torch.testing.assert_close(own, of_rows, **DOUBLE)
 
 
@@ -509,7 +513,7 @@ def test_half_losses_widen_a_block_at_a_time(
     ]
     for target, options in cases:
         pair = z.clone().requires_grad_(), z.float().requires_grad_()
-        losses = [pt.entmax_loss(x, target, 1.3, reduction=reduction, **options) for x in pair]
+        losses = [pt.entmax.loss(x, target, 1.3, reduction=reduction, **options) for x in pair]
         torch.testing.assert_close(losses[0], losses[1].to(dtype), rtol=0.01, atol=1e-3)
         for loss in losses:
             loss.sum().backward()
@@ -518,14 +522,14 @@ def test_half_losses_widen_a_block_at_a_time(
 
 
 @half
-@pytest.mark.parametrize("loss", ["softmax_loss", "entmax15_loss", "one_vs_all_loss"])
+@pytest.mark.parametrize("loss", ["softmax.loss", "entmax15.loss", "one_vs_all_loss"])
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 3.0]).repeat(2048)])
 def test_half_gradients_survive_a_mean_and_a_loss_scale(dtype: Any, loss: str, weight: Any) -> None:
     """Divided by the number of rows before the scale came, all but the labels' were 0."""
     z = tensor(4096, 50, grad=False).div(100).to(dtype).requires_grad_()
     y = torch.zeros(4096, dtype=torch.long)
     found, expected = [
-        torch.autograd.grad(getattr(pt, loss)(x, y, row_weight=weight).float() * 2.0**10, x)[0]
+        torch.autograd.grad(attrgetter(loss)(pt)(x, y, row_weight=weight).float() * 2.0**10, x)[0]
         for x in (z, z.detach().double().requires_grad_())
     ]
     error = torch.finfo(dtype).eps
@@ -534,25 +538,26 @@ def test_half_gradients_survive_a_mean_and_a_loss_scale(dtype: Any, loss: str, w
         assert not x.eq(0).any()
 
 
-@pytest.mark.parametrize("loss", ["entmax15_loss", "one_vs_all_loss"])
+@pytest.mark.parametrize("loss", ["entmax15.loss", "one_vs_all_loss"])
 def test_losses_along_another_dimension(loss: str) -> None:
     z, y = tensor(2, 5, 3), torch.tensor([[0, 1, 2], [4, 3, 2]])  # as cross_entropy's classes lie
-    expected = getattr(pe, loss)(z.detach().numpy(), y.numpy(), axis=1)
-    found = getattr(pt, loss)(z, y, dim=1).detach()
+    expected = attrgetter(loss)(pe)(z.detach().numpy(), y.numpy(), axis=1)
+    found = attrgetter(loss)(pt)(z, y, dim=1).detach()
     np.testing.assert_allclose(found, expected, rtol=1e-14)
     expected = torch.nn.functional.cross_entropy(z, y)
-    torch.testing.assert_close(pt.softmax_loss(z, y, dim=1), expected, **DOUBLE)
+    torch.testing.assert_close(pt.softmax.loss(z, y, dim=1), expected, **DOUBLE)
 
 
-@pytest.mark.parametrize("loss", ["one_vs_all_loss", "entmax15_loss"])
+@pytest.mark.parametrize("loss", ["one_vs_all_loss", "entmax15.loss"])
 def test_a_row_of_weight_0_may_hold_anything(loss: str) -> None:
     z = tensor(3, 4, grad=False)
     z[1] = torch.nan
     z.requires_grad_()
     y, weight = torch.tensor([0, -100, 2]), torch.tensor([1.0, 0.0, 1.0])
-    total = getattr(pt, loss)(z, y, row_weight=weight)
+    total = attrgetter(loss)(pt)(z, y, row_weight=weight)
     (gradient,) = torch.autograd.grad(total, z, create_graph=True)
-    expected = getattr(pe, f"{loss}_and_grad")(z.detach().numpy(), y.numpy(), weight=weight.numpy())
+    array_function = attrgetter(f"{loss}_and_grad")(pe)
+    expected = array_function(z.detach().numpy(), y.numpy(), weight=weight.numpy())
     np.testing.assert_allclose(total.detach(), expected[0], rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(gradient.detach(), expected[1], rtol=1e-12, atol=1e-14)
     (second,) = torch.autograd.grad(gradient, z, torch.ones_like(z))
@@ -639,7 +644,7 @@ def scalar_functions() -> dict[str, Any]:
         "entmax": lambda z: pt.entmax(z, alpha).square().sum(),
         "alpha": lambda z: pt.entmax(z, 1.2 + z[0].sigmoid()).square().sum(),
         "topk_sparsemax": lambda z: pt.topk_sparsemax(z, 3).square().sum(),
-        "loss": lambda z: pt.softmax_loss(z, y, label_smoothing=0.1),
+        "loss": lambda z: pt.softmax.loss(z, y, label_smoothing=0.1),
         "target": lambda z: pt.sparsemax_loss(z[1:], torch.softmax(z[:-1], -1)),
         "one-vs-all": lambda z: pt.one_vs_all_loss(0.3 * z, y),
     }
@@ -692,7 +697,7 @@ def host_calls() -> list[Any]:
     labels = torch.tensor([0, 1])
     return [
         pt.sparsemax,
-        pt.entmax15_support,
+        pt.entmax15.support,
         lambda z: pt.sparsemax_loss(z, labels),
         lambda z: pt.attention(z, z, z),
         lambda z: pt.linear_loss(torch.ones(2, 3), torch.nn.Parameter(z), labels),
@@ -885,8 +890,8 @@ def test_a_model_compiles_in_one_graph(backend: str) -> None:
 NUMBERS: dict[str, Any] = {
     "alpha": lambda z, x: pt.entmax(z, 1 + x),
     "penalty": lambda z, x: pt.fusedmax(z, x),
-    "loss": lambda z, x: pt.entmax_loss(z, torch.tensor([0, 1, 2]), 1 + x),
-    "smoothing": lambda z, x: pt.softmax_loss(z, torch.tensor([0, 1, 2]), label_smoothing=x),
+    "loss": lambda z, x: pt.entmax.loss(z, torch.tensor([0, 1, 2]), 1 + x),
+    "smoothing": lambda z, x: pt.softmax.loss(z, torch.tensor([0, 1, 2]), label_smoothing=x),
 }
 
 
@@ -954,8 +959,8 @@ class Exported(torch.nn.Module):
         z, alpha = (4 * z).round() / 4, 1 + y[0, 0].sigmoid()
         found = [pt.topk_softmax(z, 2), pt.topk_sparsemax(z, 3), pt.entmax_sigmoid(z)]
         for name in ("softmax", "sparsemax", "entmax15"):
-            found += [getattr(pt, name)(z, dim=0), getattr(pt, f"log_{name}")(z)]
-        found += [pt.entmax(z, 1.3), pt.log_entmax(z, alpha), pt.attention(z[:1], y, y)]
+            found += [getattr(pt, name)(z, dim=0), getattr(pt, name).log(z)]
+        found += [pt.entmax(z, 1.3), pt.entmax.log(z, alpha), pt.attention(z[:1], y, y)]
         return (*found, pt.attention(z, z, z, mapping="entmax15", causal=True))
 
 
@@ -1029,7 +1034,7 @@ def test_modules_equal_functions(name: str) -> None:
     if name in WITH_LOSS:
         y = torch.tensor([0, 1, 2])
         loss = getattr(pt, f"{title}Loss")(*values(name), reduction="sum", ignore_index=1)
-        expected = getattr(pt, f"{name}_loss")(z, y, *values(name), reduction="sum", ignore_index=1)
+        expected = getattr(pt, name).loss(z, y, *values(name), reduction="sum", ignore_index=1)
         assert torch.equal(loss(z, y), expected)
 
 
@@ -1073,8 +1078,8 @@ def on_meta(*shape: int, dtype: Any = torch.float64) -> Any:
 DEVICES: dict[str, Any] = {
     "parameter": lambda z: pt.entmax(z, on_meta(3)),
     "mask": lambda z: pt.entmax15(z, mask=on_meta(5, dtype=torch.bool)),
-    "logarithm": lambda z: pt.log_entmax(z, on_meta(3)),
-    "support": lambda z: pt.entmax_support(z, on_meta(3)),
+    "logarithm": lambda z: pt.entmax.log(z, on_meta(3)),
+    "support": lambda z: pt.entmax.support(z, on_meta(3)),
     "upper": lambda z: pt.csparsemax(z, on_meta(5)),
     "labels": lambda z: pt.entmax15_loss(z, on_meta(3, dtype=torch.long)),
     "row weight": lambda z: pt.entmax15_loss(z, torch.arange(3), row_weight=on_meta(3)),
@@ -1107,8 +1112,8 @@ def test_transformations_see_operations_on_tensors_from_outside(call: Any) -> No
 INNER: dict[str, Any] = {
     "mapping": lambda z: pt.entmax15(z, dim=1),
     "learned": lambda z: pt.AlphaEntmax(4, dim=1, a=torch.zeros(4))(z.transpose(0, 1)),
-    "logarithm": lambda z: pt.log_entmax15(z, dim=1),
-    "support": lambda z: pt.entmax15_support(z, dim=1),
+    "logarithm": lambda z: pt.entmax15.log(z, dim=1),
+    "support": lambda z: pt.entmax15.support(z, dim=1),
 }
 
 

@@ -56,7 +56,7 @@ def vjp(query: Any, key: Any, value: Any, g: Any) -> tuple[Any, Any, Any]:
     """The gradients without options or groups."""
     scale = query.shape[-1] ** -0.5
     p = pe.softmax(scale * query @ np.swapaxes(key, -1, -2))
-    at_scores = pe.softmax_vjp(p, g @ np.swapaxes(value, -1, -2))
+    at_scores = pe.softmax.vjp(p, g @ np.swapaxes(value, -1, -2))
     return (
         scale * at_scores @ key,
         scale * np.swapaxes(at_scores, -1, -2) @ query,

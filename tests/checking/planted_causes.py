@@ -120,8 +120,8 @@ PRODUCTS: dict[str, Any] = {
         s_of(p) * (v - total(s_of(p) * v) / total(s_of(p)).max())
     ),
     "the mean over all entries": lambda p, v: s_of(p) * (v - np.mean(v, axis=-1, keepdims=True)),
-    "the derivative of softmax": pe.softmax_vjp,
-    "the derivative of sparsemax": pe.sparsemax_vjp,
+    "the derivative of softmax": pe.softmax.vjp,
+    "the derivative of sparsemax": pe.sparsemax.vjp,
     "v passed through": lambda p, v: v,
     "sign of the mean": lambda p, v: s_of(p) * (v + total(s_of(p) * v) / total(s_of(p))),
 }

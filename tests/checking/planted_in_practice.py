@@ -182,7 +182,7 @@ LOSS: dict[str, tuple[Any, Any, str, str]] = {  # fn, gradient, verdict, cause; 
     "softmax twice": (lambda z, y: nll(pe.softmax(pe.softmax(z)), y), None, "wrong",
                       "the mapping applied twice"),
     "gradient clipped": (
-        lambda z, y: pe.softmax_loss(z, y, reduction="none"),
-        lambda z, y: np.clip(pe.softmax_loss_and_grad(z, y, reduction="none")[1], -0.5, 0.5),
+        lambda z, y: pe.softmax.loss(z, y, reduction="none"),
+        lambda z, y: np.clip(pe.softmax.loss_and_grad(z, y, reduction="none")[1], -0.5, 0.5),
         "wrong", ""),
 }  # fmt: skip

@@ -38,7 +38,7 @@ def minus_label(p: Any, y: Any) -> Any:
 
 
 def gradient_of(name: str) -> Any:
-    return lambda z, y: minus_label(pe.MAPPINGS[name].forward(z), y)
+    return lambda z, y: minus_label(pe.MAPPINGS[name](z), y)
 
 
 RIGHT: dict[str, tuple[Any, str, Any]] = {
@@ -48,9 +48,9 @@ RIGHT: dict[str, tuple[Any, str, Any]] = {
     "mean": (lambda z, y: cross_entropy(z, y).mean(), "softmax",
              lambda z, y: gradient_of("softmax")(z, y) / len(z)),
     "sum": (lambda z, y: entmax15_loss(z, y).sum(), "entmax15", gradient_of("entmax15")),
-    "own, softmax": (pe.softmax_loss, "softmax", lambda z, y: pe.softmax_loss_and_grad(z, y)[1]),
+    "own, softmax": (pe.softmax.loss, "softmax", lambda z, y: pe.softmax.loss_and_grad(z, y)[1]),
     "own, sparsemax": (
-        pe.sparsemax_loss, "sparsemax", lambda z, y: pe.sparsemax_loss_and_grad(z, y)[1]
+        pe.sparsemax.loss, "sparsemax", lambda z, y: pe.sparsemax.loss_and_grad(z, y)[1]
     ),
 }  # fmt: skip
 

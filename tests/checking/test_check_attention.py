@@ -38,7 +38,7 @@ def test_right_attention_passes_every_property() -> None:
             {"alpha": 2.0}), ("topk_softmax", {"k": 2}), ("softmax", {})], 6),
 )  # fmt: skip
 def test_right_attention_of_other_mappings_passes(mapping: str, parameters: Any) -> None:
-    forward = partial(pe.MAPPINGS[mapping].forward, **parameters)
+    forward = partial(pe.MAPPINGS[mapping], **parameters)
     report = check_attention(build(RIGHT, forward), mapping, **parameters, dtypes=["float64"])
     assert report.verdict == "right", report
 

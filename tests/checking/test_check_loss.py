@@ -42,7 +42,7 @@ def test_fault_of_practice_is_found(name: str) -> None:
 
 def test_own_loss_has_every_option_tried() -> None:
     grad = planted_losses.RIGHT["own, softmax"][2]
-    report = check_loss(pe.softmax_loss, "softmax", grad=grad, strict=True).raise_if_failed()
+    report = check_loss(pe.softmax.loss, "softmax", grad=grad, strict=True).raise_if_failed()
     untried = [one.name for one in report.results if one.verdict != "passed"]
     assert untried == ["upstream gradient"]  # grad= takes none
     assert report.notes == ("of a batch fn gives mean",)
@@ -56,14 +56,14 @@ def test_own_loss_has_every_option_tried() -> None:
 def test_option_that_does_nothing_is_named(option: str, value: Any, named: str) -> None:
     def deaf(z: Any, y: Any, ignore_index: Any = None, mask: Any = None, reduction: Any = "mean"):
         options = {"ignore_index": ignore_index, "mask": mask, "reduction": reduction}
-        return pe.softmax_loss(z, np.maximum(y, 0), **{**options, option: value})
+        return pe.softmax.loss(z, np.maximum(y, 0), **{**options, option: value})
 
     assert named in check_loss(deaf, "softmax", dtypes=["float64"]).failures
 
 
 def test_one_row_loss_is_wrapped() -> None:
     def one(z: Any, y: Any) -> Any:
-        return pe.softmax(z)[int(y)] * 0 + float(pe.softmax_loss(z, y))
+        return pe.softmax(z)[int(y)] * 0 + float(pe.softmax.loss(z, y))
 
     report = check_loss(one, "softmax", dtypes=["float64"])
     assert report.verdict == "right"
@@ -74,7 +74,7 @@ def test_loss_that_ignores_strides_is_wrong() -> None:
     def as_in_memory(z: Any, y: Any) -> Any:
         if min(z.strides) > 0:
             z = np.lib.stride_tricks.as_strided(z, (z.size,), (z.itemsize,)).reshape(z.shape)
-        return pe.softmax_loss(z, y)
+        return pe.softmax.loss(z, y)
 
     report = check_loss(as_in_memory, "softmax", dtypes=["float64"])
     assert [*report.failures] == ["memory layouts"]
@@ -85,7 +85,7 @@ def test_losses_in_one_buffer_are_an_edge() -> None:
     buffers: dict[Any, Any] = {}
 
     def reusing(z: Any, y: Any) -> Any:
-        loss = pe.softmax_loss(z, y, reduction="none")
+        loss = pe.softmax.loss(z, y, reduction="none")
         buffer = buffers.setdefault((z.shape, z.dtype), np.empty_like(loss))
         buffer[...] = loss
         return buffer

@@ -56,7 +56,7 @@ def test_right_jacobians_pass_and_wrong_ones_fail(mapped: tuple[Any, ...], dtype
     mapping = MAPPINGS[name]
 
     def forward(z: Any) -> Any:
-        return mapping.forward(z.astype(dtype), *params)
+        return mapping(z.astype(dtype), *params)
 
     p = forward(z)
     right = np.asarray(mapping.jacobian(p, *params), float)
@@ -72,7 +72,7 @@ def test_right_jacobians_pass_and_wrong_ones_fail(mapped: tuple[Any, ...], dtype
 @pytest.mark.parametrize("size", [1e-4, 1.0])
 def test_wrong_entry_is_named(size: float) -> None:
     def wrong(p: Any) -> Any:
-        jacobian = pyentmax.softmax_jacobian(p)
+        jacobian = pyentmax.softmax.jacobian(p)
         jacobian[1, 3, 2] += size
         return jacobian
 
@@ -96,7 +96,7 @@ def test_mapping_is_checked_with_its_own_jacobian() -> None:
 
 
 def test_passing_report_names_the_largest_absolute_error() -> None:
-    report = check_jacobian(pyentmax.entmax15, Z, pyentmax.entmax15_jacobian).raise_if_failed()
+    report = check_jacobian(pyentmax.entmax15, Z, pyentmax.entmax15.jacobian).raise_if_failed()
     assert report.raise_if_failed() is report
     assert 0 < report.largest_error == np.abs(report.differences).max() < 1e-9
     assert abs(report.differences[report.where]) == report.largest_error
@@ -107,10 +107,10 @@ def test_passing_report_names_the_largest_absolute_error() -> None:
 
 def test_gradient_of_a_loss() -> None:
     def loss(z: Any) -> Any:
-        return pyentmax.softmax_loss(z, [0, 1, 2])
+        return pyentmax.softmax.loss(z, [0, 1, 2])
 
     def gradient(z: Any) -> Any:
-        return pyentmax.softmax_loss_and_grad(z, [0, 1, 2])[1]
+        return pyentmax.softmax.loss_and_grad(z, [0, 1, 2])[1]
 
     check_gradient(loss, Z, gradient).raise_if_failed()
     for factor in (1.001, -1, np.nan):
@@ -133,19 +133,19 @@ def test_tolerance_is_relative_to_the_derivative(scale: float) -> None:
 
 
 def test_jvp_and_vjp_that_are_not_dual_fail() -> None:
-    report = check_vjp(pyentmax.entmax15, Z, pyentmax.entmax15_vjp, pyentmax.entmax15_jvp)
+    report = check_vjp(pyentmax.entmax15, Z, pyentmax.entmax15.vjp, pyentmax.entmax15.jvp)
     assert report.raise_if_failed().duality is not None
     assert 0 < report.duality < 1e-14
     assert "JVP-VJP gap" in str(report)
     for factor in (1 + 1e-6, np.nan):
-        wrong = partial(lambda p, u, f: f * pyentmax.softmax_jvp(p, u), f=factor)
-        report = check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp, wrong)
+        wrong = partial(lambda p, u, f: f * pyentmax.softmax.jvp(p, u), f=factor)
+        report = check_vjp(pyentmax.softmax, Z, pyentmax.softmax.vjp, wrong)
         assert report.verdict == "failed", "though the VJP itself is right"
         assert report.largest_error < report.tolerance
-    assert check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp).duality is None
+    assert check_vjp(pyentmax.softmax, Z, pyentmax.softmax.vjp).duality is None
 
     def in_float32(p: Any, u: Any, factor: float = 1) -> Any:
-        return np.float32(factor) * pyentmax.softmax_jvp(p, u)
+        return np.float32(factor) * pyentmax.softmax.jvp(p, u)
 
     def forward(z: Any) -> Any:
         return pyentmax.softmax(z.astype(np.float32))
@@ -159,7 +159,7 @@ def test_long_rows_are_checked_along_random_directions(axis: int) -> None:
     z = np.moveaxis(np.random.default_rng(3).standard_normal((2, 300)), -1, axis)
 
     def jacobian(p: Any, off: float = 0.0) -> Any:
-        right = pyentmax.entmax15_jacobian(p, axis)
+        right = pyentmax.entmax15.jacobian(p, axis)
         right[1, 7, 200] += off
         return right
 
@@ -168,7 +168,7 @@ def test_long_rows_are_checked_along_random_directions(axis: int) -> None:
     assert report.differences.shape == (16, 2, 300)
     assert check_jacobian(forward, z, partial(jacobian, off=1e-3), axis).where[1:] == (1, 7)
     numeric = [
-        check_vjp(forward, z, partial(pyentmax.entmax15_vjp, axis=axis), rng=seed).numeric
+        check_vjp(forward, z, partial(pyentmax.entmax15.vjp, axis=axis), rng=seed).numeric
         for seed in (1, 1, 2)
     ]
     assert numeric[0] == numeric[1] != numeric[2]
@@ -181,7 +181,7 @@ def test_five_scores_take_at_most_320_evaluations() -> None:
         points.append(z)
         return pyentmax.entmax15(z)
 
-    check_jacobian(counting, [0.9, 0.6, 0.4, -0.3, -1.1], pyentmax.entmax15_jacobian)
+    check_jacobian(counting, [0.9, 0.6, 0.4, -0.3, -1.1], pyentmax.entmax15.jacobian)
     assert len(points) <= 320
 
 
@@ -212,8 +212,8 @@ def test_where_no_derivative_exists_nothing_passes(name: str) -> None:
 def test_offset_of_the_scores_does_not_matter(d: int, offset: float) -> None:
     """A step that followed |z| reached over many kinks."""
     z = np.random.default_rng(4).standard_normal((3, d)) + offset
-    check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax_jacobian).raise_if_failed()
-    check_vjp(pyentmax.entmax15, z, pyentmax.entmax15_vjp).raise_if_failed()
+    check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax.jacobian).raise_if_failed()
+    check_vjp(pyentmax.entmax15, z, pyentmax.entmax15.vjp).raise_if_failed()
 
 
 @pytest.mark.parametrize("d", [60, 257])
@@ -256,7 +256,7 @@ def test_saturated_and_masked_rows_pass(name: str, dtype: Any) -> None:
     mapping, d = MAPPINGS[name], 4
 
     def forward(z: Any, mask: Any) -> Any:
-        return mapping.forward(z.astype(dtype), mask=mask)
+        return mapping(z.astype(dtype), mask=mask)
 
     for z in ([40.0, 0, 1, 2], [800.0, 0, 1, 2]):
         saturated = partial(forward, mask=None)
@@ -272,7 +272,7 @@ def test_saturated_and_masked_rows_pass(name: str, dtype: Any) -> None:
 def test_scores_too_large_for_the_steps_are_unresolved(dtype: Any, offset: float) -> None:
     """z + h rounds to z, and the function seems flat."""
     z = np.array([0.5, 1.5]) + offset
-    for jacobian in (pyentmax.softmax_jacobian, lambda p: np.zeros((2, 2))):
+    for jacobian in (pyentmax.softmax.jacobian, lambda p: np.zeros((2, 2))):
         report = check_jacobian(lambda z: pyentmax.softmax(z.astype(dtype)), z, jacobian)
         assert report.verdict == "unresolved"
         assert "too large" in report.reason
@@ -284,7 +284,7 @@ def test_noise_that_hides_the_derivative_is_unresolved() -> None:
     def fn(z: Any) -> Any:
         return pyentmax.softmax(z) + 1e-2 * noise.standard_normal(z.shape)
 
-    for jacobian in (pyentmax.softmax_jacobian, lambda p: np.zeros((5, 5))):
+    for jacobian in (pyentmax.softmax.jacobian, lambda p: np.zeros((5, 5))):
         report = check_jacobian(fn, Z[0], jacobian)
         assert report.verdict == "unresolved"
         assert "too noisy" in str(report)
@@ -296,14 +296,14 @@ def test_epsilon_of_a_function_that_computes_in_float16() -> None:
     """Small steps see no change between two values of float16, and would confirm a slope of 0."""
 
     def loss(z: Any) -> Any:
-        return float(pyentmax.softmax_loss(z.astype(np.float16), 1))
+        return float(pyentmax.softmax.loss(z.astype(np.float16), 1))
 
     z = np.random.default_rng(0).standard_normal(3)
     for factor in (0, 1):
         report = check_gradient(
             loss,
             z,
-            lambda z, f=factor: f * pyentmax.softmax_loss_and_grad(z, 1)[1],
+            lambda z, f=factor: f * pyentmax.softmax.loss_and_grad(z, 1)[1],
             epsilon=np.finfo(np.float16).eps,
         )
         assert not report.passed
@@ -342,15 +342,15 @@ def test_kink_is_where_slopes_on_two_sides_differ(function: Any, z: Any, kink: b
 
 def test_kinks_of_mappings() -> None:
     def check_sparsemax(z: Any) -> Any:
-        return check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax_jacobian)
+        return check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax.jacobian)
 
     assert check_sparsemax([1.0, 0.0]).kink
     for distance in (1e-2, 1e-4, -1e-4):
         assert check_sparsemax([1 + distance, 0.0]).passed
     top = partial(pyentmax.topk_softmax, k=1)
-    assert check_jacobian(top, [1.0, 1.0], pyentmax.softmax_jacobian).kink
+    assert check_jacobian(top, [1.0, 1.0], pyentmax.softmax.jacobian).kink
     z = [1.6, 1.2, 0.0]  # 1.5-entmax reaches 0 with slope 0: p = (0.8², 0.6², 0²)
-    smooth = check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian, atol=1e-5)
+    smooth = check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15.jacobian, atol=1e-5)
     assert smooth.passed
     assert not smooth.kink
 
@@ -359,8 +359,8 @@ def test_kinks_of_mappings() -> None:
 def test_right_jacobian_among_many_kinks_passes(scale: float) -> None:
     for seed in range(2):
         z = scale * np.random.default_rng(seed).standard_normal(300)
-        assert check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax_jacobian).passed
-        wrong = 1.01 * pyentmax.sparsemax_jacobian(pyentmax.sparsemax(z))
+        assert check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax.jacobian).passed
+        wrong = 1.01 * pyentmax.sparsemax.jacobian(pyentmax.sparsemax(z))
         assert not check_jacobian(pyentmax.sparsemax, z, lambda _, wrong=wrong: wrong).passed
 
 
@@ -400,10 +400,10 @@ def test_functions_may_reuse_their_arrays(d: int) -> None:
         return pyentmax.softmax(z, out=p)
 
     def vjp(p: Any, v: Any) -> Any:
-        product[:] = 3 * pyentmax.softmax_vjp(p, v)
+        product[:] = 3 * pyentmax.softmax.vjp(p, v)
         return product
 
-    assert check_jacobian(forward, z, lambda p: 3 * pyentmax.softmax_jacobian(p)).passed
+    assert check_jacobian(forward, z, lambda p: 3 * pyentmax.softmax.jacobian(p)).passed
     assert not check_jacobian(forward, z, lambda p: np.zeros((d, d))).passed
     assert check_vjp(forward, z, vjp, vjp).passed
     np.testing.assert_array_equal(z, before)
@@ -415,7 +415,7 @@ def test_derivatives_get_p_in_the_dtype_of_fn() -> None:
     check_jacobian(
         lambda x: pyentmax.csparsemax(x.astype(np.float32), upper),
         z,
-        lambda p: pyentmax.csparsemax_jacobian(p, upper),
+        lambda p: pyentmax.csparsemax.jacobian(p, upper),
     ).raise_if_failed()
 
 
@@ -440,9 +440,9 @@ def test_device_arrays_stay_on_the_device_inside_the_functions() -> None:
     def on_device(function: Any) -> Any:
         return lambda *arrays: OnDevice(function(*(a.values for a in arrays)))
 
-    z, vjp = OnDevice(Z), on_device(pyentmax.softmax_vjp)
+    z, vjp = OnDevice(Z), on_device(pyentmax.softmax.vjp)
     forward = on_device(pyentmax.softmax)
-    check_jacobian(forward, z, on_device(pyentmax.softmax_jacobian)).raise_if_failed()
+    check_jacobian(forward, z, on_device(pyentmax.softmax.jacobian)).raise_if_failed()
     check_vjp(forward, z, vjp, vjp).raise_if_failed()
     square = on_device(lambda z: np.sum(z**2))
     check_gradient(square, z, on_device(lambda z: 2 * z)).raise_if_failed()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from compiled_functions import FUNCTIONS
 from exact_rows import exact_entmax
 from kernel_operands import ENTRY_BY_ENTRY, _cpu, mapping_of
 
@@ -80,7 +81,7 @@ def truth(name: str, given: Operands) -> tuple[Any, ...]:
             return best
         if name in ENTRY_BY_ENTRY:  # of β = α − 1
             options = {"reduction": "none"} if "loss" in name else {}
-            found = getattr(pe, name).reference(*wide[:-1], 1 + wide[-1], **options)
+            found = FUNCTIONS[name].reference(*wide[:-1], 1 + wide[-1], **options)
             return found if isinstance(found, tuple) else (found,)
         if "_loss" in name:
             return _losses(name, wide)
@@ -90,25 +91,28 @@ def truth(name: str, given: Operands) -> tuple[Any, ...]:
                 scores = np.where(given[1], given[0].astype(wider), -np.inf)
                 p = exact_entmax(scores, np.minimum(alpha, 2))
                 return (np.log(p) if name.startswith("log_") else p,)
-            return (getattr(pe, name).reference(wide[0], *wide[2:], mask=given[1]),)
+            return (FUNCTIONS[name].reference(wide[0], *wide[2:], mask=given[1]),)
         if name.endswith("vjp_upper"):
-            return (getattr(pe, name).reference(*wide),)
+            body = FUNCTIONS[name].reference
+            if len(wide) == 4:  # the scores, which the kernel takes last
+                return (body.at_scores(wide[3], *wide[:3]),)
+            return (body(*wide),)
         if name.endswith("grad_alpha"):
-            return (pe.entmax_grad_alpha.reference(wide[0], alpha[:, 0]),)
+            return (pe.entmax.parameter_slope.reference(wide[0], alpha[:, 0]),)
         if alpha is None:
             further = [1] if mapping == "budget_sparsemax" else wide[2:]
-            return (getattr(pe, name).reference(wide[0], wide[1], *further),)
+            return (FUNCTIONS[name].reference(wide[0], wide[1], *further),)
         product = exact_product(wide[0], wide[1], alpha)[0]
         if name.endswith("jvp"):
             return (product,)
-        slope = pe.entmax_grad_alpha.reference(wide[0], alpha[:, 0])
+        slope = pe.entmax.parameter_slope.reference(wide[0], alpha[:, 0])
         of_alpha = np.where(wide[0] != 0, slope * wide[1], 0).sum(axis=-1)
         return (of_alpha,) if name.endswith("vjp_alpha") else (product, of_alpha)
 
 
 def _losses(name: str, wide: list[Any]) -> tuple[Any, ...]:
     z, mask, y, weight, *further = wide
-    body = getattr(pe, name).reference
+    body = FUNCTIONS[name].reference
     found = body(z, y, *further, mask=mask, weight=weight, reduction="none")
     loss, *gradient = found if isinstance(found, tuple) else (found,)
     left = (np.where(mask, z, -np.inf) != -np.inf).any(axis=-1)
@@ -310,7 +314,7 @@ def allowed_units(
         size = np.abs(v).max(axis=-1, keepdims=True) if "upper" in name else beside
         return 32 * np.maximum(size, row.max(axis=-1, keepdims=True))
     if one.ndim == 1:
-        slope = pe.entmax_grad_alpha.reference(p, alpha[:, 0])
+        slope = pe.entmax.parameter_slope.reference(p, alpha[:, 0])
         size = np.abs(np.where(p != 0, slope * v, 0)).sum(axis=-1)
         return 64 * (size + beside[:, 0])
     # Digits of a logarithm go into a power: a few up to α = 2, all of the exponent's above.

@@ -54,19 +54,19 @@ LOG_P = np.log([0.09, 0.245, 0.665])
 @pytest.mark.parametrize(
     ("product", "p", "v", "parameters"),
     [
-        (pe.softmax_jvp, [-1.0], [1.0], ()),
-        (pe.softmax_jvp, LOG_P, [1.0, 1.0, 1.0], ()),
-        (pe.softmax_jvp, LOG_P, [1.0, 2.0, 4.0], ()),
-        (pe.softmax_jvp, [0.0, -1e-20, 0.0], [1.0, 2.0, 4.0], ()),
-        (pe.softmax_jvp, [1e-323, 0.0], [1.0, 2.0], ()),
-        (pe.softmax_jvp, [5e-324, 2e-323, 0.0], [1.0, 2.0, 3.0], ()),
-        (pe.sparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], ()),
-        (pe.sparsemax_jvp, [-1.0, -2.0], [1.0, 3.0], ()),
-        (pe.topk_softmax_jvp, [-1.0, 0.0], [1.0, 1.0], (1,)),
-        (pe.csoftmax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
-        (pe.csparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
-        (pe.budget_sparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
-        (pe.entmax_jvp, [7.0, 2.0, 1e-3], [1.0, 2.0, 4.0], (1.3,)),
+        (pe.softmax.jvp, [-1.0], [1.0], ()),
+        (pe.softmax.jvp, LOG_P, [1.0, 1.0, 1.0], ()),
+        (pe.softmax.jvp, LOG_P, [1.0, 2.0, 4.0], ()),
+        (pe.softmax.jvp, [0.0, -1e-20, 0.0], [1.0, 2.0, 4.0], ()),
+        (pe.softmax.jvp, [1e-323, 0.0], [1.0, 2.0], ()),
+        (pe.softmax.jvp, [5e-324, 2e-323, 0.0], [1.0, 2.0, 3.0], ()),
+        (pe.sparsemax.jvp, [-1.0, 0.0], [1.0, 1.0], ()),
+        (pe.sparsemax.jvp, [-1.0, -2.0], [1.0, 3.0], ()),
+        (pe.topk_softmax.jvp, [-1.0, 0.0], [1.0, 1.0], (1,)),
+        (pe.csoftmax.jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.csparsemax.jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.budget_sparsemax.jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.entmax.jvp, [7.0, 2.0, 1e-3], [1.0, 2.0, 4.0], (1.3,)),
     ],
 )
 def test_a_product_of_what_is_no_distribution_is_that_of_the_formula(
@@ -88,7 +88,7 @@ def test_weights_of_entries_above_1_vanish_for_a_large_alpha(dtype, alpha) -> No
     """They wrapped around, to numbers of up to 2e290."""
     for p in (np.array([2.3, 4.6]), np.linspace(1.5, 3, 9), np.linspace(1.5, 3, 300)):
         p, v = p.astype(dtype), np.arange(len(p), dtype=dtype)
-        for product in (pe.entmax_jvp, pe.entmax_vjp):
+        for product in (pe.entmax.jvp, pe.entmax.vjp):
             # The least has the largest weight, 1.5^-98 at the most.
             assert float(np.abs(product(p, v, alpha)).max()) < 1e-13
 
@@ -97,7 +97,7 @@ def test_weights_of_entries_above_1_vanish_for_a_large_alpha(dtype, alpha) -> No
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "csoftmax", "csparsemax"])
 def test_kernels_and_bodies_agree_where_p_sums_to_anything(name, dtype) -> None:
     rng = np.random.default_rng(1)
-    product, eps = getattr(pe, f"{name}_jvp"), np.finfo(dtype).eps
+    product, eps = getattr(pe, name).jvp, np.finfo(dtype).eps
     bounds = (np.inf,) if name.startswith("c") else ()
     for n in (1, 5, 33, 300):
         p = (rng.random((ROWS, n)) * 10.0 ** rng.integers(-9, 9, (ROWS, 1))).astype(dtype)
@@ -111,7 +111,7 @@ def test_kernels_and_bodies_agree_where_p_sums_to_anything(name, dtype) -> None:
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
 def test_a_direction_without_a_number_on_the_support_spoils_the_row(name) -> None:
     # The Jacobian of a certain row is 0, but 0 times a NaN or ∞ is a NaN, and the body says so.
-    product = getattr(pe, f"{name}_jvp")
+    product = getattr(pe, name).jvp
     for bad in (np.nan, np.inf):
         for n in (3, 40, 300):
             p, v = np.zeros(n), np.ones(n)

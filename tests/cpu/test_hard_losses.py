@@ -24,7 +24,7 @@ every_loss = pytest.mark.parametrize(("name", "params"), LOSSES, ids=str)
 
 
 def loss_and_grad(name: str) -> Any:
-    return getattr(pe, f"{name}_loss_and_grad")
+    return getattr(pe, name).loss_and_grad
 
 
 @every_dtype
@@ -49,7 +49,7 @@ def test_small_losses_keep_their_digits(n: int, dtype: type) -> None:
             np.testing.assert_allclose(grad[n // 2], -m * d, rtol=8 * eps / d)
         u = np.sqrt(1 - m * delta**2)
         z[n // 2] = 2 * (u - delta)
-        loss, grad = pe.entmax15_loss_and_grad(z, n // 2)
+        loss, grad = pe.entmax15.loss_and_grad(z, n // 2)
         h = np.longdouble(z[n // 2]) / 2  # m d² + (d + h)² = 1
         d = (1 - h * h) / (h + np.sqrt(h * h + (m + 1) * (1 - h * h)))
         o = m * d * d / (1 + d + h)
@@ -59,7 +59,7 @@ def test_small_losses_keep_their_digits(n: int, dtype: type) -> None:
     for gap in (20, 60, 80):
         z = np.zeros(n, dtype)
         z[0] = gap
-        loss, grad = pe.softmax_loss_and_grad(z, 0)
+        loss, grad = pe.softmax.loss_and_grad(z, 0)
         rest = m * np.exp(-float(gap))
         np.testing.assert_allclose(loss, np.log1p(rest), rtol=16 * eps)
         np.testing.assert_allclose(-grad[0], rest / (1 + rest), rtol=16 * eps)
@@ -80,7 +80,7 @@ def test_small_losses_of_any_alpha_keep_their_digits(n: int, alpha: float, dtype
         z[0], z[1] = 0, -gap
         # Rounding the gap moves q by s = q^(1 − β) times that.
         moved = alpha * np.finfo(dtype).eps * (1 + float(gap) / q ** float(beta))
-        loss, grad = pe.entmax_loss_and_grad(z, 0, alpha)
+        loss, grad = pe.entmax.loss_and_grad(z, 0, alpha)
         np.testing.assert_allclose(loss, expected, rtol=16 * moved)
         np.testing.assert_allclose(grad[:2], [-q, q], rtol=16 * moved)
 
@@ -133,7 +133,7 @@ def test_options_are_those_of_the_body(
         ):
             assert (np.shape(one), one.dtype) == (np.shape(other), other.dtype)
             np.testing.assert_allclose(one, other, rtol=atol, atol=atol)
-        only = run(getattr(pe, f"{name}_loss"))(z, labels, **given, **options)
+        only = run(getattr(pe, name).loss)(z, labels, **given, **options)
         np.testing.assert_array_equal(only, found[0])
 
 
@@ -143,7 +143,7 @@ def test_a_weight_lifts_nothing_out_of_what_is_masked(n: int, dtype: type) -> No
     z, mask = np.zeros((40, n), dtype), np.ones((40, n), bool)
     mask[:, 1], z[:, 2] = False, -3000
     for weight in (1, 2, 50, 1e6, 1e30):
-        _, gradient = pe.softmax_loss_and_grad(
+        _, gradient = pe.softmax.loss_and_grad(
             z, np.zeros(40, int), mask=mask, weight=weight, reduction="none"
         )
         assert not gradient[:, 1:3].any()

@@ -11,6 +11,7 @@ import emulated_cupy
 import fake_cupy
 import numpy as np
 import pytest
+from compiled_functions import FUNCTIONS
 from emulation import REVERSED, unavailable
 from fake_cupy import moved
 from stages import deep
@@ -59,13 +60,13 @@ def inputs(
     z = 2 * RNG.standard_normal(shape)
     if name in MAPPINGS:
         return [z.astype(dtype)]
-    mapping = getattr(pyentmax, name.partition("_jvp")[0].partition("_grad")[0])
+    mapping = pyentmax.MAPPINGS[name.partition("_jvp")[0].partition("_grad")[0]]
     p = mapping.reference(z, axis=axis, mask=mask, **parameters(name)).astype(dtype)
     return [p, RNG.standard_normal(shape).astype(dtype)] if name.endswith("_jvp") else [p]
 
 
 def parameters(name: str) -> dict[str, Any]:
-    wanted = {*inspect.signature(getattr(pyentmax, name)).parameters}
+    wanted = {*inspect.signature(FUNCTIONS[name]).parameters}
     if "budget" in wanted:  # other bounds than 0 and 1 have no kernel
         wanted.discard("upper")
     return {key: value for key, value in VALUES.items() if key in wanted}
@@ -73,7 +74,7 @@ def parameters(name: str) -> dict[str, Any]:
 
 def check(gpu: emulated_cupy.Emulation, name: str, arrays: list[np.ndarray], **options: Any) -> Any:
     """The function gives on the device what the NumPy body gives, without any copy to or fro."""
-    function = getattr(pyentmax, name)
+    function = FUNCTIONS[name]
     body = function.reference
     wide = [a.astype(np.float64) for a in arrays]
     expected = body(*wide, **{k: v for k, v in options.items() if k != "out"})
@@ -128,7 +129,7 @@ def test_rows_that_lie_side_by_side_are_read_together(gpu: emulated_cupy.Emulati
     ]:
         gpu.launches.clear()
         pyentmax.sparsemax(array, axis)
-        pyentmax.sparsemax_jvp(array, array, axis)
+        pyentmax.sparsemax.jvp(array, array, axis)
         assert [re.split("[_<]", launch.name)[1] for launch in gpu.launches] == [kind, kind]
 
 
@@ -245,15 +246,15 @@ def test_what_is_wrong_is_said_before_anything_runs(gpu: emulated_cupy.Emulation
 def test_alpha_below_1_has_no_kernel(gpu: emulated_cupy.Emulation) -> None:
     host = inputs("entmax", (4, 6), np.float32)[0]
     z, labels = fake_cupy.asarray(host), fake_cupy.asarray(np.arange(4))
-    p, loss = pyentmax.entmax(z, 0.5), pyentmax.entmax_loss(z, labels, 0.5)
-    product = pyentmax.entmax_jvp(p, z, 0.5)
+    p, loss = pyentmax.entmax(z, 0.5), pyentmax.entmax.loss(z, labels, 0.5)
+    product = pyentmax.entmax.jvp(p, z, 0.5)
     assert not gpu.launches
     expected = pyentmax.entmax(host, 0.5)
     np.testing.assert_allclose(p.get(), expected, rtol=1e-5)
     np.testing.assert_allclose(
-        product.get(), pyentmax.entmax_jvp(expected, host, 0.5), rtol=0, atol=1e-6
+        product.get(), pyentmax.entmax.jvp(expected, host, 0.5), rtol=0, atol=1e-6
     )
-    np.testing.assert_allclose(loss.get(), pyentmax.entmax_loss(host, np.arange(4), 0.5), rtol=1e-5)
+    np.testing.assert_allclose(loss.get(), pyentmax.entmax.loss(host, np.arange(4), 0.5), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", SOME)

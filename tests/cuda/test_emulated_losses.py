@@ -8,6 +8,7 @@ from typing import Any
 import emulated_cupy
 import numpy as np
 import pytest
+from compiled_functions import FUNCTIONS
 from emulation import REVERSED, unavailable
 from fake_cupy import moved
 from kernel_calls import call_kernel
@@ -38,7 +39,7 @@ def inputs(shape: tuple[int, ...], dtype: Any = np.float32) -> tuple[np.ndarray,
 @pytest.mark.parametrize("name", ["normmax_loss", "normmax_loss_and_grad"])
 def test_normmax_raises_what_its_body_raises(gpu: emulated_cupy.Emulation, name: str) -> None:
     z, y = inputs((3, 5))
-    function = getattr(pyentmax, name)
+    function = FUNCTIONS[name]
     for arguments, options in [
         ((1.0,), {}),
         ((np.array([2.0, 2.0]),), {}),
@@ -60,10 +61,10 @@ def test_every_way_to_hold_a_row(gpu: emulated_cupy.Emulation, n: int, dtype: An
     """One launch, and the numbers of the body."""
     z, y = inputs((3, n), dtype)
     options = {"reduction": "none", "ignore_index": NOWHERE}
-    found = pyentmax.sparsemax_loss_and_grad(moved(z), moved(y), **options)
+    found = pyentmax.sparsemax.loss_and_grad(moved(z), moved(y), **options)
     (launched,) = gpu.launches
     assert launched.name.startswith("loss_")
-    expected = pyentmax.sparsemax_loss_and_grad.reference(z.astype(float), y, **options)
+    expected = pyentmax.sparsemax.loss_and_grad.reference(z.astype(float), y, **options)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == dtype
         tolerance = 16 * float(np.finfo(dtype).eps)
@@ -75,7 +76,7 @@ def test_wrong_targets_are_nan_and_broken_rows_too(gpu: emulated_cupy.Emulation)
     z[0, 1], z[1, 1] = np.nan, np.inf
     y = np.array([0, 0, 5, -1, 1, 1])
     weight = np.array([1, 1, 1, 1, -1, 1.0])
-    loss, gradient = pyentmax.sparsemax_loss_and_grad(
+    loss, gradient = pyentmax.sparsemax.loss_and_grad(
         moved(z), moved(y), reduction="none", weight=moved(weight)
     )
     assert np.isnan(loss.get()).tolist() == [True] * 5 + [False]
@@ -99,7 +100,7 @@ def test_a_row_without_any_score_counts_nothing_however_heavy(
     y[-1] = 0
     z[-1] = -np.inf
     weight = np.array([1e-60, 3e-60, 1.0])
-    loss = getattr(pyentmax, f"{name}_loss_and_grad")
+    loss = getattr(pyentmax, name).loss_and_grad
     on_device = loss(moved(z), moved(y), weight=moved(weight))
     found, gradient = (x.get() for x in on_device)
     expected, its = loss.reference(z[:2], y[:2], weight=[1, 3])

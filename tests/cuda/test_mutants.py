@@ -64,7 +64,7 @@ def try_out(kernel: Kernel, mapping: str, parameter: float, sources: Path = SOUR
                 operands, expected = [z, None, out], p
             else:
                 operands = [p.astype(np.float32), z, None, None, out]
-                expected = getattr(pyentmax, f"{mapping}_jvp")(p, z.astype(float), parameter)
+                expected = getattr(pyentmax, mapping).jvp(p, z.astype(float), parameter)
             kernel.run(form, FLOAT32, operands, parameter=parameter, room=room, schedule=REVERSED,
                        checked=True, sources=sources)  # fmt: skip
             np.testing.assert_allclose(out, expected, rtol=0, atol=1e-4)

@@ -28,7 +28,7 @@ MASK = RNG.random(SHAPE) < 0.7
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 # Their loops look at the data to know when to stop, on the device too.
 LOOKING = ("fusedmax", "oscarmax")
-WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not None]
+WITH_LOSS = [name for name, record in MAPPINGS.items() if record.regularizer.is_defined]
 
 
 @pytest.fixture(autouse=True)
@@ -79,18 +79,18 @@ def assert_same(
 def test_mappings_and_derivatives(name: str, mask: Any, per_row: bool) -> None:
     record, params, looks = MAPPINGS[name], values(name, per_row), name in LOOKING
     for z in (Z, Z.astype(np.float16), Z.astype(np.float64)):
-        assert_same(record.forward, z, *params, mask=mask, looks=looks)
+        assert_same(record, z, *params, mask=mask, looks=looks)
         assert_same(record.support, z, *params, mask=mask, looks=looks)
-    p = record.forward(Z, *params, mask=mask)
+    p = record(Z, *params, mask=mask)
     assert_same(record.jvp, p, V, *params, mask=mask, looks=looks)
     assert_same(record.jacobian, p, *params, looks=looks)
-    if record.omega is not None:
-        assert_same(record.omega, p, *params)
+    if record.regularizer.is_defined:
+        assert_same(record.regularizer, p, *params)
 
 
 @each_mapping
 def test_other_axes(name: str) -> None:
-    forward, params, looks = MAPPINGS[name].forward, values(name, False), name in LOOKING
+    forward, params, looks = MAPPINGS[name], values(name, False), name in LOOKING
     assert_same(forward, Z, *params, 0, looks=looks)
     if name != "fusedmax":  # its scores need an order
         assert_same(forward, Z, *params, (0, 1), mask=MASK, looks=looks)
@@ -99,28 +99,13 @@ def test_other_axes(name: str) -> None:
 
 @masks
 @pytest.mark.parametrize("per_row", [False, True], ids=["number", "rows"])
-@pytest.mark.parametrize(
-    "function",
-    [
-        "entmax_grad_alpha",
-        "entmax_vjp_alpha",
-        "csoftmax_vjp_upper",
-        "csparsemax_vjp_upper",
-        "fusedmax_vjp_strength",
-        "oscarmax_vjp_strength",
-        "budget_sparsemax_vjp_budget",
-    ],
-)
-def test_derivatives_in_parameters(function: str, mask: Any, per_row: bool) -> None:
-    name = max((n for n in MAPPINGS if function.startswith(f"{n}_")), key=len)
-    params = values(name, per_row)
-    p = MAPPINGS[name].forward(Z, *params, mask=mask)
-    if function == "entmax_grad_alpha":
-        assert_same(pyentmax.entmax_grad_alpha, p, *params)
-        return
-    seen = [Z] if function == "csparsemax_vjp_upper" else []
-    looks = name in LOOKING
-    assert_same(getattr(pyentmax, function), p, V, *params, *seen, mask=mask, looks=looks)
+@pytest.mark.parametrize("name", [n for n, m in MAPPINGS.items() if m.parameter_vjp.is_defined])
+def test_derivatives_in_parameters(name: str, mask: Any, per_row: bool) -> None:
+    mapping, params = MAPPINGS[name], values(name, per_row)
+    p, looks = mapping(Z, *params, mask=mask), name in LOOKING
+    if mapping.parameter_slope.is_defined:
+        assert_same(mapping.parameter_slope, p, *params)
+    assert_same(mapping.parameter_vjp.at_scores, Z, p, V, *params, mask=mask, looks=looks)
 
 
 @masks
@@ -133,7 +118,7 @@ def test_losses(name: str, mask: Any, reduction: str, smoothing: float) -> None:
     named = dict(zip(record.parameters, params, strict=True))
     labels = np.array([0, 4, 2]) if mask is None else MASK.argmax(axis=-1)
     looks = name in LOOKING
-    for y in (labels, record.forward(np.roll(Z, 1, axis=0), *params, mask=mask)):
+    for y in (labels, record(np.roll(Z, 1, axis=0), *params, mask=mask)):
         assert_same(
             pyentmax.fenchel_young_loss_and_grad,
             Z,
@@ -182,9 +167,9 @@ def test_wrong_alpha_makes_an_entropy_nan(name: str, wrong: float) -> None:
 def test_every_alpha(alpha: float) -> None:
     assert_same(pyentmax.entmax, Z, alpha)
     p = pyentmax.entmax(Z, alpha)
-    assert_same(pyentmax.entmax_jvp, p, V, alpha)
-    assert_same(pyentmax.entmax_grad_alpha, p, alpha)
-    assert_same(pyentmax.entmax_loss_and_grad, Z, np.array([0, 1, 2]), alpha)
+    assert_same(pyentmax.entmax.jvp, p, V, alpha)
+    assert_same(pyentmax.entmax.parameter_slope, p, alpha)
+    assert_same(pyentmax.entmax.loss_and_grad, Z, np.array([0, 1, 2]), alpha)
 
 
 def test_separable_mapping() -> None:
@@ -199,10 +184,10 @@ def test_separable_mapping() -> None:
 @pytest.mark.slow
 def test_finite_differences_of_functions_on_the_device() -> None:
     z = fake_cupy.asarray(Z)
-    report = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian)
+    report = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15.jacobian)
     assert report.passed
-    assert pyentmax.check_vjp(pyentmax.entmax15, z, pyentmax.entmax15_vjp).passed
-    wrong = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.sparsemax_jacobian)
+    assert pyentmax.check_vjp(pyentmax.entmax15, z, pyentmax.entmax15.vjp).passed
+    wrong = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.sparsemax.jacobian)
     assert not wrong.passed
 
 
@@ -216,7 +201,7 @@ def test_rows_without_a_maximum_match() -> None:
     z = Z.copy()
     z[0, 1], z[1] = np.nan, -np.inf
     for name, record in MAPPINGS.items():
-        assert_same(record.forward, z, *values(name, False), looks=name in LOOKING)
+        assert_same(record, z, *values(name, False), looks=name in LOOKING)
 
 
 def test_out() -> None:
@@ -243,18 +228,18 @@ def test_out() -> None:
 )
 def test_wrong_parameter_makes_its_row_nan(name: str, wrong: float) -> None:
     params = np.array([wrong, VALUES[MAPPINGS[name].parameters[0]], wrong])
-    p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(params)).get()
+    p = MAPPINGS[name](fake_cupy.asarray(Z), fake_cupy.asarray(params)).get()
     assert np.isnan(p[[0, 2]]).all()
-    np.testing.assert_array_equal(p[1], MAPPINGS[name].forward(Z[1], params[1]))
+    np.testing.assert_array_equal(p[1], MAPPINGS[name](Z[1], params[1]))
 
 
 @pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
 @pytest.mark.parametrize("wrong", [[0.1] * 5, [-0.5, 1, 1, 1, 1], [np.nan, 1, 1, 1, 1]])
 def test_wrong_bounds_make_their_row_nan(name: str, wrong: list[float]) -> None:
     upper = np.array([wrong, [0.4] * 5, [0.4] * 5])
-    p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(upper)).get()
+    p = MAPPINGS[name](fake_cupy.asarray(Z), fake_cupy.asarray(upper)).get()
     assert np.isnan(p[0]).all()
-    np.testing.assert_array_equal(p[1:], MAPPINGS[name].forward(Z[1:], upper[1:]))
+    np.testing.assert_array_equal(p[1:], MAPPINGS[name](Z[1:], upper[1:]))
 
 
 @pytest.mark.parametrize(
@@ -288,8 +273,8 @@ def test_wrong_target_makes_its_row_nan(y: Any, weight: Any) -> None:
         (lambda here, there: pyentmax.entmax(here(Z), there(np.full(3, 1.5))), "alpha"),
         (lambda here, there: pyentmax.topk_softmax(here(Z), there(np.full(3, 2))), "k"),
         (lambda here, there: pyentmax.csoftmax(here(Z), there(np.full(5, 0.5))), "upper"),
-        (lambda here, there: pyentmax.sparsemax_jvp(here(Z), there(V)), "v"),
-        (lambda here, there: pyentmax.softmax_loss(here(Z), there(np.arange(3))), "y"),
+        (lambda here, there: pyentmax.sparsemax.jvp(here(Z), there(V)), "v"),
+        (lambda here, there: pyentmax.softmax.loss(here(Z), there(np.arange(3))), "y"),
         (lambda here, there: pyentmax.softmax(here(Z), out=there(Z.copy())), "out"),
         (lambda here, there: pyentmax.tsallis_entropy(here(Z), there(np.full(3, 2.0))), "alpha"),
     ],
@@ -307,8 +292,8 @@ def test_neither_nan_nor_large_values_reach_other_rows(name: str) -> None:
     z = np.vstack([Z[:1], Z[1:2] * np.float32(1e30), Z[2:]])
     v = V.copy()
     v[0, 0] = np.nan
-    p = MAPPINGS[name].forward(fake_cupy.asarray(z), 0.2)
-    alone = MAPPINGS[name].forward(Z[2], 0.2)
+    p = MAPPINGS[name](fake_cupy.asarray(z), 0.2)
+    alone = MAPPINGS[name](Z[2], 0.2)
     np.testing.assert_allclose(p.get()[2], alone, rtol=0, atol=1e-6)
     found = MAPPINGS[name].jvp(p, fake_cupy.asarray(v), 0.2).get()
     assert np.isnan(found[0]).any()
@@ -341,11 +326,11 @@ def test_rows_of_different_lengths(on_host: bool) -> None:
     p = pyentmax.by_rows(pyentmax.entmax, (z,), offsets, (alpha,))
     found = pyentmax.by_rows(pyentmax.entmax, (moved(z),), cuts, (moved(alpha),))
     np.testing.assert_allclose(found.get(), p, rtol=1e-12)
-    slope = pyentmax.by_rows(pyentmax.entmax_vjp_alpha, (p, g), offsets, (alpha,))
+    slope = pyentmax.by_rows(pyentmax.entmax.parameter_vjp, (p, g), offsets, (alpha,))
     given = (moved(p), moved(g)), cuts, (moved(alpha),)
-    found = pyentmax.by_rows(pyentmax.entmax_vjp_alpha, *given)
+    found = pyentmax.by_rows(pyentmax.entmax.parameter_vjp, *given)
     np.testing.assert_allclose(found.get(), slope, rtol=1e-10, atol=1e-12)
-    y, loss = np.array([0, 9, 3, 0, 2]), partial(pyentmax.entmax_loss_and_grad, reduction="none")
+    y, loss = np.array([0, 9, 3, 0, 2]), partial(pyentmax.entmax.loss_and_grad, reduction="none")
     expected = pyentmax.by_rows(loss, (z,), offsets, (y, alpha))
     found = pyentmax.by_rows(loss, (moved(z),), cuts, (moved(y), moved(alpha)))
     for a, b in zip(found, expected, strict=True):

@@ -50,11 +50,11 @@ def assert_close(function: Any, *args: Any, **kwargs: Any) -> None:
 def test_mappings(name: str, mask: Any) -> None:
     record = MAPPINGS[name]
     params = [PARAMETERS[parameter] for parameter in record.parameters]
-    assert_close(record.forward, Z, *params, mask=mask)
-    p = record.forward(Z, *params, mask=mask)
+    assert_close(record, Z, *params, mask=mask)
+    p = record(Z, *params, mask=mask)
     assert_close(record.jvp, p, V, *params, mask=mask)
     assert_close(record.jacobian, p, *params)
-    if record.omega is not None:
+    if record.regularizer.is_defined:
         named = dict(zip(record.parameters, params, strict=True))
         labels = np.arange(64) % 33 if mask is None else MASK.argmax(axis=-1)
         loss = pyentmax.fenchel_young_loss_and_grad

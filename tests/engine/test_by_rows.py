@@ -60,15 +60,15 @@ def test_mappings_supports_products_and_losses(name: str) -> None:
             *(row(x, r) for x in entries), *(x[r] for x in values)
         )
 
-    p = by_rows(masked(record.forward), entries, OFFSETS, values)
-    assert_same(p, of_row(record.forward, 1, entries))
+    p = by_rows(masked(record), entries, OFFSETS, values)
+    assert_same(p, of_row(record, 1, entries))
     support = by_rows(masked(record.support), entries, OFFSETS, values)
     assert support.dtype == bool
     assert_same(support, of_row(record.support, 1, entries))
     entries = (p, v, *entries[1:])
     product = by_rows(masked(record.jvp, 2), entries, OFFSETS, values)
     assert_same(product, of_row(record.jvp, 2, entries))
-    if record.omega is None:
+    if not record.regularizer.is_defined:
         return
     y, named = np.maximum(LENGTHS - 1, 0), dict(zip(record.parameters, values, strict=True))
     loss = partial(pe.fenchel_young_loss_and_grad, mapping=name, reduction="none")
@@ -89,14 +89,14 @@ def test_gradients_in_parameters_come_per_row() -> None:
     z, g = scores(), scores()
     alpha = 1.1 + 0.8 * RNG.random(ROWS)
     p = by_rows(pe.entmax, (z,), OFFSETS, (alpha,))
-    slope = by_rows(pe.entmax_grad_alpha, (p,), OFFSETS, (alpha,))
+    slope = by_rows(pe.entmax.parameter_slope, (p,), OFFSETS, (alpha,))
     in_z, in_alpha = by_rows(entmax_vjps, (p, g), OFFSETS, (alpha,))
     expected = np.zeros(ROWS)
     expected[FULL] = np.add.reduceat(slope * g, OFFSETS[FULL])
     np.testing.assert_allclose(in_alpha, expected, rtol=1e-12)
-    np.testing.assert_allclose(in_z, by_rows(pe.entmax_vjp, (p, g), OFFSETS, (alpha,)), rtol=1e-12)
+    np.testing.assert_allclose(in_z, by_rows(pe.entmax.vjp, (p, g), OFFSETS, (alpha,)), rtol=1e-12)
     with pytest.raises(ValueError, match=r"function must return an entry for each score"):
-        by_rows(partial(pe.entmax_vjp_alpha, alpha=1.5), (p, g), OFFSETS)
+        by_rows(partial(pe.entmax.parameter_vjp, alpha=1.5), (p, g), OFFSETS)
 
 
 def test_keep_sets_and_functions_of_ones_own() -> None:
@@ -144,14 +144,14 @@ def test_edges(dtype: Any) -> None:
     nothing = np.zeros(4, dtype)
     assert by_rows(pe.sparsemax, (z[:0].astype("f4"),), nothing).dtype == np.float32
     assert by_rows(pe.sparsemax, (z[:0],), nothing[:1]).shape == (0,)
-    loss = partial(pe.entmax15_loss_and_grad, reduction="none")
+    loss = partial(pe.entmax15.loss_and_grad, reduction="none")
     losses, gradient = by_rows(loss, (z[:0],), nothing, (np.zeros(3, int),))
     assert losses.tolist() == [0, 0, 0]
     assert gradient.shape == (0,)
 
 
 def test_labels_belong_to_their_row() -> None:
-    loss = partial(pe.sparsemax_loss, reduction="none")
+    loss = partial(pe.sparsemax.loss, reduction="none")
     found = by_rows(loss, (np.zeros(4),), [0, 2, 2, 4], (np.array([0, 7, 1]),))
     assert found.tolist() == [0.25, 0.0, 0.25]
     with pytest.raises(ValueError, match="labels must be in 0 … 1, got 2"):
@@ -181,11 +181,11 @@ def test_wrong_arrays_are_refused() -> None:
     with pytest.raises(ValueError, match=r"entries\[0\] must have the shape \(n,\), got \(4, 2\)"):
         by_rows(pe.softmax, (np.zeros((4, 2)),), offsets)
     with pytest.raises(ValueError, match=r"entries must be of one shape \(n,\), got"):
-        by_rows(pe.softmax_jvp, (z, z[1:]), offsets)
+        by_rows(pe.softmax.jvp, (z, z[1:]), offsets)
     with pytest.raises(ValueError, match=r"per_row\[0\] must have the shape \(2,\)"):
         by_rows(pe.entmax, (z,), offsets, (np.ones(4),))
     with pytest.raises(ValueError, match='reduction="none"'):
-        by_rows(pe.softmax_loss, (z,), offsets, (np.zeros(2, int),))
+        by_rows(pe.softmax.loss, (z,), offsets, (np.zeros(2, int),))
     dask = pytest.importorskip("dask.array")
     with pytest.raises(TypeError, match="is a Dask array"):
         by_rows(pe.softmax, (dask.zeros(4),), offsets)

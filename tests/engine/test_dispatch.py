@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_functions import arguments, compiled_functions
+from compiled_functions import FUNCTIONS, arguments, compiled_functions
 
 import pyentmax
 from pyentmax.engine.backends import choice
@@ -109,7 +109,7 @@ def test_operands_that_enlarge_the_scores_are_refused() -> None:
         with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
             pyentmax.entmax(z, alpha)
         with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
-            pyentmax.entmax_jvp(z, z, alpha)
+            pyentmax.entmax.jvp(z, z, alpha)
     column = np.array([[True], [False], [True]])
     np.testing.assert_array_equal(
         pyentmax.entmax15(z, mask=column), pyentmax.entmax15.reference(z, mask=column)
@@ -198,8 +198,8 @@ def test_kernels_that_do_not_load_say_why(
 
 @pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
 def test_reference_runs_no_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`entmax_vjp_alpha.reference` took ∂p/∂α from its kernel."""
-    function = getattr(pyentmax, name)
+    """`entmax.parameter_vjp.reference` took ∂p/∂α from its kernel."""
+    function = FUNCTIONS[name]
     given = arguments(function, (6, 5), np.float64)
     recorders = {kernel: Recorder() for kernel in choice.kernels()}
     monkeypatch.setattr(choice, "kernels", lambda: recorders)
@@ -244,13 +244,13 @@ class OnHost:
 Z = np.ones((2, 3))
 ROLES = {
     "z": pyentmax.sparsemax,
-    "v": lambda x: pyentmax.sparsemax_jvp(Z, x),
-    "p": pyentmax.softmax_jacobian,
-    "y": lambda x: pyentmax.sparsemax_loss(Z, x),
+    "v": lambda x: pyentmax.sparsemax.jvp(Z, x),
+    "p": pyentmax.softmax.jacobian,
+    "y": lambda x: pyentmax.sparsemax.loss(Z, x),
     "mask": lambda x: pyentmax.softmax(Z, mask=x),
     "upper": lambda x: pyentmax.csoftmax(Z, x),
     "alpha": lambda x: pyentmax.entmax(Z, x),
-    "weight": lambda x: pyentmax.softmax_loss(Z, [0, 1], weight=x),
+    "weight": lambda x: pyentmax.softmax.loss(Z, [0, 1], weight=x),
     "query": lambda x: pyentmax.attention(x, Z, Z),
 }
 
@@ -302,7 +302,7 @@ def test_column_of_lists_is_to_be_stacked() -> None:
         ):
             pyentmax.softmax(column)
         with pytest.raises(TypeError, match=r"pass numpy\.stack\(y\)"):
-            pyentmax.softmax_loss(np.eye(2), column)
+            pyentmax.softmax.loss(np.eye(2), column)
 
 
 def test_data_of_other_arrays_are_not_asked_for() -> None:
@@ -339,7 +339,7 @@ def test_arrays_without_a_dtype_are_converted() -> None:
 
 @pytest.mark.parametrize("kind", [Awkward, list])
 def test_rows_of_different_lengths_name_by_rows(kind: Any) -> None:
-    for call in (pyentmax.softmax, pyentmax.sparsemax_jacobian):
+    for call in (pyentmax.softmax, pyentmax.sparsemax.jacobian):
         with pytest.raises(ValueError, match=r"by_rows\(function, \(np\.concatenate\(rows\)"):
             call(kind([[1.0, 2.0], [3.0]]))
 
@@ -361,10 +361,10 @@ def test_subclasses_with_their_own_ufuncs_run_the_body() -> None:
     p, units = pyentmax.entmax15(z), z.view(Quantity)
     np.testing.assert_allclose(pyentmax.entmax15(units), p, rtol=1e-14)
     np.testing.assert_allclose(pyentmax.entmax(units, [1.5, 1.5]), p, rtol=1e-14)
-    product = pyentmax.entmax15_vjp(p.view(Quantity), z)
-    np.testing.assert_allclose(product, pyentmax.entmax15_vjp(p, z), rtol=1e-14, atol=1e-16)
-    loss = pyentmax.entmax15_loss(units, [0, 1])
-    np.testing.assert_allclose(loss, pyentmax.entmax15_loss(z, [0, 1]), rtol=1e-14)
+    product = pyentmax.entmax15.vjp(p.view(Quantity), z)
+    np.testing.assert_allclose(product, pyentmax.entmax15.vjp(p, z), rtol=1e-14, atol=1e-16)
+    loss = pyentmax.entmax15.loss(units, [0, 1])
+    np.testing.assert_allclose(loss, pyentmax.entmax15.loss(z, [0, 1]), rtol=1e-14)
     single = pyentmax.entmax_sigmoid(units, 1.5)
     np.testing.assert_allclose(single, pyentmax.entmax_sigmoid(z, 1.5), rtol=1e-14)
     dense = pyentmax.csr("entmax15", units).toarray()
@@ -416,7 +416,7 @@ def test_names_of_other_libraries_get_a_hint() -> None:
         with pytest.raises(TypeError, match=r"argument 'dim'; of arrays it is axis$"):
             call(z, dim=1)
     with pytest.raises(ValueError, match=r"are the classes along axis=1 "):
-        pyentmax.entmax15_loss(z, np.zeros((2, 3), int))
+        pyentmax.entmax15.loss(z, np.zeros((2, 3), int))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
@@ -435,10 +435,10 @@ def test_rows_that_no_kernel_takes_go_alone(dtype: Any) -> None:
     labels: dict[str, Any] = {**options, "ignore_index": -1, "weight": rng.random((5, 3))}
     calls: list[Any] = [
         lambda a, s: [pyentmax.entmax(z[s], a[s], **_at(options, s))],
-        lambda a, s: [pyentmax.entmax_vjp(p[s], g[s], a[s], **_at(options, s))],
-        lambda a, s: [pyentmax.entmax_vjp_alpha(p[s], g[s], a[s], **_at(options, s))],
+        lambda a, s: [pyentmax.entmax.vjp(p[s], g[s], a[s], **_at(options, s))],
+        lambda a, s: [pyentmax.entmax.parameter_vjp(p[s], g[s], a[s], **_at(options, s))],
         lambda a, s: [
-            *pyentmax.entmax_loss_and_grad(z[s], y[s], a[s], **_at(labels, s), reduction="none")
+            *pyentmax.entmax.loss_and_grad(z[s], y[s], a[s], **_at(labels, s), reduction="none")
         ],
     ]
     near = 20 * float(np.finfo(dtype).eps)
@@ -451,8 +451,8 @@ def test_rows_that_no_kernel_takes_go_alone(dtype: Any) -> None:
             )
         for got, expected in zip(everything, call(alpha, ~others), strict=True):
             np.testing.assert_allclose(got[~others], expected, rtol=near, atol=near)
-    loss, gradient = pyentmax.entmax_loss_and_grad(z, y, alpha, **labels)
-    expected, direction = pyentmax.entmax_loss_and_grad.reference(z, y, alpha, **labels)
+    loss, gradient = pyentmax.entmax.loss_and_grad(z, y, alpha, **labels)
+    expected, direction = pyentmax.entmax.loss_and_grad.reference(z, y, alpha, **labels)
     np.testing.assert_allclose(loss, expected, rtol=near)
     np.testing.assert_allclose(gradient, direction, rtol=near, atol=near)
 
@@ -500,10 +500,10 @@ def test_parameters_per_head_of_empty_batches(shape):
     for found in (
         pyentmax.entmax(z, alpha),
         pyentmax.entmax(z, 1.5, mask=mask),
-        pyentmax.entmax_jvp(z, z, alpha),
+        pyentmax.entmax.jvp(z, z, alpha),
         pyentmax.topk_softmax(z, np.full(heads, 2)),
     ):
         assert found.shape == shape
-    assert not pyentmax.entmax_vjp_alpha(z, z, alpha).any()
-    assert pyentmax.entmax_loss(z, np.zeros(shape[:-1], int), alpha) == 0
+    assert not pyentmax.entmax.parameter_vjp(z, z, alpha).any()
+    assert pyentmax.entmax.loss(z, np.zeros(shape[:-1], int), alpha) == 0
     assert pyentmax.attention(z, z, z, np.full(shape[:-2], 1.5)).shape == shape

@@ -38,17 +38,17 @@ def assert_lazily_equal(found: Any, expected: Any, rtol: float = 0) -> None:
 def test_mapping_products_and_support(name: str) -> None:
     record = pe.MAPPINGS[name]
     values = [PARAMETERS[parameter] for parameter in record.parameters]
-    p, lazy_p = record.forward(Z, *values), record.forward(LAZY, *values)
+    p, lazy_p = record(Z, *values), record(LAZY, *values)
     assert_lazily_equal(lazy_p, p)
     assert lazy_p.chunks == LAZY.chunks
-    for function in (record.forward, record.forward.reference, record.support):
+    for function in (record, record.reference, record.support):
         for axis in (0,) if record.one_axis else (0, (0, 2), None):
             whole = LAZY.rechunk(-1 if axis is None else {0: -1})
             assert_lazily_equal(function(whole, *values, axis), function(Z, *values, axis))
     assert_lazily_equal(record.jvp(lazy_p, LAZY_V, *values), record.jvp(p, V, *values))
     assert_lazily_equal(record.jacobian(lazy_p, *values), record.jacobian(p, *values))
-    if record.omega is not None:
-        assert_lazily_equal(record.omega(lazy_p, *values), record.omega(p, *values))
+    if record.regularizer.is_defined:
+        assert_lazily_equal(record.regularizer(lazy_p, *values), record.regularizer(p, *values))
     if record.parameter_vjp.is_defined:
         found = record.parameter_vjp.at_scores(da.asarray(Z), lazy_p, LAZY_V, *values)
         expected = record.parameter_vjp.at_scores(Z, p, V, *values)
@@ -60,8 +60,8 @@ def test_mapping_products_and_support(name: str) -> None:
 def test_masks_broadcast(mask: Any) -> None:
     assert_lazily_equal(pe.entmax15(LAZY, mask=mask), pe.entmax15(Z, mask=np.asarray(mask)))
     p, lazy_p = pe.sparsemax(Z), pe.sparsemax(LAZY)
-    expected = pe.sparsemax_jvp(p, V, mask=np.asarray(mask))
-    assert_lazily_equal(pe.sparsemax_jvp(lazy_p, V, mask=mask), expected)
+    expected = pe.sparsemax.jvp(p, V, mask=np.asarray(mask))
+    assert_lazily_equal(pe.sparsemax.jvp(lazy_p, V, mask=mask), expected)
 
 
 @pytest.mark.parametrize("shape", [(), (8,), (6, 1), (6, 8)])
@@ -83,11 +83,11 @@ def test_losses(name: str, reduction: str) -> None:
     values = (2.0,) if name == "normmax" else ()
     for y in (labels, pe.softmax(Z)):
         options = {"reduction": reduction, "weight": weight, "mask": MASK | (np.arange(5) < 5)}
-        for loss in (getattr(pe, f"{name}_loss"), getattr(pe, f"{name}_loss_and_grad")):
+        for loss in (getattr(pe, name).loss, getattr(pe, name).loss_and_grad):
             found = loss(LAZY, da.asarray(y), *values, **options)
             assert_lazily_equal(found, loss(Z, y, *values, **options), rtol=2e-6)
     with pytest.raises(TypeError, match='reduction="none" or "sum"'):
-        getattr(pe, f"{name}_loss")(LAZY, labels, *values)
+        getattr(pe, name).loss(LAZY, labels, *values)
 
 
 def test_losses_of_own_mapping() -> None:
@@ -132,9 +132,9 @@ def test_values_are_checked_when_a_chunk_is_computed() -> None:
     [
         (lambda: pe.softmax(LAZY, out=np.empty_like(Z)), "out must be left out"),
         (lambda: pe.softmax(Z, mask=LAZY > 0), "mask is lazy"),
-        (lambda: pe.softmax_jvp(Z, LAZY), "v is lazy"),
+        (lambda: pe.softmax.jvp(Z, LAZY), "v is lazy"),
         (lambda: pe.entmax(Z, LAZY[..., 0]), "alpha is lazy"),
-        (lambda: pe.softmax_loss(Z, LAZY), "y is lazy"),
+        (lambda: pe.softmax.loss(Z, LAZY), "y is lazy"),
         (lambda: pe.csr("sparsemax", LAZY[0]), "z is lazy"),
         (
             lambda: pe.softmax(pytest.importorskip("xarray").DataArray(LAZY)),
@@ -151,7 +151,7 @@ def test_arrays_that_do_not_fit_are_refused_at_once() -> None:
     for call in (
         lambda: pe.softmax(LAZY, mask=np.ones(7, bool)),
         lambda: pe.entmax(LAZY, np.full(5, 1.5)),
-        lambda: pe.softmax_jvp(LAZY, V[0]),
+        lambda: pe.softmax.jvp(LAZY, V[0]),
     ):
         with pytest.raises(ValueError, match="of shape|the shape of p"):
             call()

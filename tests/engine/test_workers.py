@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled_functions import arguments, as_tuple, compiled_functions
+from compiled_functions import FUNCTIONS, arguments, as_tuple, compiled_functions
 
 import pyentmax
 from pyentmax.engine.backends import threads
@@ -305,7 +305,7 @@ def test_a_call_while_the_interpreter_shuts_down() -> None:
 @pytest.mark.parametrize("name", compiled_functions())
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_results_do_not_depend_on_threads(name: str, dtype: Any) -> None:
-    function = getattr(pyentmax, name)
+    function = FUNCTIONS[name]
     for shape in ((37, 20), (3, 50, 7), (1, 300), (2, 17, 5, 3), (45, 400), (0, 4), (6,)):
         given = arguments(function, shape, dtype)
         with pyentmax.set_workers(1):

@@ -33,11 +33,11 @@ every_case = pytest.mark.parametrize(
 
 
 def loss_of(name: str) -> Callable[..., Any]:
-    return getattr(pyentmax, f"{name}_loss")
+    return getattr(pyentmax, name).loss
 
 
 def loss_and_grad_of(name: str) -> Callable[..., Any]:
-    return getattr(pyentmax, f"{name}_loss_and_grad")
+    return getattr(pyentmax, name).loss_and_grad
 
 
 def random_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -51,10 +51,10 @@ def random_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_equals_the_definition(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem()
     record, values = MAPPINGS[name], tuple(params.values())
-    p = record.forward(z, *values)
-    conjugate = np.sum(p * z, axis=-1) - record.omega(p, *values)
+    p = record(z, *values)
+    conjugate = np.sum(p * z, axis=-1) - record.regularizer(p, *values)
     for y, target in ((labels, np.eye(5)[labels]), (q, q)):
-        expected = conjugate + record.omega(target, *values) - np.sum(target * z, axis=-1)
+        expected = conjugate + record.regularizer(target, *values) - np.sum(target * z, axis=-1)
         got = loss_of(name)(z, y, **params, reduction="none")
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-13)
         body = loss_of(name).reference(z, y, **params, reduction="none")
@@ -92,7 +92,7 @@ def test_gradient_by_finite_differences(name: str, params: dict[str, float], sof
 @every_case
 def test_gradient_is_p_minus_q(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem(2)
-    p = MAPPINGS[name].forward(z, *params.values())
+    p = MAPPINGS[name](z, *params.values())
     for y, target in ((labels, np.eye(5)[labels]), (q, q)):
         loss, grad = loss_and_grad_of(name)(z, y, **params)
         assert loss == loss_of(name)(z, y, **params)
@@ -126,7 +126,7 @@ def test_accuracy_against_many_digits(alpha: float) -> None:
         exact = [float(conjugate - t) for t in y]
     for dtype, tolerance in ((np.float64, 2e-15), (np.float32, 1e-6)):
         rows = np.broadcast_to(z.astype(dtype), (8, 8))
-        got = pyentmax.entmax_loss(rows, np.arange(8), alpha, reduction="none")
+        got = pyentmax.entmax.loss(rows, np.arange(8), alpha, reduction="none")
         np.testing.assert_allclose(got, exact, rtol=tolerance, atol=tolerance)
 
 
@@ -142,7 +142,7 @@ def test_omega_that_is_not_zero_at_corners() -> None:
     z, labels, q = random_problem(7)
     for y in (labels, q):
         loss, grad = pyentmax.fenchel_young_loss_and_grad(z, y, euclidean)
-        expected, slope = pyentmax.sparsemax_loss_and_grad(z, y)
+        expected, slope = pyentmax.sparsemax.loss_and_grad(z, y)
         np.testing.assert_allclose(loss, expected, rtol=1e-13)
         np.testing.assert_allclose(grad, slope, rtol=1e-13, atol=1e-16)
 
@@ -255,7 +255,7 @@ def test_distributions_may_hold_anything_under_the_mask(
 
 def test_options_that_do_not_fit_are_refused() -> None:
     z, labels, q = random_problem()
-    hidden, masked, loss = np.zeros(z.shape, bool), np.ma.array, pyentmax.softmax_loss
+    hidden, masked, loss = np.zeros(z.shape, bool), np.ma.array, pyentmax.softmax.loss
     wrong: list[tuple[type[Exception], str, Any]] = [
         (TypeError, r"y is a numpy\.ma array.*ignore_index", lambda: loss(z, masked(labels))),
         (TypeError, r"y is a numpy\.ma array", lambda: loss(z, masked(q, mask=hidden))),
@@ -286,7 +286,7 @@ def test_options_that_do_not_fit_are_refused() -> None:
     for error, message, call in wrong:
         with pytest.raises(error, match=message):
             call()
-    assert pyentmax.sparsemax_loss(np.float32([[5, 0]]), [0], weight=[1e39]) == 0
+    assert pyentmax.sparsemax.loss(np.float32([[5, 0]]), [0], weight=[1e39]) == 0
 
 
 @every_case
@@ -351,13 +351,13 @@ def test_distributions_in_bfloat16_are_accepted() -> None:
         )
     z = np.random.default_rng(0).standard_normal((2000, 8)).astype(dtype)
     for name in ("softmax", "sparsemax", "entmax15"):
-        assert np.isfinite(loss_of(name)(z, MAPPINGS[name].forward(z)))
+        assert np.isfinite(loss_of(name)(z, MAPPINGS[name](z)))
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
 def test_regularisers_in_bfloat16_stay_in_it(name: str) -> None:
     dtype = pytest.importorskip("ml_dtypes").bfloat16
-    omega = MAPPINGS[name].omega
+    omega = MAPPINGS[name].regularizer
     assert omega is not None
     values = omega(np.eye(3).astype(dtype))
     assert values.dtype == dtype
@@ -370,7 +370,7 @@ def test_regularisers_in_bfloat16_stay_in_it(name: str) -> None:
 def test_mean_depends_on_ratios_of_weights(size: float, dtype: type, form: str) -> None:
     z = np.array([[1, 0.5, 0], [0, 2, 0.3], [-np.inf] * 3], dtype)
     for name in ("softmax", "sparsemax", "entmax15"):
-        loss = getattr(pyentmax, f"{name}_loss_and_grad")
+        loss = getattr(pyentmax, name).loss_and_grad
         loss = loss.reference if form else loss
         for ratios in ([1, 1, 0], [0.25, 1, 0.5], [1, 0, 0]):
             expected, gradient = loss(z, [0, 1, 2], weight=ratios)
@@ -378,7 +378,7 @@ def test_mean_depends_on_ratios_of_weights(size: float, dtype: type, form: str) 
             np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(dtype).eps)
             np.testing.assert_allclose(its, gradient, rtol=0, atol=4 * np.finfo(dtype).eps)
     # A row that counts nothing takes no part, however much it weighs.
-    loss = pyentmax.softmax_loss.reference if form else pyentmax.softmax_loss
+    loss = pyentmax.softmax.loss.reference if form else pyentmax.softmax.loss
     alone = loss(z[:2], [0, 1])
     together = loss(z, [0, 1, 2], weight=[size * 1e-60, size * 1e-60, size])
     if size * 1e-60 > 1e-300:
@@ -391,8 +391,7 @@ def test_masked_scores_add_nothing_to_losses(form: str, dtype: type) -> None:
     for n in (1, 4, 200, 3000):
         z = np.full((3, n), -np.inf, dtype)
         z[:, 0] = 0
-        for name in ("softmax_loss", "softmax_loss_and_grad"):
-            function = getattr(pyentmax, name)
+        for function in (pyentmax.softmax.loss, pyentmax.softmax.loss_and_grad):
             function = function.reference if form else function
             heavy = 1e30  # what is below the least float is seen beside no such weight
             found = function(z, [0, 0, 0], reduction="none", weight=[1, 1, heavy])
@@ -409,7 +408,7 @@ def test_rows_of_weight_0_change_no_bit() -> None:
         lengths = rng.integers(1, length + 1, 32)
         weight = (np.arange(length) < lengths[:, None]).astype(np.float32).T  # in Fortran's order
         rounded = weight / weight.sum()
-        expected = pyentmax.entmax15_loss_and_grad(z, y, weight=rounded, reduction="sum")
-        got = pyentmax.entmax15_loss_and_grad(z, y, weight=weight)
+        expected = pyentmax.entmax15.loss_and_grad(z, y, weight=rounded, reduction="sum")
+        got = pyentmax.entmax15.loss_and_grad(z, y, weight=weight)
         for one, other in zip(got, expected, strict=True):
             np.testing.assert_array_equal(one, other)

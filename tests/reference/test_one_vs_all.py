@@ -163,7 +163,7 @@ def test_shapes_and_bad_arguments() -> None:
 def per_entry(z: Any, y: Any, alpha: Any) -> Any:
     """The losses and gradients of α-entmax over two classes, a score and 0."""
     pairs, targets = (np.stack(p, axis=-1) for p in ((z, np.zeros_like(z)), (y, 1 - y)))
-    loss, grad = pe.entmax_loss_and_grad(pairs, targets, alpha, reduction="none")
+    loss, grad = pe.entmax.loss_and_grad(pairs, targets, alpha, reduction="none")
     return loss, grad[..., 0]
 
 

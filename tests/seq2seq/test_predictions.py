@@ -35,7 +35,7 @@ def test_jensen_shannon_is_that_of_the_definition():
 
 
 def test_sparsemax_score_is_one_minus_sparsemax_loss():
-    loss = pe.sparsemax_loss(P, LABELS)
+    loss = pe.sparsemax.loss(P, LABELS)
     assert sparsemax_score(P, LABELS) == pytest.approx(1 - loss, rel=1e-12, abs=0)
 
 

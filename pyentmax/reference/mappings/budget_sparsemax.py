@@ -24,14 +24,7 @@ from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
-__all__ = [
-    "budget_sparsemax",
-    "budget_sparsemax_jacobian",
-    "budget_sparsemax_jvp",
-    "budget_sparsemax_support",
-    "budget_sparsemax_vjp",
-    "budget_sparsemax_vjp_budget",
-]
+__all__ = ["budget_sparsemax"]
 
 
 def textbook(z: Any, budget: float) -> np.ndarray:
@@ -162,8 +155,3 @@ def _vjp_budget(p: Any, g: Any, budget: Any) -> Any:
 
 
 budget_sparsemax.textbook, budget_sparsemax.jacobian.textbook = textbook, textbook_jacobian
-
-budget_sparsemax_support = budget_sparsemax.support
-budget_sparsemax_jacobian = budget_sparsemax.jacobian
-budget_sparsemax_jvp = budget_sparsemax_vjp = budget_sparsemax.jvp
-budget_sparsemax_vjp_budget = budget_sparsemax.parameter_vjp

@@ -29,14 +29,7 @@ from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import water_fill
 
-__all__ = [
-    "csoftmax",
-    "csoftmax_jacobian",
-    "csoftmax_jvp",
-    "csoftmax_support",
-    "csoftmax_vjp",
-    "csoftmax_vjp_upper",
-]
+__all__ = ["csoftmax"]
 
 
 def textbook(z: Any, upper: Any) -> np.ndarray:
@@ -183,7 +176,3 @@ def _vjp_upper(p: Any, g: Any, upper: Any) -> Any:
 
 
 csoftmax.textbook, csoftmax.jacobian.textbook = textbook, textbook_jacobian
-
-csoftmax_support, csoftmax_jacobian = csoftmax.support, csoftmax.jacobian
-csoftmax_jvp = csoftmax_vjp = csoftmax.jvp
-csoftmax_vjp_upper = csoftmax.parameter_vjp

@@ -24,14 +24,7 @@ from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.reference.thresholds.water_filling import project_capped_simplex
 
-__all__ = [
-    "csparsemax",
-    "csparsemax_jacobian",
-    "csparsemax_jvp",
-    "csparsemax_support",
-    "csparsemax_vjp",
-    "csparsemax_vjp_upper",
-]
+__all__ = ["csparsemax"]
 
 
 def textbook(z: Any, upper: Any) -> np.ndarray:
@@ -157,21 +150,3 @@ def _vjp_upper(p: Any, g: Any, upper: Any, z: Any) -> Any:
 
 
 csparsemax.textbook, csparsemax.jacobian.textbook = textbook, textbook_jacobian
-
-csparsemax_support, csparsemax_jacobian = csparsemax.support, csparsemax.jacobian
-csparsemax_jvp = csparsemax_vjp = csparsemax.jvp
-
-
-def _flat(at_scores: Any) -> Any:
-    def csparsemax_vjp_upper(
-        p: ArrayLike, g: ArrayLike, upper: ArrayLike, z: ArrayLike, axis: Axis = -1, *,
-        mask: ArrayLike | None = None,
-    ) -> Any:  # fmt: skip
-        """`csparsemax.parameter_vjp.at_scores`, with the scores after the bounds."""
-        return at_scores(z, p, g, upper, axis, mask=mask)
-
-    return csparsemax_vjp_upper
-
-
-csparsemax_vjp_upper = _flat(csparsemax.parameter_vjp.at_scores)
-csparsemax_vjp_upper.reference = _flat(csparsemax.parameter_vjp.reference.at_scores)

@@ -32,18 +32,7 @@ from pyentmax.reference.thresholds.tsallis import (
     tsallis_exp,
 )
 
-__all__ = [
-    "entmax",
-    "entmax_grad_alpha",
-    "entmax_jacobian",
-    "entmax_jvp",
-    "entmax_loss",
-    "entmax_loss_and_grad",
-    "entmax_support",
-    "entmax_vjp",
-    "entmax_vjp_alpha",
-    "log_entmax",
-]
+__all__ = ["entmax"]
 
 
 def textbook(z: Any, alpha: float = 1.5) -> np.ndarray:
@@ -427,9 +416,3 @@ def _doubtful(z: Any, on: Any, alpha: float) -> Any:
 entmax.conjugate, entmax.doubtful = _conjugate, _doubtful
 entmax.textbook, entmax.jacobian.textbook = textbook, textbook_jacobian
 entmax.loss.textbook, entmax.parameter_slope.textbook = textbook_loss, textbook_grad_alpha
-
-entmax_support, entmax_jacobian, entmax_omega = entmax.support, entmax.jacobian, entmax.regularizer
-entmax_jvp = entmax_vjp = entmax.jvp
-entmax_loss, entmax_loss_and_grad, log_entmax = entmax.loss, entmax.loss_and_grad, entmax.log
-entmax_grad_alpha, entmax_vjp_alpha = entmax.parameter_slope, entmax.parameter_vjp
-entmax_vjps = entmax.vjps

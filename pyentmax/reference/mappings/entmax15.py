@@ -21,16 +21,7 @@ from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.proof import doubtful
 from pyentmax.reference.thresholds.sorting import sort_entmax15
 
-__all__ = [
-    "entmax15",
-    "entmax15_jacobian",
-    "entmax15_jvp",
-    "entmax15_loss",
-    "entmax15_loss_and_grad",
-    "entmax15_support",
-    "entmax15_vjp",
-    "log_entmax15",
-]
+__all__ = ["entmax15"]
 
 
 def textbook(z: Any) -> np.ndarray:
@@ -162,8 +153,3 @@ def _doubtful(z: Any, on: Any) -> Any:
 entmax15.doubtful = _doubtful
 entmax15.textbook, entmax15.jacobian.textbook = textbook, textbook_jacobian
 entmax15.loss.textbook = textbook_loss
-
-entmax15_support, entmax15_jacobian = entmax15.support, entmax15.jacobian
-entmax15_jvp = entmax15_vjp = entmax15.jvp
-entmax15_loss, entmax15_loss_and_grad = entmax15.loss, entmax15.loss_and_grad
-log_entmax15, entmax15_omega = entmax15.log, entmax15.regularizer

@@ -32,14 +32,7 @@ from pyentmax.reference.mappings import _fused
 from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings.sparsemax import sparsemax
 
-__all__ = [
-    "fusedmax",
-    "fusedmax_jacobian",
-    "fusedmax_jvp",
-    "fusedmax_support",
-    "fusedmax_vjp",
-    "fusedmax_vjp_strength",
-]
+__all__ = ["fusedmax"]
 
 
 def textbook(z: Any, strength: float = 1.0, passes: int = 20_000) -> np.ndarray:
@@ -332,8 +325,3 @@ def _omega(p: Any, strength: Any, *, mask: Any) -> Any:
 
 fusedmax.textbook, fusedmax.jacobian.textbook = textbook, textbook_jacobian
 fusedmax.loss.textbook = textbook_loss
-
-fusedmax_support, fusedmax_jacobian = fusedmax.support, fusedmax.jacobian
-fusedmax_jvp = fusedmax_vjp = fusedmax.jvp
-fusedmax_vjp_strength = fusedmax.parameter_vjp
-fusedmax_omega = fusedmax.regularizer

@@ -35,15 +35,7 @@ from pyentmax.reference.mappings import _simplex
 from pyentmax.reference.thresholds.newton import most_steps
 from pyentmax.reference.thresholds.proof import doubtful
 
-__all__ = [
-    "normmax",
-    "normmax_jacobian",
-    "normmax_jvp",
-    "normmax_loss",
-    "normmax_loss_and_grad",
-    "normmax_support",
-    "normmax_vjp",
-]
+__all__ = ["normmax"]
 
 
 def textbook(z: Any, alpha: float = 2.0) -> np.ndarray:
@@ -283,8 +275,3 @@ def _doubtful(z: Any, on: Any, alpha: float) -> Any:
 normmax.doubtful = _doubtful
 normmax.textbook, normmax.jacobian.textbook = textbook, textbook_jacobian
 normmax.loss.textbook = textbook_loss
-
-normmax_support, normmax_jacobian = normmax.support, normmax.jacobian
-normmax_jvp = normmax_vjp = normmax.jvp
-normmax_loss, normmax_loss_and_grad = normmax.loss, normmax.loss_and_grad
-normmax_omega = normmax.regularizer

@@ -30,14 +30,7 @@ from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings._fused import STRENGTH
 from pyentmax.reference.mappings.sparsemax import sparsemax
 
-__all__ = [
-    "oscarmax",
-    "oscarmax_jacobian",
-    "oscarmax_jvp",
-    "oscarmax_support",
-    "oscarmax_vjp",
-    "oscarmax_vjp_strength",
-]
+__all__ = ["oscarmax"]
 
 
 def textbook(z: Any, strength: float = 1.0) -> np.ndarray:
@@ -238,8 +231,3 @@ def _omega(p: Any, strength: Any) -> Any:
 
 oscarmax.textbook, oscarmax.jacobian.textbook = textbook, textbook_jacobian
 oscarmax.loss.textbook = textbook_loss
-
-oscarmax_support, oscarmax_jacobian = oscarmax.support, oscarmax.jacobian
-oscarmax_jvp = oscarmax_vjp = oscarmax.jvp
-oscarmax_vjp_strength = oscarmax.parameter_vjp
-oscarmax_omega = oscarmax.regularizer

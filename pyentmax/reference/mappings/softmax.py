@@ -18,16 +18,7 @@ from pyentmax.reference.log_probabilities import log_sum_exp
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 
-__all__ = [
-    "log_softmax",
-    "softmax",
-    "softmax_jacobian",
-    "softmax_jvp",
-    "softmax_loss",
-    "softmax_loss_and_grad",
-    "softmax_support",
-    "softmax_vjp",
-]
+__all__ = ["softmax"]
 
 
 def textbook(z: Any) -> np.ndarray:
@@ -157,8 +148,3 @@ def _conjugate(z: Any, p: Any) -> Any:
 softmax.conjugate = _conjugate
 softmax.textbook, softmax.jacobian.textbook = textbook, textbook_jacobian
 softmax.loss.textbook = textbook_loss
-
-softmax_support, softmax_jacobian, log_softmax = softmax.support, softmax.jacobian, softmax.log
-softmax_jvp = softmax_vjp = softmax.jvp
-softmax_loss, softmax_loss_and_grad = softmax.loss, softmax.loss_and_grad
-softmax_omega = softmax.regularizer

@@ -22,16 +22,7 @@ from pyentmax.reference.thresholds.newton import remainder
 from pyentmax.reference.thresholds.proof import doubtful
 from pyentmax.reference.thresholds.sorting import sort_sparsemax
 
-__all__ = [
-    "log_sparsemax",
-    "sparsemax",
-    "sparsemax_jacobian",
-    "sparsemax_jvp",
-    "sparsemax_loss",
-    "sparsemax_loss_and_grad",
-    "sparsemax_support",
-    "sparsemax_vjp",
-]
+__all__ = ["sparsemax"]
 
 
 def textbook(z: Any) -> np.ndarray:
@@ -168,8 +159,3 @@ def _doubtful(z: Any, on: Any) -> Any:
 sparsemax.doubtful = _doubtful
 sparsemax.textbook, sparsemax.jacobian.textbook = textbook, textbook_jacobian
 sparsemax.loss.textbook = textbook_loss
-
-sparsemax_support, sparsemax_jacobian = sparsemax.support, sparsemax.jacobian
-sparsemax_jvp = sparsemax_vjp = sparsemax.jvp
-sparsemax_loss, sparsemax_loss_and_grad = sparsemax.loss, sparsemax.loss_and_grad
-log_sparsemax, sparsemax_omega = sparsemax.log, sparsemax.regularizer

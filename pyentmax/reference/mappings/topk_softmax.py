@@ -24,13 +24,7 @@ from pyentmax.keep import top_k
 from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings import _simplex
 
-__all__ = [
-    "topk_softmax",
-    "topk_softmax_jacobian",
-    "topk_softmax_jvp",
-    "topk_softmax_support",
-    "topk_softmax_vjp",
-]
+__all__ = ["topk_softmax"]
 
 
 def textbook(z: Any, k: int) -> np.ndarray:
@@ -141,6 +135,3 @@ def _doubtful(z: Any, on: Any, k: float) -> None:
 topk_softmax.jvp.kernel = "softmax_jvp"
 topk_softmax.doubtful = _doubtful
 topk_softmax.textbook, topk_softmax.jacobian.textbook = textbook, textbook_jacobian
-
-topk_softmax_support, topk_softmax_jacobian = topk_softmax.support, topk_softmax.jacobian
-topk_softmax_jvp = topk_softmax_vjp = topk_softmax.jvp

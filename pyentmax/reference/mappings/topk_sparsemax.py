@@ -28,15 +28,7 @@ from pyentmax.reference.mappings import sparsemax as _sparsemax
 from pyentmax.reference.mappings.sparsemax import above_threshold, sparsemax
 from pyentmax.reference.thresholds.proof import doubtful
 
-__all__ = [
-    "topk_sparsemax",
-    "topk_sparsemax_jacobian",
-    "topk_sparsemax_jvp",
-    "topk_sparsemax_loss",
-    "topk_sparsemax_loss_and_grad",
-    "topk_sparsemax_support",
-    "topk_sparsemax_vjp",
-]
+__all__ = ["topk_sparsemax"]
 
 
 def textbook(z: Any, k: int) -> np.ndarray:
@@ -190,9 +182,3 @@ topk_sparsemax.jvp.kernel = "sparsemax_jvp"
 topk_sparsemax.doubtful = _doubtful
 topk_sparsemax.textbook, topk_sparsemax.jacobian.textbook = textbook, textbook_jacobian
 topk_sparsemax.loss.textbook = textbook_loss
-
-topk_sparsemax_support, topk_sparsemax_jacobian = topk_sparsemax.support, topk_sparsemax.jacobian
-topk_sparsemax_jvp = topk_sparsemax_vjp = topk_sparsemax.jvp
-topk_sparsemax_loss = topk_sparsemax.loss
-topk_sparsemax_loss_and_grad = topk_sparsemax.loss_and_grad
-topk_sparsemax_omega = topk_sparsemax.regularizer

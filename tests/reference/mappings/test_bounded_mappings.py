@@ -27,15 +27,13 @@ BUDGETS = [0.25, 1, 1.7, 2, 3.5, 4.9]
 
 
 def forward_of(name: str, form: str = "") -> Any:
-    forward: Any = MAPPINGS[name].forward
+    forward: Any = MAPPINGS[name]
     return forward.reference if form else forward
 
 
 def vjp_upper(name: str, p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, **options: Any) -> Any:
     """Either mapping's gradient in the bounds; only csparsemax needs z."""
-    if name == "csoftmax":
-        return pyentmax.csoftmax_vjp_upper(p, g, upper, axis, **options)
-    return pyentmax.csparsemax_vjp_upper(p, g, upper, z, axis, **options)
+    return MAPPINGS[name].parameter_vjp.at_scores(z, p, g, upper, axis, **options)
 
 
 def problems(name: str, count: int, d: int, seed: int, scale: float = 1.5) -> Iterator[Any]:
@@ -224,9 +222,9 @@ def test_zero_budget_gives_zeros(form: str, dtype: type) -> None:
     forward = forward_of("budget_sparsemax", form)
     p = forward(z[:2], 0)
     np.testing.assert_array_equal(p, np.zeros((2, 3)))
-    assert not pyentmax.budget_sparsemax_jvp(p, z[:2], 0).any()
-    assert not pyentmax.budget_sparsemax_vjp_budget(p, z[:2], [0, 0]).any()
-    assert not pyentmax.budget_sparsemax_jacobian(p, 0).any()
+    assert not pyentmax.budget_sparsemax.jvp(p, z[:2], 0).any()
+    assert not pyentmax.budget_sparsemax.parameter_vjp(p, z[:2], [0, 0]).any()
+    assert not pyentmax.budget_sparsemax.jacobian(p, 0).any()
     mixed = forward(z, [0, 2, 0, 1])
     np.testing.assert_array_equal(mixed[0], 0)
     np.testing.assert_array_equal(mixed[1], forward(z[1], 2))
@@ -361,7 +359,9 @@ def test_exhausted_bounds_differ_from_low_scores() -> None:
     z = np.array([1e9, 0.3, 0.1, -0.4, 0.2], np.float32)
     upper = np.array([0.5, 1, 1, 0, 0], np.float32)
     p = csparsemax(z, upper)
-    g = pyentmax.csparsemax_vjp_upper(p, np.array([0, 1, 1, 3, 3], np.float32), upper, z)
+    g = pyentmax.csparsemax.parameter_vjp.at_scores(
+        z, p, np.array([0, 1, 1, 3, 3], np.float32), upper
+    )
     np.testing.assert_array_equal(g, [-1, 0, 0, 0, 2])
 
 
@@ -375,8 +375,8 @@ def test_without_free_entries_nothing_moves(name: str) -> None:
     np.testing.assert_array_equal(vjp_upper(name, p, g, upper, z), expected)
     assert (MAPPINGS[name].jvp(p, g, upper) == 0).all()
     p, v = budget_sparsemax([5.0, -3.0, 2.0], 2), g[:3]
-    assert (pyentmax.budget_sparsemax_jvp(p, v, 2) == 0).all()
-    assert pyentmax.budget_sparsemax_vjp_budget(p, v, 2) == 0
+    assert (pyentmax.budget_sparsemax.jvp(p, v, 2) == 0).all()
+    assert pyentmax.budget_sparsemax.parameter_vjp(p, v, 2) == 0
 
 
 @every_name

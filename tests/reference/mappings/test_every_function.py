@@ -13,18 +13,25 @@ from parameter_values import EXAMPLES
 
 import pyentmax
 from pyentmax.engine.backends import choice
+from pyentmax.engine.backends.function import Function
+from pyentmax.reference.mappings import MAPPINGS
 
 # Gaps from nothing to what underflows in every dtype, a tie, and probabilities as small.
 SCORES = np.array([[0.0, -1.0, -20.0, -95.0, -745.0, -6e4], [3.0, 3.0, 0.0, 1e-30, -1e-300, 2.5]])
 MASK = np.array([True, True, True, True, False, True])
-FUNCTIONS = [
-    name
+FUNCTIONS: dict[str, Any] = {
+    name: function
     for name, function in vars(pyentmax).items()
     if callable(function)
     and not isinstance(function, type)
     and {"z", "p"} & set(inspect.signature(function).parameters)
     and not name.startswith(("separable", "check", "regularized", "hessian"))
-]
+}
+for _name, _mapping in MAPPINGS.items():
+    for _key, _function in vars(_mapping).items():
+        if isinstance(_function, Function) and _function.is_defined:
+            FUNCTIONS[f"{_name}.{_key}"] = _function
+FUNCTIONS["csparsemax.parameter_vjp"] = MAPPINGS["csparsemax"].parameter_vjp.at_scores
 
 
 def dense(x: Any) -> Any:
@@ -34,7 +41,7 @@ def dense(x: Any) -> Any:
 def arguments(name: str, dtype: Any) -> dict[str, Any]:
     z = SCORES.astype(dtype)
     given: dict[str, Any] = {}
-    for parameter in inspect.signature(getattr(pyentmax, name)).parameters:
+    for parameter in inspect.signature(FUNCTIONS[name]).parameters:
         if parameter == "p":
             given["p"] = pyentmax.softmax(z)
         elif parameter == "y":
@@ -50,15 +57,13 @@ def arguments(name: str, dtype: Any) -> dict[str, Any]:
 
 def forms(name: str) -> list[Any]:
     """The function with its kernel, and its body if it has one of its own."""
-    function = getattr(pyentmax, name)
+    function = FUNCTIONS[name]
     return [function, *filter(None, [getattr(function, "reference", None)])]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_nothing_raises_where_all_errors_do(name: str) -> None:
-    masks = (
-        [{"mask": MASK}] if "mask" in inspect.signature(getattr(pyentmax, name)).parameters else []
-    )
+    masks = [{"mask": MASK}] if "mask" in inspect.signature(FUNCTIONS[name]).parameters else []
     for dtype in (np.float64, np.float32, np.float16):
         given = arguments(name, dtype)
         for function in forms(name):

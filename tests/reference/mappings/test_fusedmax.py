@@ -118,8 +118,8 @@ def test_several_axes_have_no_order(axis: Any) -> None:
     np.testing.assert_array_equal(fusedmax([row, row], 0.05, (1,)), fusedmax([row, row], 0.05))
     for call in (
         lambda: fusedmax(z, 0.1, axis),
-        lambda: pyentmax.fusedmax_jvp(z, z, 0.1, axis),
-        lambda: pyentmax.fusedmax_vjp_strength(z, z, 0.1, axis),
+        lambda: pyentmax.fusedmax.jvp(z, z, 0.1, axis),
+        lambda: pyentmax.fusedmax.parameter_vjp(z, z, 0.1, axis),
         lambda: pyentmax.fenchel_young_loss(z, z + 1 / 6, "fusedmax", axis, strength=0.1),
         lambda: pyentmax.fenchel_young_loss_and_grad(z, 0, "fusedmax", axis, strength=0.1),
     ):

@@ -20,7 +20,7 @@ from pyentmax import (
 D = 5
 ROW = hnp.arrays(np.float64, D, elements=st.floats(-20, 20, allow_subnormal=False))
 WEIGHTS = hnp.arrays(np.float64, D, elements=st.floats(0, 1, allow_subnormal=False))
-has_a_loss = records_that(lambda record: record.omega is not None)
+has_a_loss = records_that(lambda record: record.regularizer.is_defined)
 
 
 def draw_target(data: st.DataObject) -> np.ndarray:
@@ -34,8 +34,8 @@ def draw_problem(record: Mapping, data: st.DataObject) -> tuple[np.ndarray, Any,
     y = data.draw(st.integers(0, D - 1)) if data.draw(st.booleans()) else draw_target(data)
     # A strength beyond every gap only fuses all scores; past 1e6 rounding is all that is left.
     values = [min(v, 100.0) if isinstance(v, float) else v for v in draw_params(record, data, z)]
-    assert record.omega is not None
-    if isinstance(y, np.ndarray) and np.isinf(record.omega(y, *values)):
+    assert record.regularizer.is_defined
+    if isinstance(y, np.ndarray) and np.isinf(record.regularizer(y, *values)):
         y = np.eye(D)[np.argmax(y)]  # top-k sparsemax has no finite loss with so many non-zeros
     return z, y, dict(zip(record.parameters, values, strict=True))
 
@@ -43,9 +43,9 @@ def draw_problem(record: Mapping, data: st.DataObject) -> tuple[np.ndarray, Any,
 def size_of(record: Mapping, z: np.ndarray, params: dict[str, Any]) -> float:
     """The size of the terms that a loss is computed from: its rounding is some ε of that."""
     uniform = np.full(D, 1 / D)
-    omega = np.abs(record.omega(uniform, *params.values()))
+    omega = np.abs(record.regularizer(uniform, *params.values()))
     omega = np.where(np.isinf(omega), 0, omega)
-    corner = np.abs(record.omega(np.eye(D)[0], *params.values()))
+    corner = np.abs(record.regularizer(np.eye(D)[0], *params.values()))
     return float(1 + np.ptp(z) + omega + corner)
 
 
@@ -54,7 +54,7 @@ def size_of(record: Mapping, z: np.ndarray, params: dict[str, Any]) -> float:
 def test_non_negative_and_zero_at_p(record: Mapping, data: st.DataObject) -> None:
     z, y, params = draw_problem(record, data)
     assert fenchel_young_loss(z, y, record, **params) >= 0
-    p = record.forward(z, *params.values())
+    p = record(z, *params.values())
     assert fenchel_young_loss(z, p, record, **params) <= 1e-13 * size_of(record, z, params)
 
 
@@ -66,7 +66,7 @@ def test_convex_with_gradient_p_minus_q(record: Mapping, data: st.DataObject) ->
     other = data.draw(ROW)
     loss, grad = fenchel_young_loss_and_grad(z, y, record, **params)
     q = y if isinstance(y, np.ndarray) else np.eye(D)[y]
-    np.testing.assert_allclose(grad, record.forward(z, *params.values()) - q, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(grad, record(z, *params.values()) - q, rtol=0, atol=1e-15)
     elsewhere = fenchel_young_loss(other, y, record, **params)
     room = 1e-13 * (size_of(record, z, params) + size_of(record, other, params))
     assert elsewhere >= loss + grad @ (other - z) - room

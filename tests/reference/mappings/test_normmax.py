@@ -78,7 +78,7 @@ def test_score_one_below_largest_gets_nothing() -> None:
     for alpha in (1.0001, 1.5, 2, 30, np.inf):
         np.testing.assert_array_equal(normmax([1.0, 0.0, -4.0], alpha), [1, 0, 0])
         assert normmax([1.0, 0.1], alpha)[1] > 0 or alpha < 1.5
-        on = pyentmax.normmax_support([[1.0, 0.1, 0.0], [1.0, 0.0, -0.1]], alpha)
+        on = pyentmax.normmax.support([[1.0, 0.1, 0.0], [1.0, 0.0, -0.1]], alpha)
         np.testing.assert_array_equal(on, [[True, True, False], [True, False, False]])
 
 
@@ -110,7 +110,7 @@ def test_infinite_alpha_is_uniform_over_sparsemax_support() -> None:
     for size in range(1, 9):
         top = np.sort(z, axis=-1)[:, -size:]
         assert (top.mean(axis=-1) - 1 / size <= best + 1e-14).all()
-    assert (pyentmax.normmax_jvp(p, z, np.inf) == 0).all()
+    assert (pyentmax.normmax.jvp(p, z, np.inf) == 0).all()
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_infinite_alpha_is_uniform_over_sparsemax_support() -> None:
 def test_jacobian_in_many_digits(alpha: float) -> None:
     """Differences of the 40-digit solution: none of the digits that rounding costs."""
     z = np.random.default_rng(6).standard_normal(4) * 0.3
-    jacobian = pyentmax.normmax_jacobian(normmax(z, alpha), alpha)
+    jacobian = pyentmax.normmax.jacobian(normmax(z, alpha), alpha)
     step = 2.0**-20
     for j in range(4):
         up, down = (exact_normmax(z + sign * step * np.eye(4)[j], alpha)[0] for sign in (1, -1))
@@ -133,11 +133,11 @@ def test_jacobian_in_many_digits(alpha: float) -> None:
 def test_loss_is_zero_from_margin_1_on(alpha: float, dtype: type) -> None:
     for offset in (0, 1e4):
         z = (np.array([0.0, 1.01, -3.0]) + offset).astype(dtype)
-        loss, grad = pyentmax.normmax_loss_and_grad(z, 1, alpha)
+        loss, grad = pyentmax.normmax.loss_and_grad(z, 1, alpha)
         assert loss == 0
         assert (grad == 0).all()
         z = (np.array([0.0, 0.5, -3.0]) + offset).astype(dtype)
-        assert pyentmax.normmax_loss(z, 1, alpha) > 0 or alpha < 1.5  # there it may underflow
+        assert pyentmax.normmax.loss(z, 1, alpha) > 0 or alpha < 1.5  # there it may underflow
 
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5])
@@ -147,7 +147,7 @@ def test_loss_is_tau_plus_1_minus_score(alpha: float) -> None:
     for label in range(6):
         expected = float(tau + 1 - mpmath.mpf(float(z[label])))
         for y in (label, np.eye(6)[label]):
-            loss = pyentmax.normmax_loss(z, y, alpha)
+            loss = pyentmax.normmax.loss(z, y, alpha)
             np.testing.assert_allclose(loss, expected, rtol=1e-14, atol=1e-15)
 
 
@@ -172,7 +172,7 @@ def test_norm_entropy_at_the_edges() -> None:
     for alpha in (1, 1.3, 2, 400, np.inf):
         assert (norm_entropy(np.eye(4), alpha) == 0).all()
         assert norm_entropy(np.zeros(3), alpha) == 1
-        tiny = pyentmax.reference.mappings.normmax.normmax_omega(np.array([3e-200, 4e-200]), 2)
+        tiny = pyentmax.normmax.regularizer(np.array([3e-200, 4e-200]), 2)
         np.testing.assert_allclose(tiny, 5e-200, rtol=1e-14)
     for dtype in (np.float16, np.float32, np.float64):
         assert norm_entropy(np.array([0.5, 0.5], dtype)).dtype == dtype

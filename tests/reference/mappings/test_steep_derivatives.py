@@ -5,6 +5,7 @@ Of a Jacobian's entries those beyond the largest float are ±∞, the others exa
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import mpmath
@@ -30,7 +31,8 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def function(name: str, form: str) -> Any:
-    return getattr(pe, name).reference if form else getattr(pe, name)
+    attribute = attrgetter(name)(pe)
+    return attribute.reference if form else attribute
 
 
 def exact_jacobian(p: Any, alpha: float) -> list[list[mpmath.mpf]]:
@@ -61,11 +63,11 @@ def probabilities(alpha: float, dtype: type) -> np.ndarray:
 @pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3, np.inf])
 def test_fully_masked_row_has_zero_grad_alpha(alpha: float) -> None:
     p, g = np.array([pe.entmax([1, 0.5, 0], alpha), np.zeros(3)]), np.tile(np.arange(3.0), (2, 1))
-    slope = pe.entmax_grad_alpha(p, alpha)
+    slope = pe.entmax.parameter_slope(p, alpha)
     assert np.isfinite(slope).all()
     assert not slope[1].any()
-    alone = pe.entmax_vjp_alpha(p[0], g[0], alpha)
-    np.testing.assert_allclose(pe.entmax_vjp_alpha(p, g, alpha), alone, rtol=1e-14)
+    alone = pe.entmax.parameter_vjp(p[0], g[0], alpha)
+    np.testing.assert_allclose(pe.entmax.parameter_vjp(p, g, alpha), alone, rtol=1e-14)
 
 
 def exact_grad_alpha(p: Any, alpha: float) -> np.ndarray:
@@ -90,10 +92,10 @@ def test_grad_alpha_with_denormal_probability(dtype: type, alpha: float) -> None
             expected = exact_grad_alpha(p, alpha)
             # ε of the largest p, and of g times the largest exponent
             allowed = eps * (2 + 400 * np.abs(expected).max())
-            for function in (pe.entmax_grad_alpha, pe.entmax_grad_alpha.reference):
+            for function in (pe.entmax.parameter_slope, pe.entmax.parameter_slope.reference):
                 got = function(p, alpha)
                 np.testing.assert_allclose(got, expected, rtol=0, atol=allowed)
-                product = pe.entmax_vjp_alpha(p, np.arange(len(p), dtype=dtype), alpha)
+                product = pe.entmax.parameter_vjp(p, np.arange(len(p), dtype=dtype), alpha)
                 wanted = expected @ np.arange(len(p))
                 assert abs(product - wanted) <= 6 * allowed
 
@@ -101,7 +103,7 @@ def test_grad_alpha_with_denormal_probability(dtype: type, alpha: float) -> None
 def test_normmax_with_denormal_probability() -> None:
     p = pe.normmax([0.0, -0.515], 1.001)
     assert 0 < p[1] < np.finfo(float).tiny
-    assert np.isfinite(pe.normmax_jvp(p, [1.0, 0.0], 1.001)).all()
+    assert np.isfinite(pe.normmax.jvp(p, [1.0, 0.0], 1.001)).all()
 
 
 # --- large α ---
@@ -115,7 +117,7 @@ def test_loss_approaches_perceptron_loss(form: str, dtype: type) -> None:
         for y in (0, 2):
             limit = float(z.max() - z[y])
             for alpha in LARGE:
-                for name in ("entmax_loss", "entmax_loss_and_grad"):
+                for name in ("entmax.loss", "entmax.loss_and_grad"):
                     found = function(name, form)(z, y, alpha)
                     loss, gradient = found if isinstance(found, tuple) else (found, None)
                     # Less than Ω of the simplex, and what the largest scores may be moved by.
@@ -130,7 +132,7 @@ def test_loss_approaches_perceptron_loss(form: str, dtype: type) -> None:
 @forms
 @dtypes
 def test_probabilities_hardly_move_with_alpha(form: str, dtype: type) -> None:
-    slope = function("entmax_grad_alpha", form)
+    slope = function("entmax.parameter_slope", form)
     for p in np.array(PROBABILITIES, dtype):
         reach = 1 - float(np.log(p[p > 0].min()))
         for alpha in LARGE:
@@ -143,7 +145,7 @@ def test_probabilities_hardly_move_with_alpha(form: str, dtype: type) -> None:
 def test_jacobian_is_exact_within_float_range(alpha: float, dtype: type) -> None:
     eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
     for p in probabilities(alpha, dtype):
-        jacobian = pe.entmax_jacobian(p, alpha)
+        jacobian = pe.entmax.jacobian(p, alpha)
         exact = np.array([[rounded(x, dtype) for x in row] for row in exact_jacobian(p, alpha)])
         beyond = np.isinf(exact)
         np.testing.assert_array_equal(jacobian[beyond], exact[beyond])
@@ -163,7 +165,7 @@ def test_jacobian_is_exact_within_float_range(alpha: float, dtype: type) -> None
 @dtypes
 @pytest.mark.parametrize("alpha", [1, 1.5, 3, 10, 20, 300, 1e5, 1e39, 1.7e308])
 def test_product_beyond_floats_is_infinite(alpha: float, form: str, dtype: type) -> None:
-    product, eps = function("entmax_jvp", form), np.finfo(dtype).eps
+    product, eps = function("entmax.jvp", form), np.finfo(dtype).eps
     for p in probabilities(alpha, dtype):
         for v in ([1, 2, 4], [1, 2, 2], [2, 2, 2], [-1, 0, 1], [0, 0, 1]):
             found = product(p, np.array(v, dtype), alpha)
@@ -206,8 +208,8 @@ def test_normmax_derivatives_beyond_floats_are_infinite(
     exact = exact_normmax_jacobian(p, 5)
     expected = np.array([[rounded(x, dtype) for x in row] for row in exact])
     rtol = 2000 * np.finfo(dtype).eps
-    np.testing.assert_allclose(pe.normmax_jacobian(p, 5), expected, rtol=rtol)
-    found = function("normmax_jvp", form)(p, np.array([0, 0, 0, 1], dtype), 5)
+    np.testing.assert_allclose(pe.normmax.jacobian(p, 5), expected, rtol=rtol)
+    found = function("normmax.jvp", form)(p, np.array([0, 0, 0, 1], dtype), 5)
     np.testing.assert_allclose(found, expected[3], rtol=rtol)
 
 
@@ -216,7 +218,7 @@ def test_normmax_derivatives_beyond_floats_are_infinite(
     "p", [[1, 1e-18, 0], [1, 1e-18, 1e-30], [1 - 2**-28, 2**-29, 2**-29], [0.25, 0.25, 0.5]]
 )
 def test_normmax_derivatives_near_corner_keep_digits(p: list[float], alpha: float) -> None:
-    jacobian = pe.normmax_jacobian(p, alpha)
+    jacobian = pe.normmax.jacobian(p, alpha)
     exact = np.array([[float(x) for x in row] for row in exact_normmax_jacobian(p, alpha)])
     size = np.sqrt(np.diag(exact)) * np.sqrt(np.diag(exact))[:, None]
     assert (np.abs(jacobian - exact) <= 1e-13 * alpha * size).all()
@@ -227,5 +229,5 @@ def test_normmax_derivatives_near_corner_keep_digits(p: list[float], alpha: floa
         apart = v - v[int(np.argmax(p))]
         room = 1e-13 * alpha * (np.abs(exact) @ np.abs(apart))
         for form in ("", ".reference"):
-            found = function("normmax_jvp", form)(p, v, alpha)
+            found = function("normmax.jvp", form)(p, v, alpha)
             assert (np.abs(found - exact @ apart) <= room).all()
