@@ -153,9 +153,14 @@ def _blas() -> str:
         from threadpoolctl import threadpool_info
     except ImportError:
         return os.environ.get("OPENBLAS_CORETYPE", "unknown")
-    libraries = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    # SciPy's wheel has one of its own, which a session has loaded or not.
+    libraries = (pool for pool in threadpool_info() if "scipy.libs" not in pool["filepath"])
     names = ("internal_api", "version", "architecture")
-    pools = {" ".join(str(pool[n]) for n in names if pool.get(n)) for pool in libraries}
+    pools = {
+        " ".join(str(pool[n]) for n in names if pool.get(n))
+        for pool in libraries
+        if pool["user_api"] == "blas"
+    }
     return ", ".join(sorted(pools)) or "unknown"
 
 
