@@ -76,7 +76,7 @@ def test_a_sink_takes_none_of_the_k_places(mapping: str) -> None:
     output, weights = attention(
         [[1.0]], key, key, scale=1, sink=0.25, return_weights=True, **options
     )
-    two = MAPPINGS[mapping.removeprefix("topk_")].forward([0.3, 0.2, 0.25])
+    two = MAPPINGS[mapping.removeprefix("topk_")]([0.3, 0.2, 0.25])
     np.testing.assert_allclose(weights.to_dense(), [[*two[:2], 0, 0]], rtol=0, atol=1e-15)
     np.testing.assert_allclose(weights.sink, two[2:], rtol=0, atol=1e-15)
     np.testing.assert_allclose(output, [two[:2] @ key[:2]], rtol=0, atol=1e-15)

@@ -57,13 +57,13 @@ class Case(NamedTuple):
         return (MAPPINGS | OWN)[self.name]
 
     def function(self, part: str) -> Any:
-        function: Any = getattr(self.record, part)
+        function: Any = getattr(self.record, part) if part else self.record
         if self.form == "gpu":
             return on_gpu(function)
         return function.reference if self.form else function
 
     def forward(self, z: Any, axis: Any = -1, **options: Any) -> Any:
-        return self.function("forward")(z, *self.params, axis=axis, **options)
+        return self.function("")(z, *self.params, axis=axis, **options)
 
     def support(self, z: Any, axis: Any = -1, **options: Any) -> Any:
         return self.function("support")(z, *self.params, axis=axis, **options)

@@ -82,7 +82,7 @@ def test_maximises_its_own_problem(record: Any, z: np.ndarray) -> None:
 
 def test_dense_support_and_omega_at_vertices() -> None:
     z = np.array([0.0, -2000.0, -np.inf])
-    assert SHANNON.forward(z)[1] == 0
+    assert SHANNON(z)[1] == 0
     assert SHANNON.support(z).tolist() == [True, True, False]
     assert GINI.support(z).tolist() == [True, False, False]
     assert (SHANNON.omega_at_vertices, GINI.omega_at_vertices) == (0.0, 0.5)

@@ -17,7 +17,6 @@ from pyentmax import (
     sparsemax,
     topk_softmax,
     topk_sparsemax,
-    topk_sparsemax_loss_and_grad,
 )
 
 NAMES = ["topk_softmax", "topk_sparsemax"]
@@ -111,7 +110,7 @@ def test_close_scores_differ_despite_rounded_gaps(name: str, form: str, dtype: t
 @every_dtype
 def test_loss_of_labels_is_its_definition(form: str, dtype: type) -> None:
     """Ω*(z) + Ω(e_y) − z_y, kernel and body, with a k and a weight for each row."""
-    loss_and_grad = topk_sparsemax_loss_and_grad
+    loss_and_grad = topk_sparsemax.loss_and_grad
     compute = loss_and_grad.reference if form else loss_and_grad
     rng = np.random.default_rng(0)
     z = rng.standard_normal((60, 9)).astype(dtype)
@@ -137,7 +136,7 @@ def test_target_with_more_nonzeros_costs_infinity() -> None:
 @pytest.mark.parametrize("y", [1, np.array([0.0, 0.5, 0.5, 0.0])])
 def test_loss_gradient_keeps_mapping_support(y: Any) -> None:
     z = np.array([0.5, 0.0, np.finfo(np.float32).tiny, 0.0])  # the gaps of the last three tie
-    for loss in (topk_sparsemax_loss_and_grad, topk_sparsemax_loss_and_grad.reference):
+    for loss in (topk_sparsemax.loss_and_grad, topk_sparsemax.loss_and_grad.reference):
         _, gradient = loss(z, y, 2)
         q = np.eye(4)[y] if isinstance(y, int) else y
         np.testing.assert_array_equal(gradient, topk_sparsemax(z, 2) - q)
