@@ -23,8 +23,9 @@ PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 
 
 def compiled_functions() -> list[str]:
-    """The kernels that public functions of rows have."""
-    return [name for name in FUNCTIONS if name in choice.kernels()]
+    """The kernels that functions of scores, or of p, have; not those that want both."""
+    kernels = choice.kernels()
+    return [name for name, f in FUNCTIONS.items() if name in kernels and not f.with_scores]
 
 
 def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pkgutil
 import sys
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def function(words: str) -> Any:
         raise ValueError(f"there is no file {module}")
     sys.path.insert(0, os.getcwd())
     try:
-        found = _from_file(Path(module)) if module.endswith(".py") else import_module(module)
+        found = _from_file(Path(module)) if module.endswith(".py") else pkgutil.resolve_name(module)
     except ModuleNotFoundError as error:
         missing = str(error.name)
         if missing.partition(".")[0] == module.partition(".")[0]:

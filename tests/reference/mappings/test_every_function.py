@@ -29,9 +29,8 @@ FUNCTIONS: dict[str, Any] = {
 }
 for _name, _mapping in MAPPINGS.items():
     for _key, _function in vars(_mapping).items():
-        if isinstance(_function, Function) and _function.is_defined:
+        if isinstance(_function, Function) and _function.is_defined and not _function.with_scores:
             FUNCTIONS[f"{_name}.{_key}"] = _function
-FUNCTIONS["csparsemax.parameter_vjp"] = MAPPINGS["csparsemax"].parameter_vjp.at_scores
 
 
 def dense(x: Any) -> Any:
