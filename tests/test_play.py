@@ -34,15 +34,8 @@ VIEWS = {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The page's own part, with its scripts and style, as a file."""
-    html = (DOCS / "play.html").read_text("utf-8")
-    html = html.replace("../_static/", (DOCS / "_static").as_uri() + "/")
-    style = (DOCS / "_static" / "pyentmax.css").read_text("utf-8")
-    head = (
-        '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    )
     path = tmp_path_factory.mktemp("play") / "play.html"
-    path.write_text(f"{head}<style>{style}</style><body>{html}</body>", encoding="utf-8")
-    return path.as_uri()
+    return webdriver.write_page(path, (DOCS / "play.html").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")

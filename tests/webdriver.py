@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,18 @@ KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", 
 KEYS |= {"up": "\ue013", "down": "\ue015"}
 DRIVER = shutil.which("chromedriver")
 MISSING = "no chromedriver (Debian: chromium-driver)"
+STATIC = Path(__file__).parents[1] / "docs" / "_static"
+
+
+def write_page(path: Path, html: str) -> str:
+    """Write a part of the site, with its scripts and style, as a page; returns its address."""
+    html = html.replace("../_static/", STATIC.as_uri() + "/")
+    style = (STATIC / "pyentmax.css").read_text("utf-8")
+    head = (
+        '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    )
+    path.write_text(f"{head}<style>{style}</style><body>{html}</body>", encoding="utf-8")
+    return path.as_uri()
 
 
 class Browser:
