@@ -216,7 +216,7 @@ docs: $(VENV)/.docs $(ADAPTERS_SKIPPED)
 
 # Also in Chromium, if there is one: nothing is wider than a phone, every formula is drawn.
 check-docs: docs
-	$(BIN)/python -m pytest -m docs tests/test_docs_build.py tests/test_play.py
+	$(BIN)/python -m pytest -m docs tests/test_docs_build.py tests/test_play.py tests/test_draw.py tests/test_never.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info pyentmax/_cpu*.so

@@ -66,5 +66,5 @@ const PlayTriangle = (() => {
     return `p = (${shares}), ${PlayDrawing.supportSize(p)} of ${p.length} in the support; threshold ${cut}`;
   }
 
-  return { render, bars, describe };
+  return { render, simplex, bars, fillJacobian, describe };
 })();
