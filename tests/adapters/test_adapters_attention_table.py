@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from attention_cases import BOOLS, OTHERS, Case, expected, make, names
 
+import pyentmax as pe
 from pyentmax.sparse_attention import route as route_numbers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
@@ -122,3 +123,17 @@ def test_jax(keys: str, mapping: str) -> None:
     for key in right:
         close(gradients[key], right[key], key, 1e-9)
     assert ("alpha" in right) == (mapping not in OTHERS)
+
+
+@pytest.mark.parametrize("keys", ["numbers", "csr", "weights"])
+def test_jax_takes_no_set_of_keys(keys: str) -> None:
+    pytest.importorskip("jax", reason="no JAX: pip install 'pyentmax[jax]'")
+    import pyentmax.jax as pj
+
+    pytest.importorskip("scipy")
+    x = np.ones((3, 2))
+    mask = pe.attention(x, x, x, return_weights=True)[1]
+    if keys != "weights":
+        mask = make(f"of their own, {keys}, 1.5, , , ", 3, 3).options["mask"]
+    with pytest.raises(TypeError, match=rf"a set of keys \({type(mask).__name__}\) is not for JAX"):
+        pj.attention(x, x, x, mask=mask)
