@@ -53,7 +53,9 @@ def skip_without_scipy(name: str) -> None:
 @pytest.mark.parametrize("name", names())
 def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_scipy(name)
-    monkeypatch.setattr(tiling, "TILE", 1 << 8)  # several tiles
+    monkeypatch.setattr(tiling, "TILE", 1 << 8)  # several tiles, and several blocks of keys
+    for module in (tiles, tiling):
+        monkeypatch.setattr(module, "KEYS", 8)
     case = make(name, *SIZES[size])
     for found, right in zip(both_passes(case), expected(case), strict=True):
         assert_close(found, right)
