@@ -60,7 +60,7 @@ QUESTIONS = {
     "Attention weights get flatter the longer the context is, what helps?": "16_longer|length",
     "How can a query attend to nothing at all?": "faq|guide/sparse-attention",
     "check_mapping says a property failed, where is the mistake?": "check-implementation",
-    "Can I run a trained model without Python, in a browser?": "faq|onnx",
+    "Can I run a trained model without Python, in a browser?": "faq|onnx|docs/draw",
     "From how many tokens on is sparse attention faster to train?": "results/attention|faq.*tokens",
     "Reinforcement learning with a policy that is exactly zero": "sample-and-learn",
     "Which claims of the papers could not be reproduced?": "faq|results/README",

@@ -94,7 +94,7 @@ const VerbView = (() => {
     const p = forms.reduce((total, form) => total + form.p, 0);
     let stop = start;
     while (stop <= first.letters.length && forms.every(form => at(form, stop) === at(first, stop))) stop += 1;
-    const run = first.letters.slice(start, stop).join("") || (start ? END : "·");
+    const run = first.letters.slice(start, stop).join("") || (forms.length === 1 ? END : "·");
     if (forms.length === 1) return { run, p, form: first, branches: [] };
     for (const form of forms) groups.set(at(form, stop), [...(groups.get(at(form, stop)) ?? []), form]);
     return { run, p, branches: [...groups.values()].map(group => tree(group, stop)).sort((a, b) => b.p - a.p) };
