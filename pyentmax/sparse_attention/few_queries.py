@@ -150,9 +150,13 @@ def _run_kernels(
         copies, bounds, scales = screen
         kept, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
         screen_rows(query * scales, copies, bounds, *rows, out=(kept, stops))
-        key, places = rows_at(key, kept, stops)
+        places = kept
+        if key.dtype != dtype:  # of a half type
+            key, places = rows_at(key, kept, stops)
         candidates(query, key, kept, places, stops, *rows, out=out)
-    value, places = rows_at(value, columns, ends)
+    places = columns
+    if value.dtype != dtype:
+        value, places = rows_at(value, columns, ends)
     output = np.empty((*batch, m, value.shape[-1]), dtype)
     rows_product(values, places, starts, ends, value, out=output)
     return output, values, columns, edges, sinks
