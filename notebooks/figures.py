@@ -460,8 +460,8 @@ def entropy_hills(grid: Any, heights: Any, cut: Any, cuts: Any) -> Any:
 
     The cut runs from the middle of the edge e₁e₂, where p₃ = 0, over the centre to e₃.
     """
-    figure = plt.figure(figsize=(10, 6.0))
-    above, below = figure.subfigures(2, 1, height_ratios=(1.1, 1))
+    figure = plt.figure(figsize=(10, 5.2))
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1))
     levels = np.linspace(0, 1, 11)
     for ax, (alpha, height) in zip(above.subplots(1, len(heights)), heights.items(), strict=True):
         xy = simplex_xy(grid).T
@@ -469,9 +469,9 @@ def entropy_hills(grid: Any, heights: Any, cut: Any, cuts: Any) -> Any:
         labelled = levels[4:10:2] + 0.1
         ax.tricontour(*xy, height, levels=labelled, colors=INK, linewidths=0.8)
         falling = cut >= 1 / 3  # from the centre to e₃, where each line is met once
-        for level in labelled:  # the numbers stand on the cut, away from the edges
-            p_3 = np.interp(-level, -cuts[alpha][falling], cut[falling])
-            place = simplex_xy([(1 - p_3) / 2, (1 - p_3) / 2, p_3])
+        for corner, level in enumerate(labelled[::-1]):  # a number towards each corner
+            most = np.interp(-level, -cuts[alpha][falling], cut[falling])
+            place = simplex_xy(np.where(np.arange(3) == (2 - corner), most, (1 - most) / 2))
             box = {"fc": "white", "ec": "none", "pad": 0.8}
             style = {"ha": "center", "va": "center", "fontsize": 8, "bbox": box, "zorder": 4}
             ax.text(*place, f"{level:.1f}", **style)
@@ -1049,8 +1049,9 @@ def fertility(columns: Any, source: Any, target: Any, allowed: Any) -> Any:
     ``columns`` holds for each name the pairs (p, bounds) of the steps; ``allowed(bounds)`` gives
     the corners of what bounds leave of the simplex.
     """
-    figure, axes = plt.subplots(4, 4, figsize=(8.6, 7.6))
-    figure.get_layout_engine().set(h_pad=0, hspace=0)
+    ratios = {"height_ratios": (1, 1, 1, 1.2)}
+    figure, axes = plt.subplots(4, 4, figsize=(8.6, 6.4), gridspec_kw=ratios)
+    figure.get_layout_engine().set(h_pad=0.01, hspace=0)
     for column, (name, steps) in zip(axes.T, columns.items(), strict=True):
         column[0].set_title(name, fontsize=12)
         for ax, (p, bounds) in zip(column, steps, strict=False):
@@ -1132,7 +1133,7 @@ def ranks_in_the_plane(corners: Any, path: Any, marked: Any) -> Any:
 def active_sets(corners: Any, point: Any, steps: Any) -> Any:
     """Steps of an active set in the plane: (active corners, weights, the corner to add or None)."""
     rows = (len(steps) + 1) // 2
-    figure, axes = plt.subplots(rows, 2, figsize=(9, 3.7 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, 2, figsize=(9, 3.1 * rows), squeeze=False)
     for ax in axes.flat[len(steps) :]:
         ax.set_axis_off()
     for number, (ax, (active, p, best)) in enumerate(zip(axes.flat, steps, strict=False), 1):
@@ -1140,7 +1141,7 @@ def active_sets(corners: Any, point: Any, steps: Any) -> Any:
         ax.plot(*corners.T, "o", color=INK, mfc="white", ms=7)
         for corner in corners:
             outwards = corner - corners.mean(axis=0)
-            away = 24 * outwards / np.linalg.norm(outwards)
+            away = (24, 14) * outwards / np.linalg.norm(outwards)
             text = "({:g}, {:g})".format(*corner)
             style = {"ha": "center", "va": "center", "fontsize": 8, "color": GREY}
             ax.annotate(text, corner, away, textcoords="offset points", **style)
@@ -1158,7 +1159,7 @@ def active_sets(corners: Any, point: Any, steps: Any) -> Any:
             edge, down = 0.08 * sides / np.linalg.norm(sides, axis=1, keepdims=True)
             ax.plot(*np.stack([mean + edge, mean + edge + down, mean + down]).T, color=INK, lw=1.2)
         ax.set_title(f"step {number}", fontsize=11)
-        ax.set(aspect="equal", xlim=(-0.5, 3.2), ylim=(-0.35, 2.6))
+        ax.set(aspect="equal", xlim=(-0.55, 3.2), ylim=(-0.3, 2.6))
         ax.set_axis_off()
     return figure
 
