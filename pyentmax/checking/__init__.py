@@ -14,15 +14,22 @@ The checks work on any function of arrays. If z is a device array (of CuPy, for 
 functions are called with device arrays, and only the comparison is made on the host.
 
 `check_mapping`, `check_loss` and `check_attention` look at one property after another of anybody's
-function, in any array library; each has a list ``PROPERTIES`` in its file, and ``_engine.py`` runs
-them. `cases` makes tests of them.
+function, in any array library. An *operator* (``_rows.py``, ``_loss.py``, ``_attention.py``) says
+what goes in, what is right, on a tape (``_tape.py``), and lists the properties; a *subject*
+(``_subject.py``) is the function in one float type, with what was found out about it; likely causes
+are one table (``_faults.py``); ``_check.py`` asks and reports. `cases` makes tests of them.
 """
 
-from pyentmax.checking._attention import AttentionReport, check_attention
+from pyentmax.checking._check import (
+    AttentionReport,
+    LossReport,
+    MappingReport,
+    cases,
+    check_attention,
+    check_loss,
+    check_mapping,
+)
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp
-from pyentmax.checking._engine import cases
-from pyentmax.checking._loss import LossReport, check_loss
-from pyentmax.checking._mapping import MappingReport, check_mapping
 from pyentmax.checking._report import CheckReport
 
 __all__ = [

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pyentmax.checking._differences import EPSILON, Array, derivatives
+from pyentmax.checking._libraries import SPACINGS, dtype_name
 from pyentmax.checking._report import CheckReport, compare
-from pyentmax.checking._subjects import SPACINGS, dtype_name
 from pyentmax.engine.calls.dtypes import is_masked
 from pyentmax.engine.system.config import is_number
 

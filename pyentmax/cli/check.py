@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax import MAPPINGS, check_attention, check_loss, check_mapping
-from pyentmax.checking._subjects import SPACINGS
+from pyentmax.checking._libraries import SPACINGS
 from pyentmax.checking._truths import TRUTHS
 from pyentmax.cli.parser import Commands
 
