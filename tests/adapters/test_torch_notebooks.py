@@ -22,11 +22,8 @@ def torch_blocks(path: Path) -> list[Block]:
     return [block for block in blocks(text) if block.needs == NEEDS]
 
 
-MOVED = "07_"  # says where its halves are
 NOTEBOOKS = {
-    path.name.partition("_")[0]: path
-    for path in sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
-    if not path.name.startswith(MOVED)
+    path.name.partition("_")[0]: path for path in sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
 }
 
 
