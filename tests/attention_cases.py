@@ -19,8 +19,13 @@ from pyentmax.engine.calls.rows import reduce_to
 from pyentmax.sparse_attention import dense
 from pyentmax.sparse_attention.bias import array_of
 
-BATCH, HEADS = 2, 4
-SHARED = {"of their own": (4, 4), "two share": (2, 2), "all share": (1, 1), "values apart": (1, 4)}
+BATCH, HEADS = 2, 6
+SHARED = {
+    "of their own": (6, 6),
+    "three share": (2, 2),
+    "all share": (1, 1),
+    "values apart": (1, 6),
+}
 FACTORS: dict[str, tuple[str, ...]] = {
     "heads": tuple(SHARED),
     "keys": (
@@ -34,9 +39,12 @@ FACTORS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 BOOLS = tuple(x for x in FACTORS["keys"] if not x.startswith(("csr", "numbers")))
 ALPHAS: dict[str, Any] = {
-    "1.5": 1.5, "per head": np.array([1, 1.2, 1.5, 2]), "1": 1, "2": 2.0, "2.5": 2.5, "0.5": 0.5,
+    "1.5": 1.5, "per head": np.array([1, 1.2, 1.5, 2, 1.7, 1]), "1": 1, "2": 2.0, "2.5": 2.5,
+    "0.5": 0.5,
 }  # fmt: skip
-OTHERS = {"top-k": ("topk_softmax", {"k": 3}), "fused": ("fusedmax", {"strength": 0.1})}
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "top-k": ("topk_softmax", {"k": 3}), "fused": ("fusedmax", {"strength": 0.1}),
+}  # fmt: skip
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
@@ -118,7 +126,8 @@ def make(name: str, t: int = 20, s: int = 26, features: tuple[int, int] = (5, 3)
     seen = np.ones((BATCH, HEADS, t, s), bool)
     options: dict[str, Any] = {"alpha": ALPHAS[mapping]} if mapping in ALPHAS else {}
     if mapping in OTHERS:
-        options = {"mapping": OTHERS[mapping][0], **OTHERS[mapping][1]}
+        record, parameters = OTHERS[mapping]
+        options = {"mapping": record, **parameters}
     row, column, offset = np.arange(t), np.arange(s), np.zeros(t, int)
     if keys.startswith("packed"):
         edges = [0, t // 3, t // 3, t], [0, s // 2, s // 2 + 1, s]

@@ -119,6 +119,7 @@ def _with_weights(*operands: Any) -> Any:
 
 
 def _with_weights_of_arrays(*arrays: Any) -> tuple[Any, ...]:
+    weights: Any
     output, weights = problem_of(arrays).forward(return_weights=True, whole=arrays[-1])
     sinks = np.empty_like(weights.data, shape=0) if weights.sink is None else weights.sink
     dense_heads = np.zeros(0, bool) if weights.dense_heads is None else weights.dense_heads
@@ -168,12 +169,12 @@ def sparse_operation(problem: TensorProblem) -> Any:
 
 def _attention_gradients(g: Tensor, *operands: Any) -> Any:
     """Gradients of query, key, value, α, sink and bias; empty where there is none."""
-    *operands, sinks, dense_heads = operands
-    problem = TensorProblem._make(operands[:FIELDS])
+    *own, sinks, dense_heads = operands
+    problem = TensorProblem._make(own[:FIELDS])
     sinks = None if problem.sink is None else sinks
     dense_heads = dense_heads if dense_heads is not None and dense_heads.numel() else None
     more = g.to(problem.query.dtype), sinks, dense_heads
-    gradients = list(on_arrays(_gradients_of_arrays, *operands, *more))
+    gradients = list(on_arrays(_gradients_of_arrays, *own, *more))
     for i, like in enumerate((problem.parameter, problem.sink, problem.bias), 3):
         if like is not None:
             gradients[i] = gradients[i].to(like.dtype)
@@ -182,11 +183,13 @@ def _attention_gradients(g: Tensor, *operands: Any) -> Any:
 
 def _gradients_of_arrays(*arrays: Any) -> tuple[Any, ...]:
     problem = problem_of(arrays)
-    by_alpha, by_bias, g_data, *parts, g, sinks, dense_heads = arrays[FIELDS:]
-    if parts[0] is None:
+    by_alpha, by_bias, g_data, data, indices, indptr, g, sinks, dense_heads = arrays[FIELDS:]
+    weights: Any
+    if data is None:
         _, weights = problem.forward(return_weights=True, whole=g_data is not None)
     else:
-        weights = AttentionWeights(problem.outer_shape, *parts, sinks, dense_heads)
+        shape = problem.outer_shape
+        weights = AttentionWeights(shape, data, indices, indptr, sinks, dense_heads)
     in_arrays = problem.vjp(weights, g, with_bias=by_bias, g_weights=g_data)
     none = np.empty_like(g, shape=0)
     in_alpha = problem.vjp_alpha(weights, g, g_data) if by_alpha else none

@@ -54,7 +54,8 @@ def dense_attention(problem: TensorProblem) -> tuple[Tensor, AttentionWeights | 
     if problem.softcap is not None:
         scores = problem.softcap * torch.tanh(scores / problem.softcap)
     if problem.bias is not None:
-        scores = scores + problem.added().to(scores.dtype)
+        bias: Any = problem.added()
+        scores = scores + bias.to(scores.dtype)
     weights, sink = scores, None
     if problem.sink is not None or not statically_known_true(scores.size(-1) == 0):
         weights = _weights(scores, problem)  # mappings need an entry

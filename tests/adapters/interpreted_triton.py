@@ -64,7 +64,7 @@ def hidden(*shape: int) -> Any:
 
 
 TABLE = names(
-    heads=("of their own", "two share", "all share"), keys=BOOLS,
+    heads=("of their own", "three share", "all share"), keys=BOOLS,
     mapping=("1.5", "per head", "1", "2"), bias=("", "slopes"), scale=("",),
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_half_precision(dtype: Any) -> None:
 
 
 def test_features_that_are_no_power_of_two() -> None:
-    compare(make("two share, causal cache, 2, sinks, , ", 40, 75, (48, 20)), torch.float32)
+    compare(make("three share, causal cache, 2, sinks, , ", 40, 75, (48, 20)), torch.float32)
 
 
 def compare(case: Case, dtype: Any) -> None:
@@ -99,7 +99,7 @@ def compare(case: Case, dtype: Any) -> None:
     if isinstance(alpha := options["alpha"], np.ndarray):
         alpha = learned["alpha"] = torch.tensor(alpha, device=DEVICE).float().requires_grad_()
     if isinstance(sink, float):
-        sink = torch.full((4,), sink, device=DEVICE)
+        sink = torch.full((6,), sink, device=DEVICE)
     tensors = [
         torch.tensor(x[batch], device=DEVICE).to(dtype).requires_grad_() for x in case.arrays
     ]

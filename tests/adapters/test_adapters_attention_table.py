@@ -107,7 +107,7 @@ def test_jax(keys: str, mapping: str) -> None:
     jax = pytest.importorskip("jax", reason="no JAX: pip install 'pyentmax[jax]'")
     import pyentmax.jax as pj
 
-    heads = {"1.5": "two share", "2": "all share"}.get(mapping, "of their own")
+    heads = {"1.5": "three share", "2": "all share"}.get(mapping, "of their own")
     case = make(f"{heads}, {keys}, {mapping}, , , ")
     results, right = expected(case)
     options = {k: x.tolist() if k == "alpha" and np.ndim(x) else x for k, x in case.options.items()}

@@ -91,7 +91,7 @@ def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_heads_whose_weights_are_not_stored(name: str) -> None:
     skip_without_scipy(name)
     case = make(name, 70, 80)
-    case.arrays[0] *= np.array([0.01, 3, 0.02, 3])[:, None, None]  # dense, sparse, dense, sparse
+    case.arrays[0] *= np.array([0.01, 3, 0.02, 3, 3, 0.01])[:, None, None]  # some dense
     results, right = expected(case)
     problem = AttentionProblem(*case.arrays, **case.options)
     output, weights = problem.forward(True, whole=False)
