@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attention_cases import Case, expected, make, names
+from stages import sample
 
 import pyentmax as pe
 from pyentmax.engine.backends import choice
@@ -87,7 +88,7 @@ def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", sample(names(), 2))
 def test_heads_whose_weights_are_not_stored(name: str) -> None:
     skip_without_scipy(name)
     case = make(name, 70, 80)
