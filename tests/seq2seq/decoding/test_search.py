@@ -51,16 +51,16 @@ SEARCHES = {
 }
 
 
-def dense(automaton):
-    """Every one of 79 tokens is possible, so that a search looks at few of them."""
+def dense(automaton, impossible=False):
+    """Every one of 79 tokens is possible, or all but one: a search looks at few of them, or all."""
     states = len(automaton.support)
     rng = np.random.default_rng(states)
     weights = rng.gamma(0.5, size=(states, 79)) + 1e-3
-    weights[:, BOS] = 1e-9
+    weights[:, BOS] = 0 if impossible else 1e-9
     weights[:, EOS] += 10 * (np.arange(states) % 2)
     following = rng.integers(0, states, weights.shape)
     p = weights / weights.sum(axis=1, keepdims=True)
-    model = Automaton.of(p, following, output_is_sparse=False)
+    model = Automaton.of(p, following, output_is_sparse=impossible)
     return replace(model, log_prob=model.log_prob.astype(np.float32))
 
 
@@ -117,6 +117,7 @@ MODELS = {
     "sparse": lambda automaton: automaton,
     "unproved zeros": lambda automaton: replace(automaton, output_is_sparse=False),
     "dense": dense,
+    "wide": partial(dense, impossible=True),
     "hidden": hidden,
     "improbable": improbable,
     "cached": lambda automaton: Cached(**vars(automaton)),
@@ -132,7 +133,11 @@ MODELS = {
         [MODELS[kind](automaton) for kind in ("recurrent", "transformer")]
     ),
 }
-LIMITS = {"dense": 1, **dict.fromkeys([*MODELS][-4:], 2)}  # in tokens, where steps cost more
+LIMITS = {
+    "dense": 1,
+    "wide": 1,
+    **dict.fromkeys([*MODELS][-4:], 2),
+}  # in tokens, where steps cost more
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -140,7 +145,7 @@ LIMITS = {"dense": 1, **dict.fromkeys([*MODELS][-4:], 2)}  # in tokens, where st
 @settings(max_examples=12, deadline=None)
 def test_searches_equal_enumeration(kind, automaton):
     model, limit = MODELS[kind](automaton), LIMITS.get(kind, 4)
-    sources = np.arange(min(len(automaton.support), 3))
+    sources = np.arange(min(len(automaton.support), 3, 1 + limit))
     source = np.column_stack([sources, *3 * [np.full_like(sources, 2)]])
     mask = np.arange(4) <= sources[:, None]  # lengths 1 to 3
     truths = [Truth(model, row[None, seen], limit) for row, seen in zip(source, mask, strict=True)]
