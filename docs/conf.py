@@ -93,6 +93,7 @@ MOVED = {  # old address: new one
     "docs/guide/attention-on-gpu": "docs/guide/gpu",
     "docs/guide/check-attention": "docs/guide/check-implementation",
     "docs/guide/train-sparse-attention": "docs/guide/softmax-to-sparse",
+    "docs/releasing": "CONTRIBUTING",
     "docs/results/english": "docs/results/inflection",
     "docs/results/sparsity": "docs/results/inflection",
     "docs/results/table1": "docs/results/inflection",
