@@ -69,8 +69,10 @@ def examine(operator: Any, subjects: Sequence[Subject]) -> tuple[dict[str, v.Lin
                 except v.Missing as reason:
                     line.reasons.append(str(reason))
                 except v.CallError as error:
-                    line.count += 1
-                    line.raised.append(v.Raised(u.dtype, error))
+                    own = one.edge or one.cause or not error.gradient
+                    name = (not own and operator.line("")) or one.name
+                    lines[name].count += name == one.name
+                    lines[name].raised.append(v.Raised(u.dtype, error))
     return lines, seen
 
 

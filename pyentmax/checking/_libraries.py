@@ -63,6 +63,18 @@ def _torch() -> Library:
         axes = (-2, -3) if v.ndim > 2 else (-1, -2)  # as models pass it behind a transpose
         return tensor(np.ascontiguousarray(np.swapaxes(v, *axes))).transpose(*axes)
 
+    def backward(p: Any, leaves: list[Any], g: Any) -> Sequence[Any]:
+        try:
+            found: Any = torch.autograd.grad(p, leaves, g, allow_unused=True, retain_graph=True)
+        except RuntimeError as error:
+            if "checkpoint" not in str(error):
+                raise
+            for x in leaves:
+                x.grad = None
+            torch.autograd.backward(p, g, retain_graph=True)  # reentrant checkpoints want it so
+            found = [x.grad for x in leaves]
+        return list(found)
+
     def vjp(fn: Function, arrays: list[Any], v: Array, how: str) -> tuple[Any, Sequence[Any]]:
         leaves = [x.detach().requires_grad_() for x in arrays]
         try:  # fn may overwrite what it gets; views keep their strides
@@ -73,9 +85,8 @@ def _torch() -> Library:
             raise
         if not p.requires_grad:
             raise NoGradients("the result has no gradient")
-        for last in (False, True)[how != "again" :]:
-            grads = torch.autograd.grad(p, leaves, upstream(v, p, how), allow_unused=True,
-                                        retain_graph=not last)  # fmt: skip
+        for _ in range(2 if how == "again" else 1):
+            grads = backward(p, leaves, upstream(v, p, how))
         pairs = zip(grads, leaves, strict=True)
         return p, [torch.zeros_like(x) if one is None else one for one, x in pairs]
 

@@ -316,7 +316,7 @@ class Subject:
                     pass
                 except Exception as error:  # libraries have errors of their own
                     found = {"error": CallError(case, error)}
-                    found["error"].__cause__ = error
+                    found["error"].__cause__, found["error"].gradient = error, True
                     native = self.native(case)
             if out is None:
                 out = self.call(native, options)

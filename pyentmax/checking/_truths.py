@@ -75,7 +75,9 @@ TRUTHS = {
     "softmax1": _record("softmax1", softmax1, softmax1_jacobian),
     "softpick": _record("softpick", softpick, lambda p: np.zeros((*p.shape, p.shape[-1]))),
 }
-JACOBIANS = {"softpick": softpick_jacobian}  # from z, where p does not tell all
+JACOBIANS = {  # from z, where p does not tell all, or there is no product
+    "softpick": softpick_jacobian, "softmax1": lambda z: softmax1_jacobian(softmax1(z)),
+}  # fmt: skip
 
 
 def slack(record: Mapping, z: Array, limit: float) -> Array | float:

@@ -20,6 +20,8 @@ MARKS = dict(zip(GRADES, "–✓▵≈✗", strict=True))
 class CallError(Exception):
     """What the function raised, and for which case."""
 
+    gradient = False  # whether it was raised while gradients were asked for
+
     def __init__(self, case: Case, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
         self.case = case
@@ -422,8 +424,8 @@ def _grade_of(error: CallError, one: Any, graded: bool) -> str:
     cause, edge = error.__cause__, one.edge or error.case.get("edge")
     if slip(error, one, graded):
         return "wrong"
-    refused = one.refusable == "always" or (one.refusable and graded)
-    if refused and not isinstance(cause, WrongShape):
+    some = one.refusable and graded and not isinstance(cause, WrongShape)
+    if one.refusable == "always" or some:
         return ""
     wrong = isinstance(cause, WrongShape) or one.vital
     return "wrong" if wrong and not edge and not isinstance(cause, NotImplementedError) else "edges"
