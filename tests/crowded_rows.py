@@ -34,15 +34,3 @@ def crowds_at_the_threshold(d: int, alpha: float, dtype: type) -> np.ndarray:
         z[rng.integers(d)] = 0
         rows.append((z / beta).astype(dtype))
     return np.stack(rows)
-
-
-def assert_as_exact(p: np.ndarray, exact: np.ndarray, z: np.ndarray, alpha: float) -> None:
-    """|p − p*| ≤ 4ε p* + 16ε s* max |z − max z|, or a threshold that is off by so much."""
-    eps, beta = float(np.finfo(p.dtype).eps), alpha - 1
-    gap = np.ptp(z.astype(float), axis=-1, keepdims=True)
-    room, on = 16 * eps * np.maximum(1, gap), exact > 0
-    allowed = 4 * eps * exact + room * np.where(on, np.where(on, exact, 1) ** (1 - beta), 0)
-    error = np.abs(p - exact)
-    moved = np.abs(p.astype(exact.dtype) ** beta - exact**beta)
-    right = (error <= allowed) | ((exact**beta <= room) & (moved <= room))
-    assert right.all(), f"rows {np.flatnonzero(~right.all(axis=-1))}: off by {error[~right].max()}"

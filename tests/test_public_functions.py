@@ -182,3 +182,10 @@ def test_removed_names_name_their_replacement(name: str) -> None:
 def test_flat_names_name_the_object(name: str) -> None:
     with pytest.raises(AttributeError, match=f"'{name}': .* are attributes, as entmax15.vjp$"):
         getattr(pyentmax, name)
+
+
+def test_every_public_function_has_an_example() -> None:
+    for name in pyentmax.__all__:
+        value = getattr(pyentmax, name)
+        if callable(value) and "." not in getattr(value, "__qualname__", ""):
+            assert ">>>" in value.__doc__ or isinstance(value, type), f"{name} has no example"

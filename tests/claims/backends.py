@@ -123,6 +123,10 @@ class Emulated(Arrays):
 
         self.marks = MARKS
 
+    def has(self, name: str, *value: Any) -> bool:
+        """See `Backend`: of α-entmax some values, as emulation takes long."""
+        return name != "entmax" or value in ((), (0.5,), (1.25,), (3,))
+
     def call(self, name: str, *arrays: Any, **options: Any) -> Any:
         """See `Backend`."""
         from on_gpu import on_gpu

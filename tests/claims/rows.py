@@ -47,24 +47,6 @@ def batch(n: int, dtype: Any, without: tuple[str, ...] = ()) -> tuple[list[str],
     return list(table), np.stack(list(table.values()))
 
 
-def crowds(n: int, alpha: float, dtype: Any) -> np.ndarray:
-    """Rows in which α decides whether a crowd is in the support.
-
-    It stands between a thousandth of a rounding and a thousand above the threshold, all at one
-    value or spread over some roundings. Each entry is off by what the threshold is, and the sum by
-    that times their number: too much, unless what the threshold lacks is found and handed out.
-    """
-    rng, ulp, beta = np.random.default_rng(n), float(np.finfo(dtype).eps), alpha - 1
-    table = []
-    for above in ulp * 10 ** rng.uniform(-3, 3, 10):
-        level = above - (1 - min(n * above ** (1 / beta), 0.5)) ** beta
-        z = level + rng.choice([0, 0, 1, 10]) * ulp * rng.uniform(-1, 1, n)
-        z[: n // 2] -= rng.choice([0, 0, ulp, above])
-        z[rng.integers(n)] = 0
-        table.append((z / beta).astype(dtype))
-    return np.stack(table)
-
-
 def masks(shape: tuple[int, ...]) -> np.ndarray:
     """A mask for each row, in pairs of entries; the first two stay, but in the last row nothing."""
     mask = np.random.default_rng(5).random(shape) < 0.7

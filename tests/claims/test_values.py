@@ -13,6 +13,7 @@ import pytest
 import rows
 import truth
 from backends import ARRAYS, BACKENDS, CASES, LOSSES, for_each
+from crowded_rows import crowds_at_the_threshold
 from stages import slow
 
 import pyentmax as pe
@@ -83,7 +84,7 @@ CROWDED += [("entmax", alpha) for alpha in (1 + 2 / 3, 1.9, 1.99, 1.9999, 2 - 1e
 def test_crowds_at_the_threshold(backend: Any, case: Any, dtype: Any) -> None:
     for n in (22, 194, 600):
         alpha = 2.0 if case[0] == "topk_sparsemax" else truth.ALPHAS.get(case[0], *case[1:])
-        z = rows.crowds(n, alpha, dtype)
+        z = crowds_at_the_threshold(n, alpha, dtype)
         best = truth.forward("entmax", z, alpha)
         assert_right(("entmax", alpha), backend.call(case[0], z, *case[1:]), best, z)
 

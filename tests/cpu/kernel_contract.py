@@ -2,8 +2,7 @@
 
 Of α-entmax, 1 ≤ α ≤ 2, the truth is a bisection of its definition and the dense Jacobian, both in
 long doubles; of all others it is the NumPy body in double precision. The bodies are tested
-against optimality conditions, other solvers and many digits in tests/reference/mappings and
-tests/reference/test_losses.py.
+against definitions in more digits in tests/claims.
 """
 
 from __future__ import annotations
@@ -324,6 +323,6 @@ def allowed_units(
     s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - np.minimum(alpha, 2)), 0)
     even = s.max(axis=-1, keepdims=True) < 0.6 * s.sum(axis=-1, keepdims=True)
     size = size + np.where(even, beside, 0)  # where no entry has most of the weight
-    within = size < float(np.finfo(one.dtype).max) / 2**8  # else: test_steep_derivatives.py
+    within = size < float(np.finfo(one.dtype).max) / 2**8  # else: tests/claims
     tiny = float(np.finfo(one.dtype).tiny) / units(one, best)
     return np.where(within, 16 * digits * size + tiny, np.inf).astype(np.float64)

@@ -1,7 +1,6 @@
 """Rows that a kernel has got wrong, or that an algorithm of its kind gets wrong.
 
-What holds of all rows is in test_kernel_contract.py; see too
-tests/reference/mappings/test_row_sums.py.
+What holds of all rows is in test_kernel_contract.py, what holds of mappings in tests/claims.
 """
 
 from __future__ import annotations
@@ -36,28 +35,6 @@ def call(name, z, *further):
 # --- α-entmax -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n", "alpha", "level"),
-    [
-        (508, 1.828375494727526, -0.5869228),
-        (488, 1.821805240879634, -0.59463054),
-        (472, 1.8130152482818396, -0.60712004),
-        (490, 1.8370263224469399, -0.58615494),
-        (483, 1.8286604866380827, -0.6055015),
-        (497, 1.7709446004324905, -0.75844795),
-        (4096, 1.4787, -1.911174),
-        (4096, 1.4721, -1.794335),
-        (50_000, 1.5, -1.5),
-        *slow((32000, 1.4694, -2.06788), (32000, 1.9561, -1.021422)),
-    ],
-)
-def test_ties_near_the_threshold(n, alpha, level):
-    """What a tangent leaves out of each, and what rounding does, they added up."""
-    z = np.full(n, level, np.float32)
-    z[0] = 0
-    check("entmax", z, alpha)
-
-
 @pytest.mark.parametrize("n", [300, 1994, 4096])
 def test_chunks_right_at_the_threshold_have_their_share(n):
     """The root of sparsemax lies between two floats: a chunk was below by less than a rounding."""
@@ -78,15 +55,6 @@ def test_softmax_underflows_gradually_and_then_to_zero(dtype):
     assert error.max() <= 4 * np.finfo(dtype).eps
     assert (p[z > 0.99 * lowest] > 0).all()
     assert (p[z < 1.01 * lowest] == 0).all()
-
-
-@every_dtype
-@pytest.mark.parametrize("alpha", [4, 7.97, 10, 50])
-def test_an_entry_that_a_rounded_threshold_barely_reaches(alpha, dtype):
-    """Its base 1 + x/t may be 1e-8, and its p a tenth: it was lost."""
-    z = np.full((200, 30), -9, dtype)
-    z[:, 0], z[:, 23] = -np.linspace(0.3, 0.99, 200) / (alpha - 1), 0
-    check("entmax", z, alpha)
 
 
 @every_dtype

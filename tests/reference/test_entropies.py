@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pyentmax import gini_entropy, shannon_entropy, tsallis_entropy
-from pyentmax.reference.entropies import alpha_norm, norm_entropy
+from pyentmax import gini_entropy, norm_entropy, normmax, shannon_entropy, tsallis_entropy
+from pyentmax.reference.entropies import alpha_norm
 
 P = np.random.default_rng(0).dirichlet(np.ones(6) / 2, size=(3, 4))
 
@@ -106,3 +106,32 @@ def test_norm_entropy_of_half_is_rounded_once(p: list[float], alpha: float) -> N
     halves = np.array(p, np.float16)
     expected = norm_entropy(halves.astype(np.float32), alpha).astype(np.float16)
     assert norm_entropy(halves, alpha) == expected
+
+
+@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
+def test_norm_entropy(axis: object) -> None:
+    for alpha in (1, 1.5, 2, 7.5):
+        expected = 1 - np.sum(P**alpha, axis=axis) ** (1 / alpha)
+        np.testing.assert_allclose(norm_entropy(P, alpha, axis), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(norm_entropy(P, np.inf, axis), 1 - P.max(axis=axis), rtol=1e-14)
+    shape = P.sum(axis=axis).shape
+    alphas = np.resize([1.5, 3, np.inf, 1], shape)
+    got = norm_entropy(P, alphas, axis)
+    for index in np.ndindex(shape):
+        same = norm_entropy(P, alphas[index], axis)
+        np.testing.assert_allclose(got[index], same[index], rtol=1e-13, atol=1e-16)
+
+
+def test_norm_entropy_at_the_edges() -> None:
+    for alpha in (1, 1.3, 2, 400, np.inf):
+        assert (norm_entropy(np.eye(4), alpha) == 0).all()
+        assert norm_entropy(np.zeros(3), alpha) == 1
+        tiny = normmax.regularizer(np.array([3e-200, 4e-200]), 2)
+        np.testing.assert_allclose(tiny, 5e-200, rtol=1e-14)
+    for dtype in (np.float16, np.float32, np.float64):
+        assert norm_entropy(np.array([0.5, 0.5], dtype)).dtype == dtype
+    assert np.isnan(norm_entropy([np.nan, 1.0]))
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        norm_entropy([1.0], 0.5)
+    with pytest.raises(ValueError, match="alpha must be at least 1, got nan"):
+        norm_entropy([1.0], np.nan)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from mapping_cases import BETA, COSH, CUBIC, GINI, OWN, SHANNON, TSALLIS
+from scipy.special import xlogy
 from stages import slow
 
 import pyentmax
@@ -20,8 +20,35 @@ from pyentmax.regularized import (
     regularized_argmax,
     separable_jacobian,
     separable_jvp,
+    separable_mapping,
     separable_vjp,
 )
+
+BETA = 0.3
+SHANNON = separable_mapping(
+    "shannon", lambda p: xlogy(p, p), lambda t: np.exp(t - 1), lambda p: 1 / p, sparse=False
+)
+GINI = separable_mapping("gini", lambda p: p * p / 2, lambda t: t, np.ones_like)
+TSALLIS = separable_mapping(
+    "tsallis",
+    lambda p: p ** (1 + BETA) / (BETA * (1 + BETA)),
+    lambda t: np.maximum(BETA * t, 0) ** (1 / BETA),
+    lambda p: p ** (BETA - 1),
+)
+# New ones: growing slopes, a slope that is steep at 0, a tiny and a huge scale, one with its own
+# upper barrier (g'(1) = ∞: p log p + (1 − p) log(1 − p)).
+COSH = separable_mapping("cosh", np.cosh, np.arcsinh, np.cosh)
+CUBIC = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
+TINY = separable_mapping("tiny", lambda p: 1e-6 * p**2, lambda t: 5e5 * t, lambda p: 2e-6 + 0 * p)
+HUGE = separable_mapping("huge", lambda p: 1e6 * p**2, lambda t: 5e-7 * t, lambda p: 2e6 + 0 * p)
+FERMI = separable_mapping(
+    "fermi",
+    lambda p: xlogy(p, p) + xlogy(1 - p, 1 - p),
+    lambda t: 1 / (1 + np.exp(-t)),
+    lambda p: 1 / (p * (1 - p)),
+    sparse=False,
+)
+OWN = {r.name: r for r in (SHANNON, GINI, TSALLIS, COSH, CUBIC, TINY, HUGE, FERMI)}
 
 every_record = pytest.mark.parametrize(
     "record",
