@@ -233,9 +233,13 @@ class Jax(Backend):
     lengths = (7,)  # each is compiled
 
     def has(self, name: str, *value: Any) -> bool:
-        """See `Backend`: of α-entmax two values, as each is compiled."""
-        others = ("softmax", "sparsemax", "entmax15", "topk_softmax")
-        return name in others or (name == "entmax" and value in ((), (0.5,), (1.25,)))
+        """See `Backend`: some, as each is compiled for each shape."""
+        return (name, *value[:1]) in (
+            ("sparsemax",),
+            ("entmax",),
+            ("entmax", 1.25),
+            ("topk_softmax", 2),
+        )
 
     def call(self, name: str, *arrays: Any, **options: Any) -> Any:
         """See `Backend`."""
