@@ -291,6 +291,8 @@ def test_logarithms(backend: Any, case: Any, dtype: Any) -> None:
         near_tau = (moved > 0.05) & (found < 0)  # an entry at the threshold may go either way
         right |= near_tau | (found == exact) | (np.isnan(found) & np.isnan(exact))
         right |= np.isin(names, "largest floats")[:, None]  # a difference beyond the floats is −∞
+        if backend.name == "torch composed":  # which takes the logarithm of p
+            right |= best < np.finfo(dtype).tiny
         assert right.all(), [
             (names[i], n, found[i, j], exact[i, j]) for i, j in np.argwhere(~right)[:3]
         ]
