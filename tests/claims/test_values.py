@@ -268,6 +268,11 @@ def test_supports(backend: Any, case: Any) -> None:
         sure = ((best > 1e-9) | (best == 0)) & ~np.isin(names, BLURRED)[:, None]
         np.testing.assert_array_equal(on[sure], best[sure] > 0)
         assert not on[np.isnan(best)].any()
+    # The last score of each row is at the threshold of sparsemax, or of 1.5-entmax, to the bit.
+    z = np.array([[0, -np.inf, -1], [0, 0, -0.5], [0, -np.inf, -2], [-1, -np.inf, -3]])
+    if case[0] not in truth.BOUNDED:
+        on, p = (backend.call(case[0] + part, z, *case[1:]) for part in (".support", ""))
+        np.testing.assert_array_equal(on, p > 0)
 
 
 LOGS = [case for case in CASES if pe.MAPPINGS[case[0]].log.is_defined]
