@@ -316,6 +316,20 @@ def test_reason_about_zeros_is_per_source():
 
 
 # --- single cases ---------------------------------------------------------------------------------
+def test_no_step_writes_into_a_state_that_others_continue_from():
+    # "222" and "223" continue from one row with room for a token; "223" is read before "2222".
+    p = [[0, 0, 1.0, 0]] * 2 + [
+        [0, 0, 0.55, 0.45],
+        [0, 0.4, 0.6, 0],
+        [0, 0.4, 0, 0.6],
+        [0, 1, 0, 0],
+    ]
+    following = [[0, 0, 1, 0], [0, 0, 2, 0], [0, 0, 3, 4], [0, 0, 5, 0], [0, 0, 0, 5], [0] * 4]
+    model, source = Cached(**vars(Automaton.of(p, following))), np.array([[0]])
+    [result] = exact_search(model, source, source == 0, width=1, n_best=None)
+    assert {h.tokens[2:] for h in result.hypotheses} == {(2, 2), (3, 3), (2,), (3,)}
+
+
 def test_default_limit_ignores_padding():
     source = np.zeros((2, 4), dtype=int)
     mask = np.array([[True] * 4, [True] + [False] * 3])
