@@ -426,10 +426,6 @@ PRODUCTS: list[tuple[str, Any, str]] = [
 
 
 # --- of losses: those of the rows -----------------------------------------------------------------
-def _p(u: Subject, z: Array) -> Array:
-    return exact(u, z)
-
-
 def _label(x: Array, y: Any) -> Array:
     return np.asarray(np.sum(x * one_hot(y, x.shape[-1]), axis=-1))
 
@@ -455,6 +451,8 @@ def _row_blocks(n: int) -> Any:
 def _class_blocks(n: int) -> Any:
     def variant(u: Subject, z: Array, y: Any) -> Array:
         d = z.shape[-1]
+        if not np.isfinite(z).all():
+            raise ValueError("scores of −∞ say nothing about blocks")
         shown = np.where(np.arange(d) < (d // n * n or d), z, -np.inf)
         at = np.argmax(z * 0 + (shown > -np.inf) * (z - z.min() + 1), axis=-1)
         return losses(u, shown, at) + _label(z, at) - _label(z, y)  # of e_y − e_at, which cancels
@@ -464,24 +462,24 @@ def _class_blocks(n: int) -> Any:
 
 CONVENTION = "½‖p‖² is ½ at a label, ½(‖p‖² − 1) is 0: use one of them in all terms"
 LOSSES: list[tuple[str, Any, str]] = [
-    ("½p² without z·p", lambda u, z, y: losses(u, z, y) - np.sum(_p(u, z) * z, axis=-1),
+    ("½p² without z·p", lambda u, z, y: losses(u, z, y) - np.sum(exact(u, z) * z, axis=-1),
      "Ω*(z) is p·z − Ω(p)"),
-    ("−log p_y", lambda u, z, y: -np.log(_label(_p(u, z), y)),
+    ("−log p_y", lambda u, z, y: -np.log(_label(exact(u, z), y)),
      "infinite off the support; use Ω*(z) + Ω(y) − z_y"),
     *((f"log of p{words} {eps:g}", lambda u, z, y, at=at, eps=eps: -np.log(
-        at(_label(_p(u, z), y), eps)), "use log_softmax: a constant hides large losses")
+        at(_label(exact(u, z), y), eps)), "use log_softmax: a constant hides large losses")
       for words, at in ((" +", np.add), (" clipped at", np.maximum))
       for eps in (1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)),
     ("rows of label 0 ignored", lambda u, z, y: losses(u, z, y) * (np.asarray(y) != 0),
      "0 is a class; padding has a label of its own"),
-    ("−p_y, without the logarithm", lambda u, z, y: -_label(_p(u, z), y),
+    ("−p_y, without the logarithm", lambda u, z, y: -_label(exact(u, z), y),
      "NLL expects log-probabilities"),
     ("−z_y alone", lambda u, z, y: -_label(z, y), "NLL expects log-probabilities"),
-    ("the mapping applied twice", lambda u, z, y: losses(u, _p(u, z), y),
+    ("the mapping applied twice", lambda u, z, y: losses(u, exact(u, z), y),
      "the loss takes scores, not probabilities"),
-    ("1 − p_y", lambda u, z, y: 1 - _label(_p(u, z), y), "use Ω*(z) + Ω(y) − z_y"),
+    ("1 − p_y", lambda u, z, y: 1 - _label(exact(u, z), y), "use Ω*(z) + Ω(y) − z_y"),
     *((f"focal, γ = {gamma}", lambda u, z, y, gamma=gamma: losses(u, z, y) * (
-        1 - _label(_p(u, z), y)) ** gamma, "do not weigh the loss by (1 − p_y)^γ")
+        1 - _label(exact(u, z), y)) ** gamma, "do not weigh the loss by (1 − p_y)^γ")
       for gamma in (1, 2)),
     *((f"one against all{words}", _one_vs_all(reduce),
        "a binary loss for each class is another loss")
@@ -563,7 +561,7 @@ def predict(u: Subject, faults: Sequence[Fault], case: Case, observed: dict[str,
         loss = None if rows is None else np.asarray(REDUCTIONS[how](rows))
         return None if loss is None else {"loss": Expected(loss, right["loss"].allowed)}
     v = case["g"][..., None] if np.ndim(case["g"]) else case["g"]
-    g = one.change(_grad(u, z, y), _p(u, z), v, len(z) if how == "mean" else 1)
+    g = one.change(_grad(u, z, y), exact(u, z), v, len(z) if how == "mean" else 1)
     return {"gradient": Expected(g, right["gradient"].allowed)}
 
 

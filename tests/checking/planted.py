@@ -382,6 +382,8 @@ def counted(z: Any, y: Any, ignore_index: int = -100) -> Any:
 LOSSES: list[tuple[Any, str, str, str, Any]] = [  # fn, claim, verdict, cause, gradient
     (entropy, "softmax", "right", "", soft), (sparse, "sparsemax", "right", "", None),
     (lambda z, y: entropy(z, y).mean(), "softmax", "right", "", lambda z, y: soft(z, y) / len(z)),
+    (lambda z, y: (pe.sparsemax(z) * z).sum(-1) - picked(z, y) + (
+        1 - (pe.sparsemax(z) ** 2).sum(-1)) / 2, "sparsemax", "edges", "", None),  # 0 · ∞
     (lambda z, y: -np.log(picked(pe.sparsemax(z), y)), "sparsemax", "wrong", "−log p_y", None),
     (lambda z, y: entropy(z, y) - z.max(-1), "softmax", "wrong", "shift not taken out", None),
     (lambda z, y: entropy(z, y) + z.max(-1), "softmax", "wrong", "shift taken out twice", None),
