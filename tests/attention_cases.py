@@ -29,7 +29,8 @@ SHARED = {
 FACTORS: dict[str, tuple[str, ...]] = {
     "heads": tuple(SHARED),
     "keys": (
-        "all", "mask", "mask by head", "causal", "causal cache", "packed", "packed causal",
+        "all", "mask", "mask by head", "causal", "causal cache", "mask causal", "packed",
+        "packed causal", "packed mask",
         "csr", "csr causal", "numbers", "numbers causal", "numbers by head",
     ),
     "mapping": ("1.5", "per head", "1", "2", "2.5", "0.5", "top-k", "fused"),
@@ -146,9 +147,9 @@ def make(name: str, t: int = 20, s: int = 26, features: tuple[int, int] = (5, 3)
     if "causal" in keys:
         options["causal"] = True
         seen &= column <= (row + offset)[:, None]
-    if keys.startswith("mask") or is_set(keys):
+    if "mask" in keys or is_set(keys):
         shape = (BATCH, HEADS, t, s) if "by head" in keys else (t, s)
-        mask = rng.random(shape) < (0.6 if keys.startswith("mask") else 0.4)
+        mask = rng.random(shape) < (0.6 if "mask" in keys else 0.4)
         mask[..., t // 2, :] = False
         options["mask"] = mask
     if is_set(keys):

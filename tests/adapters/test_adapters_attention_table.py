@@ -102,7 +102,9 @@ def test_compiled_tensors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mapping", ["1.5", "per head", "1", "2", "top-k"])
-@pytest.mark.parametrize("keys", ["all", "mask", "mask by head", "causal", "causal cache"])
+@pytest.mark.parametrize(
+    "keys", ["all", "mask", "mask by head", "mask causal", "causal", "causal cache"]
+)
 def test_jax(keys: str, mapping: str) -> None:
     jax = pytest.importorskip("jax", reason="no JAX: pip install 'pyentmax[jax]'")
     import pyentmax.jax as pj
