@@ -537,8 +537,8 @@ class Attention(Operator):
         nothing = ~see.any(-1, keepdims=True)
         if nothing.any():
             case["nothing"] = nothing
-            if not case.get("edge"):
-                case["g"] = np.where(nothing, 0, case["g"])
+            if not case.get("edge"):  # gradients beside such rows are a property of their own
+                case.pop("gradients", None)
         case["cost"] = float(case["query"].size * s)
         case["long"] = s * u.epsilon > LONG_SUM
         u.count(T=t, S=s, d=d, B=b, H=heads)
@@ -649,9 +649,10 @@ class Attention(Operator):
     def finish(self, u: Subject, case: Case, found: dict[str, Array]) -> None:
         """What a row that sees nothing gives is a property of its own: zeros, or NaN, are right."""
         if "nothing" in case:
-            x, at, strict = found["output"], case["nothing"], case.get("edge")
-            zero = at & (np.isnan(x).all(-1, keepdims=True) if strict else True)
-            found["output"] = np.where(zero, 0, x)
+            for name in {"output", "dquery"} & {*found}:
+                x, strict = found[name], case.get("edge")
+                zero = case["nothing"] & (np.isnan(x).all(-1, keepdims=True) if strict else True)
+                found[name] = np.where(zero, 0, x)
 
     def line(self, name: str) -> str:
         """Gradients have lines of their own."""

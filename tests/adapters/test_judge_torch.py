@@ -115,3 +115,17 @@ def test_additive_and_boolean_masks_of_several_libraries() -> None:
     report = check_attention(ignoring, **F32)
     assert report.verdict == "wrong"
     assert report.causes == ("boolean masks ignored: True means that a key is seen",)
+
+
+def test_nan_gradients_of_rows_that_see_nothing_are_edges() -> None:
+    def attention(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
+        scores = query @ key.mT * query.shape[-1] ** -0.5
+        if causal:
+            t, s = scores.shape[-2:]
+            later = torch.ones(t, s, dtype=torch.bool).triu(1 + s - t)
+            scores = scores.masked_fill(later, -torch.inf)
+        return torch.softmax(scores, -1) @ value
+
+    report = check_attention(attention, **F32)
+    assert report.causal == "bottom-right"
+    assert (report.verdict, [*report.failures]) == ("edges", ["rows that see nothing"]), report
