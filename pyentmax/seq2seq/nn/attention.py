@@ -128,19 +128,15 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     """
     query, keys, v = as_tensor(query), as_tensor(keys), as_tensor(v)
     one = query.ndim < keys.ndim
-    q = query.data[..., None, :] if one else query.data
-    hidden = np.tanh(keys.data[..., None, :, :] + q[..., None, :])
+    hidden = np.tanh((keys.data if one else keys.data[..., None, :, :]) + query.data[..., None, :])
     z = hidden @ v.data if v.ndim == 1 else (hidden @ v.data.swapaxes(-1, -2))[..., 0]
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
-        g = g[..., None, :, None] if one else g[..., None]
+        g = g[..., None]
         gradient = g * (v.data * (1 - hidden * hidden))
-        to_query = gradient.sum(axis=-2)
-        if one:  # NumPy takes long to sum over an axis of length 1
-            return to_query[..., 0, :], gradient[..., 0, :, :], g * hidden
-        return to_query, gradient.sum(axis=-3), g * hidden
+        return gradient.sum(axis=-2), gradient if one else gradient.sum(axis=-3), g * hidden
 
-    return Tensor(z[..., 0, :] if one else z, ((query, keys, v), vjp))
+    return Tensor(z, ((query, keys, v), vjp))
 
 
 def weighted_average(weights: Any, values: Any) -> Tensor:
