@@ -13,11 +13,17 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient as detach
 
-abs, all, amax, amin, any, argsort = jnp.abs, jnp.all, jnp.amax, jnp.amin, jnp.any, jnp.argsort
+abs, all, amin, any, argsort = jnp.abs, jnp.all, jnp.amin, jnp.any, jnp.argsort
 clip, cumsum, exp, expm1, finfo = jnp.clip, jnp.cumsum, jnp.exp, jnp.expm1, jnp.finfo
 floor, inf, isfinite, isnan, log = jnp.floor, jnp.inf, jnp.isfinite, jnp.isnan, jnp.log
 minimum, nan, ones_like, sort, sqrt = jnp.minimum, jnp.nan, jnp.ones_like, jnp.sort, jnp.sqrt
 stack, sum, where, zeros_like = jnp.stack, jnp.sum, jnp.where, jnp.zeros_like
+
+
+def amax(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
+    """The largest, and NaN where there is one, which XLA's loses on a processor in some shapes."""
+    spoilt = any(isnan(x), axis=axis, keepdims=keepdims)
+    return where(spoilt, nan, jnp.amax(x, axis=axis, keepdims=keepdims))
 
 
 def log1p(a: jax.Array) -> jax.Array:

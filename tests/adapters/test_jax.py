@@ -393,6 +393,16 @@ def test_a_broken_row_breaks_no_other():
     assert np.isnan(pj.topk_softmax(z[0], 1.5)).all()
 
 
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
+def test_a_nan_of_many_scores_spoils_its_row(name):
+    """XLA's maximum of rows of this length loses a NaN on a processor, and p was finite."""
+    z = RNG.normal(size=(21, 300)).astype(np.float32)
+    z[[3, 5, 6], [7, 0, 299]] = np.nan
+    p = np.asarray(getattr(pj, name)(z))
+    assert np.isnan(p).all(axis=1).tolist() == [row in (3, 5, 6) for row in range(21)]
+    assert np.isnan(p).any(axis=1).sum() == 3
+
+
 BROKEN = np.array([[np.nan, 0.0, 1.0], [0.0, np.inf, -1.0], [0.5, 0.25, 1.0]])
 
 
