@@ -13,7 +13,7 @@ its folder beside --out.
 
 What came out: `docs/results/what-it-saves.md`, row by row in `experiments/measurements/`. Slower
 are steps of decoding over 2,000 classes, many short rows, attention of 512 tokens and more at the
-start, one query to 1,024 keys, and a small model's tokens after 512; most else is faster.
+start, and a small model's tokens after 512; most else is faster.
 A quarter of an hour at most: what has not begun by then is left to the next call.
 
     python -m experiments.own.what_it_saves
