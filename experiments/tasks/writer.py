@@ -227,7 +227,7 @@ class Writer(SavedModel):
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last, n_read = None, np.array([model.bos]), self.context
         for _ in range(length):
-            if state is None or state.past.lengths[0] >= self.context:
+            if state is None or state.cache.lengths[0] >= self.context:
                 read = np.array([tokens[-n_read:]])
                 n_read = max(1, self.context // 2)
                 state = model.encode(read, np.ones_like(read, bool))

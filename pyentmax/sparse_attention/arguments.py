@@ -464,13 +464,14 @@ def _offsets(offset: Any, count: int | None, causal: Any, by_slopes: bool) -> li
     """The offset of each of so many packed sequences, or of one."""
     if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
+    offset = to_host(offset) if on_device(offset) else offset
     if count is not None and np.ndim(offset):
         if np.shape(offset) != (count,):
             raise ValueError(
                 f"offset: expected a number, or one for each of {count} sequences, got shape "
                 f"{np.shape(offset)}"
             )
-        each: list[Any] = np.asarray(to_host(offset)).tolist()
+        each: list[Any] = np.asarray(offset).tolist()
     else:
         each = [offset] * (count or 1)
     try:
