@@ -22,7 +22,7 @@ KINK = (
     "(an entry is just entering the support, for example), so no derivative exists; move z a little"
 )
 NOT_FINITE = "the function is NaN or infinite at z or right next to it; move z a little"
-LARGE = (
+LARGE_SCORES = (
     "z is too large for its dtype: steps of 1/16 are lost in the spacing of floats at z; subtract "
     "a constant from the scores, or compute in float64"
 )
@@ -170,7 +170,7 @@ def compare(
     if kink:
         reason = KINK
     elif not diffs.visible.all():
-        reason = LARGE
+        reason = LARGE_SCORES
     elif not np.isfinite(numeric).all():
         reason = NOT_FINITE
     else:

@@ -51,7 +51,7 @@ HINTS = {  # words in an error → what to do
 
 @dataclass(frozen=True)
 class Settings:
-    """What the caller declares for every subject."""
+    """Settings of the caller, the same for every subject."""
 
     dtypes: Sequence[str] | None = None
     device: Any = None
@@ -87,7 +87,7 @@ class Operator:
     taken: tuple[str, ...] = ()  # names of parameters that are passed, or need not be tried
     result = "output"
     integers = "int64"
-    half_limit = 4.0  # 64 units of a half type would be more than a probability
+    half_limit = 4.0  # 64 units of a half type exceed 1: no probability could fail
     properties: tuple[Any, ...] = ()
     expected_arrays = ""
 
@@ -107,7 +107,7 @@ class Operator:
         """Change or add to what was observed."""
 
     def gradient(self, name: str) -> str:
-        """What the report calls the gradient of something."""
+        """The name that the report gives to the gradient in an input."""
         return f"d{name}"
 
     def line(self, name: str) -> str:
@@ -149,7 +149,7 @@ def blaming(case: Case) -> Iterator[None]:
 
 @dataclass(eq=False, kw_only=True)
 class Subject:
-    """What is judged, in one library and one float type."""
+    """The function that is judged, in one library and one float type."""
 
     fn: Function
     own_vjp: Function | None
@@ -283,7 +283,7 @@ class Subject:
                 for i, (name, x) in enumerate(arrays.items())}  # fmt: skip
 
     def call(self, native: dict[str, Any], options: dict[str, Any], function: Any = None) -> Any:
-        """What fn gives for arrays of its library; row by row if it takes one row."""
+        """Call fn on arrays of its library; row by row if it takes one row."""
         f, n = function or self.fn, self.operator.positional
         more = {name: x for name, x in native.items() if name not in n} | options
         arrays = [native[name] for name in n if name in native]
@@ -298,13 +298,13 @@ class Subject:
         return one.reshape(shape) if np.ndim(outs[0]) else one
 
     def raw(self, case: Case, native: dict[str, Any] | None = None) -> Any:
-        """What fn gives for a case, of its library."""
+        """The result of fn for a case, in its library."""
         with blaming(case):
             options = self.operator.given(self, case)[1]
             return self.call(self.native(case) if native is None else native, options)
 
     def observe(self, case: Case) -> dict[str, Any]:
-        """What fn gives, its gradients if the case asks for them, or under "error" what came."""
+        """The result of fn, its gradients if the case asks for them, or a failure's "error"."""
         op, out = self.operator, None
         found: dict[str, Any] = {}
         with blaming(case):
@@ -332,7 +332,7 @@ class Subject:
         return found
 
     def _differentiated(self, case: Case, native: Any, options: Any) -> tuple[Any, dict[str, Any]]:
-        """What fn gives (None if that is not known), and its gradients."""
+        """The result of fn (None if it is not known), and its gradients."""
         op = self.operator
         if self.own_vjp is not None:
             grads = op.own_vjp(self, case, native, options)
@@ -367,7 +367,7 @@ class Subject:
     def expect(
         self, case: Case, change: Any = None, backwards: bool = False
     ) -> dict[str, Expected]:
-        """What is right; or what a change of the case makes of it, or of its gradients alone."""
+        """Expected results of a case, or of a change of it: in all of them, or in gradients."""
         changed = case if change is None else change(case)
         out, leaves = self.operator.truth(self, changed)
         value = self.operator.truth(self, case)[0].x if backwards else out.x
@@ -381,7 +381,7 @@ class Subject:
         return expected
 
     def measure(self, case: Case, name: str, observed: Any, expected: Expected) -> Finding:
-        """What came out against what should have, in units of what it may be off by."""
+        """The error of an observed result, in units of the error that is allowed."""
         value, allowed, size = expected
         size = float(np.max(np.abs(value), initial=0)) if size is None else size
         if (tolerance := self.settings.tolerances.get(self.dtype)) is not None:

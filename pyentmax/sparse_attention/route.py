@@ -11,18 +11,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-# The density of weights from which whole matrices are faster, forward and backward, within a tile.
+# Above this density of weights whole matrices are faster, forward and backward, within a tile.
 DENSE = 0.4
-# The scores of a head, T · S, from which sums over the support are faster: of PyTorch's tensors,
-# and of the tape, whose other operations each make an array of all scores.
+# Above this number of scores of a head, T · S, sums over the support are faster: for PyTorch's
+# tensors, and for the tape, whose other operations each make an array of all scores.
 LEAST_SCORES = {"tensors": 1 << 16, "tape": 1 << 14}
-# From which few queries, of tensors too, go over the keys as they lie. Of whole matrices' time that
-# takes 0.7 with 1,024 keys and 8 heads, as long with 512, and 1.3 with 256; with 32 heads 0.75
-# with 512 and 0.95 with 256 (AVX2).
+# The least number of keys for which few queries of tensors take the kernel for few queries. Its
+# time relative to whole matrices (AVX2): with 8 heads 1.3 for 256 keys, 1 for 512 and 0.7 for
+# 1,024; with 32 heads 0.95 for 256 and 0.75 for 512.
 MANY_KEYS = 1024
-CAUSAL = 4  # of these, causal attention needs a fourth
-# Of a GPU's memory, what an array of all scores may take: products of whole matrices are 1.5 to 10
-# times as fast there (docs/results/gpu.md). The gradients need a few such arrays at a time.
+CAUSAL = 4  # causal attention needs a fourth of these scores
+# The share of a GPU's memory that an array of all scores may take: products of whole matrices are
+# 1.5 to 10 times as fast there (docs/results/gpu.md). Gradients need a few such arrays at a time.
 SHARE_OF_MEMORY = 1 / 128
 
 

@@ -96,15 +96,15 @@ def widened(array: Any) -> Any:
 
 
 def stand_in(array: Any) -> Any:
-    """What has the shape of rows of a half type, and their type to compute in, in no memory."""
+    """A placeholder for rows of a half type: their shape in float32, without their memory."""
     return np.broadcast_to(np.float32(0), array.shape) if is_half(array) else array
 
 
 def rows_at(array: Any, columns: Any, stops: Any) -> tuple[Any, Any]:
-    """The rows that are looked at, widened, and where each is.
+    """Selected rows in the compute dtype, and their positions.
 
-    Of rows (…, n, d), those of the columns (…, k) in front of the last of `stops`, (…, m), of each
-    matrix: (all, d) for all matrices, and places (…, k). Other types stay where they are.
+    From rows (…, n, d), those of the columns (…, k) before the last of `stops`, (…, m), of each
+    matrix: (all, d) for all matrices, and positions (…, k). Float32 and float64 are not copied.
     """
     if array.dtype in KERNEL_DTYPES:
         return array, columns

@@ -101,7 +101,7 @@ class Tiling:
     has_kernels : bool
         whether compiled kernels take these arrays
     again : bool array
-        the heads whose weights are not stored, but computed again for each derivative
+        the heads whose weights are not stored: each derivative recomputes them
     visible : int array (T,)
         the number of the keys that each query sees if no mask hides any
     zeros : callable

@@ -94,7 +94,7 @@ def _attention_backward(
         raise NotImplementedError(
             f"attention by {problem.mapping} has no derivative in its parameter: detach() it"
         )
-    # Weights are kept of tensors that are neither wrapped nor dual: nothing is left to look for.
+    # Weights are saved only for tensors neither wrapped nor dual, so call the operator itself.
     run = torch.ops.pyentmax.attention_gradients.default if weights else attention_gradients
     gradients = run(g, *problem, needed.parameter, needed.bias, g_data, *(weights or (None,) * 5))
     return gradients_of(needed, gradients)

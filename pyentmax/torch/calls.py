@@ -1,7 +1,7 @@
-"""What holds for every mapping and loss of tensors: checks, dimensions, parameters, options.
+"""Checks and argument handling shared by all mappings and losses of tensors.
 
-`apply`, `apply_support` and `apply_loss` take the name of a mapping, as the operations do that they
-call; the objects of `mappings` are a line above these.
+`apply`, `apply_support` and `apply_loss` take the name of a mapping, like the operations that they
+call; the objects of `mappings` are one line each on top of these.
 """
 
 from __future__ import annotations

@@ -59,14 +59,14 @@ def _value(parameter: Any, number: Any) -> Any:
     return number if parameter is None else parameter
 
 
-# Up to so many scores, what the array function checks and arranges takes longer than its kernel.
-# These need nothing of it along the last axis, α being a number from 1 up.
-FEW = 1 << 12
+# For at most this many scores, the checks of the array function take longer than its kernel. The
+# mappings of UNCHECKED need none along the last axis, if α is a number of at least 1.
+SMALL_CALL = 1 << 12
 UNCHECKED = frozenset(("softmax", "sparsemax", "entmax15", "entmax"))
 
 
 def _are_few(x: Tensor, name: str, parameter: Any, number: Any) -> bool:
-    few = parameter is None and x.is_cpu and x.dtype not in HALF and 0 < x.numel() <= FEW
+    few = parameter is None and x.is_cpu and x.dtype not in HALF and 0 < x.numel() <= SMALL_CALL
     known = few and name in UNCHECKED and (number is None or number >= 1)
     return known and x.ndim > 0 and name in kernels()
 
@@ -77,7 +77,7 @@ def _all_true(d: int) -> Any:
 
 
 def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
-    """What follows the arrays in a call of the mapping: its parameter, if it has one."""
+    """Arguments after the arrays in a call of the mapping: its parameter, if it has one."""
     return () if PARAMETERS[name] is None else (_value(parameter, number),)
 
 
@@ -207,12 +207,12 @@ def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask:
     if not has_kernels(p):
         alpha = composed.support_alpha(name, _value(parameter, number))
         return composed.product(p, v, alpha).contiguous()
-    values = (_as_p(p, name, value) for value in _values(name, parameter, number))
+    values = (_round_bounds_like(p, name, value) for value in _values(name, parameter, number))
     return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask)
 
 
-def _as_p(p: Tensor, name: str, value: Any) -> Any:
-    """A bound, rounded as p was: the derivative asks where p equals it."""
+def _round_bounds_like(p: Tensor, name: str, value: Any) -> Any:
+    """A bound, rounded as p was: the derivative compares p with it."""
     if p.dtype not in HALF or not per_score(name):
         return value
     if isinstance(value, Tensor):
@@ -252,7 +252,7 @@ product: Rule = registered(
 def _parameter_gradient(
     p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any
 ) -> Any:
-    vjp, value = MAPPINGS[name].parameter_vjp, _as_p(p, name, parameter)
+    vjp, value = MAPPINGS[name].parameter_vjp, _round_bounds_like(p, name, parameter)
     if not vjp.is_defined:
         raise NotImplementedError(f"{name} has no derivative in {PARAMETERS[name]}: detach() it")
     options: Any = {"mask": mask, "dtype": parameter.dtype}

@@ -133,7 +133,7 @@ def is_unwatched(args: Iterable[Any]) -> bool:
                 if type(x) not in _PLAIN or not x.is_cpu:
                     return False
                 x.data_ptr()
-    except RuntimeError:  # it has no memory
+    except RuntimeError:  # the tensor has no storage, as fake and wrapped ones
         return False
     return True
 
@@ -165,7 +165,7 @@ def is_plain(args: Iterable[Any]) -> bool:
 
 
 def _is_wrapped(tensor: Tensor) -> bool:
-    """Whether `torch.func` has wrapped it: then it has no memory, as some subclasses."""
+    """Whether `torch.func` has wrapped it: then it has no storage, as some subclasses."""
     if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
         return False
     try:

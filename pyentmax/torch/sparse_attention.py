@@ -49,8 +49,8 @@ HAS_TRITON = torch.__version__ >= "2.9" and importlib.util.find_spec("triton") i
 KERNEL_DTYPES = (torch.float32, torch.float64)
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 WITH_SINK = ("entmax", "softmax", "entmax15", "sparsemax", "topk_softmax", "topk_sparsemax")
-# How PyTorch, and Hugging Face's models, spell arguments.
-THEIRS = {
+# Keywords of PyTorch and of Hugging Face's models, and what they are called here.
+FOREIGN_KEYWORDS = {
     "is_causal": "causal",
     "attn_mask": "mask, or bias for scores to add",
     "dropout_p": "dropout",
@@ -383,10 +383,10 @@ def attention_parameter(
         return mapping, DEFAULTS[mapping] if alpha is None else alpha
     if alpha is not None:
         parameters = {**parameters, "alpha": alpha}
-    for theirs in parameters.keys() & THEIRS.keys():
+    for keyword in parameters.keys() & FOREIGN_KEYWORDS.keys():
         raise TypeError(
-            f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
-            f"here it is {THEIRS[theirs]}"
+            f"attention() got an unexpected keyword argument {keyword!r}, as PyTorch spells it; "
+            f"here it is {FOREIGN_KEYWORDS[keyword]}"
         )
     return chosen(f"attention(mapping={mapping!r})", mapping, dict(parameters))
 

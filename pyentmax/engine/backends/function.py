@@ -45,13 +45,13 @@ P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 ENTRIES = ("entries",)
-FEW = 1 << 12
+SMALL_CALL = 1 << 12
 """Up to this many entries, checking and arranging take longer than a kernel."""
 
 Arguments = tuple[Any, Any, Any, Any, Any]
-"""What the text of a call returns: its scores, parameter (None without), axis, mask and out."""
+"""Values that a call's text returns: its scores, parameter (or None), axis, mask and out."""
 Text = Callable[Concatenate[ArrayLike, P], Arguments]
-"""What users read and Python binds: a function of scores that returns its arguments."""
+"""Function that users read and Python binds: it takes scores and returns its arguments."""
 
 
 class _Signature:
@@ -195,7 +195,7 @@ class Function(Generic[P]):
                 return result
         elif (
             self.goes_straight
-            and 0 < first.size <= FEW
+            and 0 < first.size <= SMALL_CALL
             and first.ndim
             and first.dtype in KERNEL_DTYPES
         ):

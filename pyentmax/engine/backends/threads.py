@@ -33,10 +33,10 @@ from pyentmax.engine.backends.gufuncs import BLOCK, WORTH_A_COPY, core_dimension
 
 P = TypeVar("P")
 
-# What has to be left for each thread, the caller's own too: handing work over and waiting for the
-# last piece take 50 to 400 µs, the more the busier the machine.
+# Minimum remaining work per thread, the caller's included: starting the workers and waiting for the
+# last one take 50 to 400 µs, more on a busy machine.
 SECONDS_PER_WORKER = 7.5e-4
-# Entries for which that is possible: with fewer, nothing is timed.
+# Minimum number of entries per thread: with fewer the work is too short, and nothing is timed.
 ENTRIES_PER_WORKER = 1 << 19
 
 _TRIAL_FRACTION = 8  # an eighth of a call is timed, to estimate the rest
@@ -131,7 +131,7 @@ def counted(workers: Any) -> int:
 def run(
     kernel: Callable[..., Any], operands: Sequence[Any], out: Any = None, workers: Any = None
 ) -> Any:
-    """What ``kernel(*operands, out=out)`` gives, a generalised ufunc's result or results.
+    """The result or results of ``kernel(*operands, out=out)``, a generalised ufunc.
 
     The first operand is as large as any. Where the array `out` shares memory with an operand, other
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts

@@ -1,4 +1,4 @@
-"""What mappings take besides their scores: each parameter is declared once, and checked here alone.
+"""Parameters of mappings: each is declared once, and checked here alone.
 
 A declaration says which values are valid and how they go with the rows. NumPy bodies, compiled
 kernels and CUDA kernels all ask it.
@@ -151,13 +151,13 @@ class PerRow:
         return not np.minimum.reduce(value, axis=None, initial=np.inf) < self.kernel_least
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
-        """What a kernel takes for rows of scores or probabilities."""
+        """The value as a kernel takes it, for rows of scores or probabilities."""
         if self.whole:
             value = np.minimum(value, rows.shape[-1]).astype(np.int64)
         return value
 
     def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
-        """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""
+        """The value for a body: of shape (n, 1), or (1, 1) if there is one value for all rows."""
         if value.size == 1:
             return value.reshape(1, 1)
         return np.broadcast_to(value, batch).reshape(math.prod(batch), 1)
@@ -172,7 +172,7 @@ class PerRow:
         return each if each.dtype == rows.dtype else each.astype(rows.dtype)
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
-        """What a CUDA kernel takes: a float, or float64 per row on the device.
+        """The value for a CUDA kernel: a float, or float64 per row on the device.
 
         A single number is checked here; on the device, a kernel makes the row of a wrong one NaN.
         """
@@ -293,11 +293,11 @@ class UpperBounds:
         return True
 
     def kernel_operand(self, value: Any, rows: Any) -> Any:
-        """What a kernel takes."""
+        """The bounds as a kernel takes them."""
         return value
 
     def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
-        """What a body takes: of shape (n, d)."""
+        """The bounds for a body: of shape (n, d)."""
         return value.reshape(-1, value.shape[-1])
 
     def invalid_rows(self, value: Any) -> Any:
@@ -305,7 +305,7 @@ class UpperBounds:
         return np.isnan(value[..., 0])
 
     def gradient(self, each: Any, shape: tuple[int, ...], rows: Rows) -> Any:
-        """What each entry gives, summed over the axes that the bounds broadcast along."""
+        """The gradient of each entry, summed over the axes along which the bounds broadcast."""
         # In the dtype computed in, for sums that the caller's would not hold.
         each = rows.finish(each, dtype=each.dtype)
         return reduce_to(each, shape).astype(rows.dtype, copy=False)
@@ -372,11 +372,11 @@ def _at_most(bound: float, values: Any) -> Any:
 
 
 def least_sum(dtype: Any, precision: Any, d: int) -> Any:
-    """What d bounds have to sum to at least: 1, their rounding and that of the sum allowed for."""
+    """The least sum that d bounds must have: 1, less a margin for rounding."""
     return 1 - 8 * max(epsilon(dtype), epsilon(precision)) * d**0.5
 
 
-WEIGHT = PerRow("weight", 0)  # what a row counts in a loss
+WEIGHT = PerRow("weight", 0)  # weight of each row in a loss
 
 
 def parts_of_largest(weights: Any) -> Any:

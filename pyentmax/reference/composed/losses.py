@@ -130,7 +130,7 @@ def smoothed(xp: Any, q: Any, x: Any, share: Any) -> Any:
 
 
 def shares(xp: Any, weight: Any, reduction: str) -> Any:
-    """What each row's loss is multiplied by. In a mean only the ratios of weights matter."""
+    """The factor of each row's loss. In a mean only the ratios of weights matter."""
     if reduction != "mean":
         return weight
     largest = xp.largest(weight)
@@ -143,5 +143,5 @@ def shares(xp: Any, weight: Any, reduction: str) -> Any:
 
 def reduced(xp: Any, each: Any, share: Any, reduction: str) -> Any:
     """Each row's loss times its share, summed unless the reduction is "none"."""
-    each = xp.where(share == 0, 0, each * share)  # what counts nothing may hold anything
+    each = xp.where(share == 0, 0, each * share)  # rows of weight 0 may contain NaN
     return each if reduction == "none" else xp.sum(each)

@@ -168,7 +168,7 @@ def weighted(
     losses: Any, gradient: Any, counts: Any, weights: Any, rows: Rows, options: Options
 ) -> Any:
     """The reduced loss of rows and their gradient, if any, which is 0 where `counts` is False."""
-    # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
+    # A NaN row stays NaN unless its weight is 0: no 0 · NaN or 0 · ∞ in the sum.
     losses = np.where(weights != 0, losses, 0)
     if options.reduction == "mean":
         total = np.sum(weights)
@@ -182,7 +182,7 @@ def weighted(
 
 
 def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
-    """What the kernel weighs each row by, or None where rounding would lose a weight."""
+    """The kernel's weight of each row, or None where rounding would lose a weight."""
     weight = row_weights(z, labels, options)
     if type(weight) is float or not weight.ndim:  # the same for all rows: of a mean its sign counts
         if options.reduction == "mean":

@@ -146,7 +146,7 @@ class _Transformer:
 
     def start(self, source: IntArray, mask: BoolArray) -> tuple[list[Any], IntArray]:
         check_sources(source, mask, self.size)
-        # Padding goes to the left; behind it where an encoder counts positions from the first one.
+        # Pad on the left for decoders, on the right for encoders: token 0 has their first position.
         order = np.argsort(mask != self.encodes, axis=1, kind="stable")
         mask = np.take_along_axis(mask, order, axis=1)
         source = np.where(mask, np.take_along_axis(source, order, axis=1), 0)

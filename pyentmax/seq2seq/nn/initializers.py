@@ -13,9 +13,9 @@ Parameters = dict[str, Any]
 
 
 class Outline(Generator):
-    """A generator where only the shapes of parameters are wanted.
+    """A generator for the shapes of parameters only.
 
-    What it draws are zeros without memory, at most ``most`` of them in all.
+    It returns zero-stride arrays of zeros, which allocate nothing, at most ``most`` zeros in all.
 
     Examples
     --------
