@@ -647,7 +647,7 @@ class Attention(Operator):
         return np.squeeze(g, self._t_axis(u, case, True)) if u.facts["single"] == "none" else g
 
     def finish(self, u: Subject, case: Case, found: dict[str, Array]) -> None:
-        """What a row that sees nothing gives is a property of its own: zeros, or NaN, are right."""
+        """Zero the rows that see no key: a property of its own asks them for zeros, or NaN."""
         if "nothing" in case:
             for name in {"output", "dquery"} & {*found}:
                 x, strict = found[name], case.get("edge")

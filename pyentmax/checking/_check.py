@@ -36,7 +36,7 @@ class LossReport(v.Report):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionReport(v.Report):
-    """What holds of an attention; as `MappingReport`, with
+    """The judgement of an attention; as `MappingReport`, with
 
     Attributes
     ----------

@@ -297,7 +297,7 @@ def _other_k(change: int) -> Any:
 
 
 def _kept(change: Callable[[Array], Any]) -> Any:
-    """What a router gives to the k scores that it keeps."""
+    """The fault of a router that gives ``change(z)`` to the k scores that it keeps."""
     return lambda u, z, p: np.where(exact(u, z) > 0, change(z), 0) if u.parameters["k"] else z
 
 
@@ -543,7 +543,7 @@ KINDS = {  # of a function: faults of values, and of gradients
 # --- what a fault gives ---------------------------------------------------------------------------
 def predict(u: Subject, faults: Sequence[Fault], case: Case, observed: dict[str, Any],
             backwards: bool) -> dict[str, Expected] | None:  # fmt: skip
-    """What faults give for a case; None if they say nothing about it."""
+    """Results of a case under these faults; None if they predict nothing for it."""
     one = faults[0]
     if one.kind == "attention":
         changed = case
@@ -645,7 +645,7 @@ def _changing(u: Subject, faults: Sequence[Fault], one: _Evidence, backwards: bo
 def explain(subjects: Sequence[Subject], seen: dict[str, list[Seen]],
             results: Sequence[PropertyResult], properties: Sequence[Any],
             raised: Sequence[str]) -> tuple[tuple[str, ...], str]:  # fmt: skip
-    """What explains that a function fails, and a note if nothing does."""
+    """Causes of a function's failures, and a note if none explains them."""
     own = {one.name: one.cause for one in properties}
     grades = {one.name: max((one.grade, *one.grades.values()), key=_RANK.index) for one in results}
     bad = {name for name, grade in grades.items() if grade in ("wrong", "imprecise")}

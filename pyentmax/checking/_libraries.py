@@ -150,7 +150,7 @@ NUMPY_ONLY = ("reversed", "read-only")
 
 
 def in_memory_order(x: Array, layout: str) -> Array:
-    """What a function reads that takes a view's memory for that of a contiguous array."""
+    """The entries read by a function that takes a view's memory for a contiguous array's."""
     if layout in ("", "reversed"):  # whose memory ends where it begins
         return x
     return np.ravel(LAYOUTS[layout][0](x))[: x.size].reshape(x.shape)

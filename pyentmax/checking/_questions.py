@@ -25,7 +25,7 @@ def right(u: Subject, case: Case) -> Iterator[Finding]:
 
 
 def same(case: Case, observed: Any, expected: Any, equal: bool | None = None) -> Finding:
-    """What came out against what should have, where nothing lies between right and wrong."""
+    """A finding of equality: nothing lies between right and wrong."""
     equal = observed == expected if equal is None else equal
     return Finding(case, observed, expected, 0.0 if equal else np.inf)
 
@@ -102,7 +102,7 @@ def inputs_unchanged(u: Subject, case: Case) -> Iterator[Finding]:
 
 
 def of_calls(plain: Any, written: Any = (), more: Any = ()) -> tuple[Property, ...]:
-    """What goes for all functions: cases, those that read arrays anew too, and with options."""
+    """Properties of every function, for plain cases, those that read arrays anew, and options."""
 
     def of(*groups: Any) -> Any:
         return lambda u: [one for x in groups for one in (x(u) if callable(x) else x)]

@@ -1,4 +1,4 @@
-"""What functions may claim to be: pyentmax's mappings, and two that are not public here.
+"""Mappings that functions may claim to be: pyentmax's, and two that are not public here.
 
 - softmax1(z) = e^z / (1 + Σ e^z): softmax with a sink of 0.
 - softpick(z) = relu(e^z − 1) / Σ |e^z − 1| (Zuhri et al. 2025). Its derivative needs z: a negative
@@ -81,7 +81,7 @@ JACOBIANS = {  # from z, where p does not tell all, or there is no product
 
 
 def slack(record: Mapping, z: Array, limit: float) -> Array | float:
-    """What a result may be off by, of its size, where the definition adds 1e-6 to a denominator."""
+    """The relative error allowed where the definition adds 1e-6 to a denominator."""
     if record.name != "softpick":
         return 0.0
     total = np.sum(np.abs(_excess(np.minimum(z, SMALL), -1)[0]), axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What a judgement is: findings, a grade for each property and float type, and a report."""
+"""Judgements: findings, a grade for each property and float type, and a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARKS = dict(zip(GRADES, "–✓▵≈✗", strict=True))
 
 
 class CallError(Exception):
-    """What the function raised, and for which case."""
+    """An error that the function raised, and its case."""
 
     gradient = False  # whether it was raised while gradients were asked for
 
@@ -36,7 +36,7 @@ class Missing(Exception):
 
 
 class Expected(NamedTuple):
-    """What is right, what one unit of the contract is there, and the size that errors count by."""
+    """The right value, one unit of the contract there, and the size that errors are relative to."""
 
     value: Any
     allowed: Any
@@ -44,7 +44,7 @@ class Expected(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What came out for one case, and what should have.
+    """The observed and the expected result of one case.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def text(x: Any, short: bool = True) -> str:
 
 
 class Seen(NamedTuple):
-    """What the function gave for a case, how it was graded, and what it was called with."""
+    """The function's results for a case, their grades, and the arguments of the call."""
 
     property: str
     case: Case
@@ -238,7 +238,7 @@ class Reproduction(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Judged):
-    """What holds of an implementation; prints as a table. It is true if it passed.
+    """The judgement of an implementation; prints as a table. It is true if it passed.
 
     Attributes
     ----------
@@ -373,7 +373,7 @@ class Raised(NamedTuple):
 
 @dataclass
 class Line:
-    """What comes together for one property."""
+    """Findings, errors and reasons, collected for one property."""
 
     graded: list[tuple[str, str, Finding]] = field(default_factory=list)
     raised: list[Raised] = field(default_factory=list)

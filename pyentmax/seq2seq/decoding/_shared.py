@@ -1,4 +1,4 @@
-"""What decoders share: checks, defaults, and the loop of those that follow one prefix per row."""
+"""Checks and defaults of decoders, and the loop of those that follow one prefix per row."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class _Search:
         return self.plan.budget - self.expanded + 1  # one stays, to be shown if nothing ends
 
     def _children(self, step: Step, chosen: Prefixes, room: FloatArray, number: int) -> Prefixes:
-        """What continues the chosen prefixes, as much as there is room for."""
+        """Extend the chosen prefixes by a token, to at most ``room`` prefixes for each source."""
         rows, tokens, total, stuck = self._continuations(step, chosen, room)
         ended = tokens == self.model.eos
         self.ends.add(chosen, rows[ended], total[ended])

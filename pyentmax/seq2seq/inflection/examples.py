@@ -179,7 +179,7 @@ def language_of(path: _PathLike) -> str:
 
 
 def source_tokens(example: Example) -> list[str]:
-    """What a model reads: the language if there is one, the tags, then the lemma's characters.
+    """A model's input: the language if there is one, the tags, then the lemma's characters.
 
     This is the source sequence of Peters et al. (2019, §4.1). Language and tags are in angle
     brackets, so that no tag can be mistaken for a character.

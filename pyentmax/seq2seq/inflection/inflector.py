@@ -95,7 +95,7 @@ class Inflector(SequenceModel):
         return super().description() | {"tags": self.tags, "bundles": sorted(self.bundles)}
 
     def shared(self) -> dict[str, Any]:
-        """What has to be the same in models whose probabilities are averaged."""
+        """The parts that must be equal in models whose probabilities are averaged."""
         return super().shared() | {"order of tags": self.tags}
 
     def in_order(self, tags: Iterable[str]) -> tuple[str, ...]:
@@ -106,11 +106,11 @@ class Inflector(SequenceModel):
         return tuple(sorted(tags, key=lambda tag: place.get(tag, len(place))))
 
     def source_tokens(self, example: Example) -> list[str]:
-        """What the model reads: `source_tokens` with the tags in its order."""
+        """The model's input: `source_tokens` with the tags in its order."""
         return source_tokens(example._replace(tags=self.in_order(example.tags)))
 
     def note(self, tags: Iterable[str]) -> str:
-        """What to know about an answer for these tags, or an empty text."""
+        """A remark on an answer for these tags, or an empty text."""
         if self.tags is None:
             return "the model does not know in which order it reads tags: give those of its files"
         bundle = ";".join(self.in_order(tags))
@@ -162,7 +162,7 @@ class Inflector(SequenceModel):
     def force(
         self, lemma: str, tags: str | Sequence[str], form: str, language: str | None = None
     ) -> ForcedDecoding:
-        """What the model finds possible at each step of a given form, possible or not.
+        """Tokens that the model finds possible at each step of a given form, possible or not.
 
         Errors as for `inflect`, and a DataError for a character that no form of training has.
         """

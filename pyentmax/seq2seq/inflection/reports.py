@@ -1,4 +1,4 @@
-"""What the commands print and draw about a search, or about a target that is forced."""
+"""Text and plots of the commands, for a search or for a target that is forced."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class SavedModel:
         )
 
     def arrays(self) -> dict[str, Any]:
-        """What is saved besides the description: the parameters."""
+        """Arrays that are saved in addition to the description: the parameters."""
         return dict(self.model.params)
 
     def save(self, path: str | Path) -> None:
@@ -170,9 +170,9 @@ class SequenceModel(SavedModel):
     """
 
     separator: ClassVar[str] = ""
-    """What stands between the tokens of a result."""
+    """Text between the tokens of a result."""
     noun: ClassVar[str] = "string"
-    """What a result is called."""
+    """Word for a result, in messages."""
 
     def __init__(self, model: Any, source: Vocabulary, target: Vocabulary) -> None:
         self.model = model
@@ -199,7 +199,7 @@ class SequenceModel(SavedModel):
         budget: int = 1000,
         **options: Any,
     ) -> list[SearchResult]:
-        """What the model finds possible for each source of a batch.
+        """Outputs that the model finds possible, for each source of a batch.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class SequenceModel(SavedModel):
         raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
 
     def force_tokens(self, ids: NDArray[np.int64], target: NDArray[np.int64]) -> ForcedDecoding:
-        """What the model finds possible at each step of a target, for one source."""
+        """Tokens that the model finds possible at each step of a target, for one source."""
         return forced_decoding(self.model, ids[None], np.ones((1, len(ids)), bool), [target])[0]
 
     # --- files ------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class SequenceModel(SavedModel):
         return {"config": asdict(self.model.config), **vocabularies}
 
     def shared(self) -> dict[str, Any]:
-        """What has to be the same in models whose probabilities are averaged."""
+        """The parts that must be equal in models whose probabilities are averaged."""
         return {"source vocabulary": self.source, "target vocabulary": self.target}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What all models share: configuration, parameters, output mapping, and the checks of these."""
+"""The base of all models: configuration, parameters, output mapping, and their checks."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ norm, scale_embeddings
 
 
 class LanguageModelState(NamedTuple):
-    """What decoding carries from step to step, with a row for each prefix."""
+    """The state of decoding between steps, with a row for each prefix."""
 
     shared: Shared  # the layers, and what they record
     cache: Cache  # of the tokens read so far

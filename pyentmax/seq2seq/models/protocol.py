@@ -1,4 +1,4 @@
-"""What decoders need from a model.
+"""The interface between decoders and models.
 
 Decoders encode once, advance one token at a time and rearrange the rows of states. They know
 nothing else about a model, so the same code decodes a recurrent network, a Transformer, an ensemble
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 def unseen(step: Step) -> FloatArray:
-    """What a log-probability of −∞ within the support is at most, for each row of a step.
+    """An upper bound on log-probabilities of −∞ within the support, for each row of a step.
 
     Examples
     --------

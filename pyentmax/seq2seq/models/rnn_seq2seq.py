@@ -91,7 +91,7 @@ class RNNSeq2SeqConfig:
 
 
 class Memory(NamedTuple):
-    """What the decoder attends to, (B, S, H) arrays or tensors, and where there is a token."""
+    """Keys and values of the decoder's attention, (B, S, H) both, and the mask of tokens."""
 
     keys: Any
     values: Any
@@ -99,7 +99,7 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What decoding carries from step to step, with a row for each prefix."""
+    """The state of decoding between steps, with a row for each prefix."""
 
     shared: Shared  # the `Memory` of the sources, and products of the parameters
     source: IntArray  # (rows,): the source of each
@@ -207,7 +207,7 @@ class RNNSeq2Seq(EncoderDecoder):
         target_in: Array,
         rng: Generator | None,
     ) -> Tensor:
-        """What the output layer reads, õ of shape (T, B, H)."""
+        """The input of the output layer, õ of shape (T, B, H)."""
         check_sources(source, source_mask, self.config.source_size)
         params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
         memory, layers = self._encode(params, source, source_mask, rng)
@@ -233,7 +233,7 @@ class RNNSeq2Seq(EncoderDecoder):
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> tuple[Memory, list[Tensor]]:
-        """What the decoder attends to, and its layers' first states, (2, B, H) each."""
+        """The decoder's memory of the source, and its layers' first states, (2, B, H) each."""
         rate = self.config.dropout
         x = embedding(params, "source_embedding", source.T)
         layers = []
@@ -281,7 +281,7 @@ class RNNSeq2Seq(EncoderDecoder):
         return DecoderState(shared, np.arange(len(mask)), np.zeros_like(layers[0][0]), layers)
 
     def _gates(self, tokens: IntArray) -> Array:
-        """What tokens add to the pre-activations of the first layer, (rows, 4H)."""
+        """The contribution of tokens to the first layer's pre-activations, (rows, 4H)."""
         x = embedding(self.params, "target_embedding", tokens)
         return linear(self.params, "decoder.0", x).data
 

@@ -46,7 +46,7 @@ Pair = tuple[Any, Any]
 
 
 class Memory(NamedTuple):
-    """What a stack attends to besides its own input."""
+    """Keys and values that a stack attends to in addition to its own input."""
 
     pairs: Sequence[Pair]  # of each layer
     mask: Array  # (B, S): where there is a token
@@ -164,7 +164,7 @@ def stack(
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig:
-    """What configurations of models of such layers share; `TransformerConfig` says what each is."""
+    """Settings shared by models of such layers; `TransformerConfig` explains them."""
 
     width: int = 512
     layers: int = 6
@@ -208,7 +208,7 @@ class StackModel(EncoderDecoder):
 
     config: StackConfig
     kinds: ClassVar[tuple[str, ...]]
-    """What kinds of attention it has. α-entmax has an α of its own for each."""
+    """Kinds of attention in the model. α-entmax has an α of its own for each."""
     table: ClassVar[str]
     """Name of the embeddings of what is predicted."""
     attention: ClassVar[type[Attention]] = Attention
@@ -285,7 +285,7 @@ class StackModel(EncoderDecoder):
         return dropout(x, self.config.dropout, rng)
 
     def _last(self, params: Parameters, side: str, x: Tensor) -> Tensor:
-        """What comes out of the last layer, normalised if nothing did that yet."""
+        """The output of the last layer, which a pre-norm model normalises here."""
         return norm(params, f"{side}.norm", x) if self.config.norm == "pre" else x
 
     def _output_rows(self, params: Parameters) -> tuple[Tensor, Any]:

@@ -20,7 +20,7 @@ from pyentmax.seq2seq.models.protocol import BoolArray, FloatArray, IntArray, St
 
 
 class Network(Protocol):
-    """What reads tokens for a `StepModel`. A part is its state for some rows, never changed."""
+    """A reader of tokens for a `StepModel`. A part is its state for some rows, never changed."""
 
     def start(self, source: IntArray, mask: BoolArray) -> tuple[list[tuple[IntArray, Any]], Any]:
         """Rows and part of all that is read first, and the token of each row that is read next."""

@@ -111,7 +111,7 @@ class TransformerConfig(StackConfig):
 
 
 class TransformerState(NamedTuple):
-    """What the decoder carries from step to step, with a row for each prefix."""
+    """The decoder's state between steps, with a row for each prefix."""
 
     shared: Shared  # the layers, what they record; the sources' mask and keys and values per layer
     source: IntArray  # (rows,): the source of each
@@ -175,7 +175,7 @@ class Transformer(StackModel):
     def _source_parameters(
         cls, config: TransformerConfig, rng: Generator, dtype: Any
     ) -> Parameters:
-        """What turns the source's positions into vectors."""
+        """The parameters that turn the source's positions into vectors."""
         if config.tied == "all":
             return {}
         return init_embedding(rng, "source_embedding", config.source_size, config.width, dtype)

@@ -371,7 +371,7 @@ class MultiHead:
     rng: Generator | None = None
 
     def keys_and_values(self, key: Any, value: Any = None) -> tuple[Tensor, Tensor]:
-        """What queries are compared with and what is averaged, (…, S, n) both.
+        """Keys, which queries are compared with, and values to be averaged, (…, S, n) both.
 
         A decoder computes them once per source or token and keeps them. Without a ``value`` both
         are projections of the key.

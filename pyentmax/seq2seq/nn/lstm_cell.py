@@ -1,4 +1,4 @@
-r"""What an LSTM cell computes between its matrix products, and the derivative.
+r"""The elementwise part of an LSTM cell, between its matrix products, and the derivative.
 
 With a, the pre-activations of the four gates of each unit,
 

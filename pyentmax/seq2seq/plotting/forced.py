@@ -92,7 +92,7 @@ def plot_forced_decoding(
 
 @dataclass(frozen=True)
 class _Column:
-    """What a step shows: lines of a token and a label, with the forced token first."""
+    """The text of a step: lines of a token and a label, with the forced token first."""
 
     lines: list[tuple[str, str]]
     certain: bool

@@ -25,7 +25,7 @@ LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What determines the numbers of a run, apart from the model and its data.
+    """Settings that determine the numbers of a run, in addition to the model and its data.
 
     Parameters
     ----------

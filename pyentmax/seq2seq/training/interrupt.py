@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 TERMINATING = tuple(getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n))
-"""What ends a process from outside; Windows has no SIGHUP."""
+"""Signals that end a process from outside; Windows has no SIGHUP."""
 
 
 @contextmanager

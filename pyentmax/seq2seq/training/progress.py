@@ -1,4 +1,4 @@
-"""What the user sees of a run: a progress bar, or lines in a log."""
+"""Progress of a run: a bar, or lines in a log."""
 
 from __future__ import annotations
 

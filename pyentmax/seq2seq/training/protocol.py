@@ -1,4 +1,4 @@
-"""What training requires of a model, and of the source of its batches."""
+"""Protocols of training, for a model and for the source of its batches."""
 
 from __future__ import annotations
 
