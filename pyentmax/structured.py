@@ -58,7 +58,7 @@ def textbook(z: Any, structures: Any) -> np.ndarray:
 
 
 class SparseMap(NamedTuple):
-    """What `sparsemap` found.
+    """The result of `sparsemap`.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ from pyentmax.seq2seq.training import LAST
 from pyentmax.seq2seq.training.interrupt import TERMINATING, handling
 
 ERRORS = (ValueError, OSError, ImportError, FloatingPointError, MemoryError)
-"""What a user's input or machine may cause, said in one line; others are bugs."""
+"""Errors that a user's input or machine may cause, reported in one line; others are bugs."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -132,7 +132,7 @@ class Commands:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by a word that is not known, to end a message; or nothing.
+    """The known word that an unknown one resembles, to end a message; empty if there is none.
 
     Examples
     --------

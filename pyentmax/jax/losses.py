@@ -74,7 +74,7 @@ def _is_whole(number: Any) -> bool:
 
 
 def _weights(rows: Rows, q: jax.Array, counts: jax.Array, weight: Any) -> jax.Array:
-    """What each row counts; NaN where that is negative."""
+    """The weight of each row; NaN where it is negative."""
     weights = counts.any(axis=-1).astype(q.dtype)
     if weight is not None:
         weight = rows.parameter("weight", weight)[..., 0]

@@ -147,7 +147,7 @@ def _loss(
 
 
 _OTHER_NAMES = {"is_causal": "causal=", "dim": "axis=", "attn_mask": "mask="}
-"""What PyTorch calls arguments of the array functions."""
+"""PyTorch's names of arguments, and those of the array functions."""
 
 
 def record_and_parameters(

@@ -191,7 +191,7 @@ class _Layer(NamedTuple):
     bias: Any
     y: Any
     share: Any
-    """What each row's loss and gradient are multiplied by."""
+    """The factor of each row's loss and gradient."""
     record: Mapping
     values: tuple[Any, ...]
     """The mapping's parameters, each a number or one for each row of x."""
@@ -203,7 +203,7 @@ class _Layer(NamedTuple):
     workers: int
 
     def losses(self, function: Callable[..., Any], scores: Any, some: slice, smoothing: Any) -> Any:
-        """What a loss function gives for the scores of some rows."""
+        """The values of a loss function for the scores of some rows."""
         values = (value[some] if value.ndim else value for value in self.values)
         named = dict(zip(self.record.parameters, values, strict=True))
         options = {"reduction": "none", "label_smoothing": smoothing}
@@ -399,7 +399,7 @@ def _run(layer: _Layer, chunk: int, collect: Callable[[_Layer], Any] | None) -> 
 
 
 class _Uniform(NamedTuple):
-    """What the uniform part of smoothed labels adds to losses and gradients."""
+    """The contribution of smoothed labels' uniform part to losses and gradients."""
 
     layer: _Layer
     live: Any

@@ -302,7 +302,7 @@ class Arguments:
         return gradient.reshape(self._shapes[which]).astype(self.result_dtype, copy=False)
 
     def parameter_gradient(self, each: Any, like: Any) -> Any:
-        """What heads, or queries, contribute to the gradient of a parameter, in its shape."""
+        """A parameter's gradient, in its shape: the sum over heads, or queries, that share it."""
         each = each.reshape((*self.outer, *each.shape[len(self.batch) :]))
         return reduce_to(each, np.shape(like)).astype(self.result_dtype, copy=False)[()]
 

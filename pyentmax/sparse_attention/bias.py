@@ -1,4 +1,4 @@
-"""What attention adds to its scores: a number for each of them, or one for each distance.
+"""Biases that attention adds to its scores: a number for each of them, or one for each distance.
 
 Distances need T + S − 1 numbers instead of T · S, since all scores on a diagonal have the same one.
 Either way the number of query t and key j is entry ``first + down · t + right · j`` of a row, so

@@ -94,7 +94,7 @@ def vjp_alpha(weights: Any, value: Any, g: Any, mapping: Any, added: Any = None)
 
 
 def _on_weights(weights: Any, x: Any) -> Any:
-    """What belongs to all weights, 0 where they are, and for a sink, if there is one."""
+    """x on the support of the weights, 0 elsewhere, and 0 for a sink, if there is one."""
     if x.shape == weights.shape:
         return np.where(weights != 0, x, 0)
     longer = np.empty_like(weights)

@@ -81,7 +81,7 @@ def entmax_linear(
 def nonzeros(
     x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float
 ) -> tuple[Any, Any, Any, Any]:
-    """What a CSR array is made of, and the counts; a call on tensors makes no such array."""
+    """The parts of a CSR array, and the counts; a call on tensors makes no such array."""
     x = as_floating(x, "x")[0]
     if rows.ndim != 2 or x.ndim != 2 or x.shape[-1] != rows.shape[-1]:
         raise ValueError(

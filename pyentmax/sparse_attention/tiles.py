@@ -121,13 +121,13 @@ class TiledAttention(Tiling):
         return np.broadcast_to(value[..., 0], self.problem.batch).reshape(self.n_heads, 1)
 
     def bias(self, tile: Tile) -> Any:
-        """What is added to the scores of a tile; or None."""
+        """The bias of a tile's scores; None if there is none."""
         if self._bias is None:
             return None
         return self.problem.bias.tile(self._bias.some(tile.start, tile.stop), tile)
 
     def entry_bias(self, head: int, top: int, stops: Any, entries: slice) -> Any:
-        """What is added to the scores of entries of sets, of queries from `top` on; empty for none.
+        """The bias of the scores of sets' entries, of queries from `top` on; empty for none.
 
         Their sets go from one of `stops` to the next.
         """
@@ -233,7 +233,7 @@ class TiledAttention(Tiling):
     def added(
         self, part: AttentionWeights, entries: slice, places: tuple[Any, Any], g_weights: Any
     ) -> Any:
-        """What is added to the gradient of all weights of a tile, in the shape of `spread`."""
+        """The term to add to the gradient of all weights of a tile, in the shape of `spread`."""
         if g_weights is None:
             return None
         data = np.ascontiguousarray(g_weights[entries], self.problem.dtype)

@@ -131,7 +131,7 @@ class TensorProblem(NamedTuple):
         return seen if mask is None or seen is None else seen & mask
 
     def added(self) -> Tensor | None:
-        """What is added to the scores, as a tensor that broadcasts to them; None for nothing."""
+        """The bias of the scores, as a tensor that broadcasts to them; None if there is none."""
         bias: Tensor | None = self.bias
         if bias is None or self.kind == "scores":
             return bias

@@ -171,7 +171,7 @@ def target_slope(z: Tensor, q: Tensor, name: str, value: Any, mask: Tensor | Non
 
 
 def shares(counts: Tensor, weight: Tensor | None, reduction: str, like: Tensor) -> Tensor:
-    """What each row's loss is multiplied by."""
+    """The factor of each row's loss."""
     share = counts.to(like.dtype)
     if weight is not None:
         weight = torch.where(weight >= 0, weight.to(like.dtype), torch.nan)

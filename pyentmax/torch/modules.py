@@ -49,7 +49,7 @@ class Settings(nn.Module):
         return {name: getattr(self, name) for name in self._names}
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """The settings that ``print`` shows."""
         shown = {name: x for name, x in self.settings().items() if not isinstance(x, Tensor)}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
@@ -565,7 +565,7 @@ class LengthScale(nn.Module):
         return grown * max(self.features, 1) ** -0.5
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """The settings that ``print`` shows."""
         more = "" if self.inputs is None else f", inputs={self.inputs}"
         return f"heads={len(self.delta)}, features={self.features}{more}"
 
@@ -610,7 +610,7 @@ class LogScale(nn.Module):
         return self.s * log_n * max(self.features, 1) ** -0.5
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """The settings that ``print`` shows."""
         return f"heads={len(self.s)}, features={self.features}"
 
 
@@ -667,5 +667,5 @@ class AlphaEntmax(nn.Module):
         return apply("entmax", scores, self.alpha.unsqueeze(-1), self.dim, mask=mask)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """The settings that ``print`` shows."""
         return f"heads={len(self.a)}, dim={self.dim}"

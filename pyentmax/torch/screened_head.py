@@ -202,7 +202,7 @@ def touched_words(processors: Any, ids: Tensor, size: int) -> Any:
 
 
 def rule_of(processors: Any, config: Any) -> tuple[Rule | None, str]:
-    """What a call needs the scores for, or None, and by what it needs all of them."""
+    """The rule by which a call uses the scores; or None, and the name of what needs all of them."""
     mode = config.get_generation_mode()
     if mode not in ("greedy_search", "sample"):
         return None, str(getattr(mode, "value", mode))

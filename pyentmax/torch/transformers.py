@@ -234,7 +234,7 @@ class LinearLossMixin:
 
 
 def _scale_and_softcap(model: Any, head: Any, x: Tensor, logits: Tensor) -> tuple[Any, Any]:
-    """What a model does to the scores of its head, seen at some states and their logits."""
+    """The scale and soft cap of a model's scores, computed from some states and their logits."""
     cap, error = getattr(model.config.get_text_config(), "final_logit_softcapping", None), math.inf
     if type(head) is nn.Linear and type(head.weight) is nn.Parameter:
         with torch.no_grad():

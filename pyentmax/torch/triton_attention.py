@@ -463,7 +463,7 @@ def _backward_keys(
 
 # ---------------------------------------------------------------- as operations
 class _Arranged(NamedTuple):
-    """What kernels take of a problem, apart from what each has for itself."""
+    """Arguments that all kernels take for a problem; each kernel has others of its own."""
 
     arrays: tuple[Tensor, Tensor, Tensor]
     others: tuple[Any, ...]  # table, β, sinks, slopes, mask, scale and softcap
@@ -532,7 +532,7 @@ class _Arranged(NamedTuple):
 def _constants(
     query: Tensor, key: Tensor, value: Tensor, kind: int, causal: bool
 ) -> dict[str, Any]:
-    """What kernels are compiled for: sizes of tiles are such that sums stay in registers."""
+    """Constants that kernels are compiled for: tiles are so small that sums stay in registers."""
     features, values = (max(16, triton.next_power_of_2(x.size(-1))) for x in (query, value))
     size, single = max(features, values), query.dtype == torch.float32
     side = 32 if size > 128 or single else 64

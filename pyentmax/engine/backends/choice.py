@@ -88,7 +88,7 @@ def run_apart(
 
 
 def run_on_gpu(name: str, parameter: Any, value: Any, values: tuple[Any, ...]) -> Any:
-    """What the CUDA kernel of that name gives for a CuPy array.
+    """The result of the CUDA kernel of that name for a CuPy array.
 
     NotImplemented for any other array, and for what has no kernel. The kernels are loaded when the
     first such array comes. `values` are all arguments of the call, and `value` the parameter's.

@@ -1,4 +1,4 @@
-"""What the signature of a generalised ufunc says about its operands."""
+"""Operands of a generalised ufunc, as its signature describes them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What holds for every call: dtypes, devices, lazy arrays, rows, parameters and options."""
+"""Arguments of all calls: dtypes, devices, lazy arrays, rows, parameters and options."""

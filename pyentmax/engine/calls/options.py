@@ -1,4 +1,4 @@
-"""What all losses can be asked for, stated once."""
+"""Options of all losses, stated once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 class Options(NamedTuple):
-    """What `pyentmax.fenchel_young_loss` explains; `checked_options` makes it."""
+    """Options of a loss, made by `checked_options`; `pyentmax.fenchel_young_loss` explains them."""
 
     reduction: str = "mean"
     weight: Any = None

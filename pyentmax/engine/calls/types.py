@@ -1,4 +1,4 @@
-"""What stands in the signatures of array functions."""
+"""Types in the signatures of array functions."""
 
 from __future__ import annotations
 

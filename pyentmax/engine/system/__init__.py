@@ -1,1 +1,1 @@
-"""What the library asks of the operating system: files, memory, threads of BLAS."""
+"""Access to the operating system: files, memory, threads of BLAS."""

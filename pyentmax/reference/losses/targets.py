@@ -57,7 +57,7 @@ def labels_like(y: Any, batch: tuple[int, ...], options: Options) -> Any:
 
 
 def row_weights(like: Any, labels: Any, options: Options) -> Any:
-    """What each row of `like` counts, 0 for ignored labels."""
+    """The weight of each row of `like`, 0 for ignored labels."""
     weight: Any = 1.0
     if options.weight is not None:
         weight = checked_weight(options.weight, like, options.reduction)
@@ -167,7 +167,7 @@ def places(like: Any) -> Any:
 
 
 def checked_weight(weight: Any, like: Any, reduction: str) -> Any:
-    """What each row of `like` counts: finite and not negative.
+    """The weight of each row of `like`: finite and not negative.
 
     A mean needs the weights' ratios only; else they multiply, in the dtype of the scores.
     """

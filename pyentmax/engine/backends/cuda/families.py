@@ -269,7 +269,7 @@ def _number(parameters: tuple[Any, ...], numbers: list[Any], rows: Rows) -> Any:
 
 
 def _weights(rows: Rows, y: Any, options: Options) -> Any:
-    """What each row counts, in float64 on the device; NaN for a wrong one."""
+    """The weight of each row, in float64 on the device; NaN for an invalid one."""
     weight: Any = 1.0
     if options.weight is not None:
         weight = WEIGHT.on_device(options.weight, rows.array, rows.batch)

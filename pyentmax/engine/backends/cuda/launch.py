@@ -31,7 +31,7 @@ MOST_PACKS = 32  # of a row in shared memory, that a thread looks after: a bit e
 
 
 class Limits(NamedTuple):
-    """What a device has of shared memory, in bytes: for a block, and for a multiprocessor."""
+    """The shared memory of a device, in bytes: for a block, and for a multiprocessor."""
 
     block: int
     multiprocessor: int
@@ -155,7 +155,7 @@ def block_bytes(itemsize: int, warps: int, limits: Limits) -> int:
 
 
 def row_bytes(n: int, itemsize: int) -> int:
-    """What a row takes in shared memory, in whole packs."""
+    """The bytes of shared memory that a row takes, in whole packs."""
     return -(-n * itemsize // PACK) * PACK
 
 
