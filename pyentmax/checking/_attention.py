@@ -660,7 +660,7 @@ class Attention(Operator):
                 "dparameter": "gradient of the parameter"}.get(name, "gradients")  # fmt: skip
 
     def own_vjp(self, u: Subject, case: Case, native: Any, options: Any) -> dict[str, Any]:
-        """Those in query, key and value."""
+        """Call the VJP of fn: gradients in query, key and value."""
         more = {name: x for name, x in native.items() if name not in self.positional} | options
         accepts(u.own_vjp, {*more})
         g = u.array(self._turned(u, case, case["g"], True))

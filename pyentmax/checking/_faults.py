@@ -296,7 +296,7 @@ def _other_k(change: int) -> Any:
     return variant
 
 
-def _kept(change: Callable[[Array], Any]) -> Any:
+def _gate(change: Callable[[Array], Any]) -> Any:
     """The fault of a router that gives ``change(z)`` to the k scores that it keeps."""
     return lambda u, z, p: np.where(exact(u, z) > 0, change(z), 0) if u.parameters["k"] else z
 
@@ -382,10 +382,10 @@ VALUES: list[tuple[str, Any, str]] = [
     ("logarithms returned", lambda u, z, p: np.log(exact(u, z)), "exponentiate"),
     ("one score too many is kept", _other_k(1), "keep k; the k-th largest is the least kept"),
     ("one score too few is kept", _other_k(-1), "keep k; the k-th largest is the least kept"),
-    ("softmax over all scores, of which k are kept", _kept(lambda z: _powers(z) / _sum(_powers(z))),
+    ("softmax over all scores, of which k are kept", _gate(lambda z: _powers(z) / _sum(_powers(z))),
      "divide by the sum of those that stay"),
-    ("sigmoids of the k scores", _kept(lambda z: 1 / (1 + np.exp(-z))), "softmax of the k scores"),
-    ("the k scores themselves", _kept(lambda z: z), "softmax of the k scores"),
+    ("sigmoids of the k scores", _gate(lambda z: 1 / (1 + np.exp(-z))), "softmax of the k scores"),
+    ("the k scores themselves", _gate(lambda z: z), "softmax of the k scores"),
     ("bisection stopped early", _stopped_early,
      "one bit a step: float32 needs some 24 steps, float64 53"),
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def _at_rows(rows: Any) -> list[Case]:
     return [{"z": np.array([z]), "y": np.array([y])} for z, y in rows]
 
 
-def _own(u: Subject) -> list[Case]:
+def _plain_cases(u: Subject) -> list[Case]:
     return [{"z": Z[0], "y": Y[0]} if u.facts["each"] else {"z": Z, "y": Y}]
 
 
@@ -132,7 +132,7 @@ class Loss(Operator):
         Property("gradient", "It is mapping(z) − y, over the number of rows for a mean."),
         Property("upstream gradient", "That of a multiple of the loss, or of a weighted sum.", [
             {"z": Z, "y": Y, **G, "v": v} for v in (2.5, "drawn", "strided")]),
-        *ask.of_calls(_own),
+        *ask.of_calls(_plain_cases),
     )  # fmt: skip
 
     def __init__(self, targets: str | None = None, sizes: Any = ()) -> None:
@@ -236,7 +236,7 @@ class Loss(Operator):
         }
 
     def shape(self, u: Subject, case: Case) -> tuple[int, ...]:
-        """That of a loss, or of one for each row."""
+        """The shape of a loss, or of one for each row."""
         return np.shape(case["z"])[:-1] if reduction_of(u, case) == "none" else ()
 
     def gradient(self, name: str) -> str:

@@ -61,12 +61,12 @@ def again_backwards(u: Subject, case: Case) -> Iterator[Finding]:
 
 def arrays_read_anew(u: Subject, case: Case) -> Iterator[Finding]:
     """Whether a call sees what was written into its arrays since the last one."""
-    arrays, others = u.native(case), _others(u, case)
+    arrays, others = u.native(case), _other_numbers(u, case)
     u.raw(case, arrays)
     for array, other in zip(arrays.values(), others.values(), strict=True):
         array[...] = other
     name = u.operator.result
-    again, value = (to_numbers(u.raw(case, x)) for x in (arrays, _others(u, case)))
+    again, value = (to_numbers(u.raw(case, x)) for x in (arrays, _other_numbers(u, case)))
     allowed = np.max(u.expect(case)[name].allowed)
     yield u.measure(case, name, again, u.expect(case)[name]._replace(value=value, allowed=allowed))
 
@@ -75,12 +75,12 @@ def results_kept(u: Subject, case: Case) -> Iterator[Finding]:
     """Whether the result of a call survives the next one, which gets other arrays of that shape."""
     out = u.raw(case)
     before = to_numbers(out).copy()
-    u.raw(case, _others(u, case))
+    u.raw(case, _other_numbers(u, case))
     intact = np.array_equal(before, to_numbers(out), equal_nan=True)
     yield same(case, "changed by the next call" if not intact else "kept", "kept")
 
 
-def _others(u: Subject, case: Case) -> dict[str, Any]:
+def _other_numbers(u: Subject, case: Case) -> dict[str, Any]:
     """Arrays of the same shapes, and other numbers."""
     arrays = u.operator.given(u, case)[0].items()
     return {name: u.array(np.where(np.isfinite(x), -x, 0) if x.dtype.kind == "f" else x)

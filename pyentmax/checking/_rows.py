@@ -146,7 +146,7 @@ def _strided(u: Subject) -> list[Case]:
 
 
 # --- questions of rows ----------------------------------------------------------------------------
-def _taken(u: Subject, case: Case) -> Iterator[Finding]:
+def _accepts_row_length(u: Subject, case: Case) -> Iterator[Finding]:
     u.observe(case)
     yield ask.same(case, "taken", "taken")
 
@@ -187,8 +187,8 @@ class Rows(Operator):
     taken = ("axis", "dim")
     expected_arrays = "an array of scores (of 3, 5, 40, 100 or 2 to 64) to probabilities"
     properties = (
-        Property("row lengths", "Rows of 1, 3, 5, 40 and 100 scores are taken.", _lengths, _taken,
-                 edge=True),
+        Property("row lengths", "Rows of 1, 3, 5, 40 and 100 scores are taken.", _lengths,
+                 _accepts_row_length, edge=True),
         Property("exact values", "Each probability, and the sum of a row, is the library's own in "
                  "double precision.", _values, core=True, vital=True),
         Property("rows and lengths", "1 to 300 rows of 1 to 40,000 scores.", _sized, core=True),
@@ -349,7 +349,7 @@ class Rows(Operator):
         return arrays, passed | ({axis: case["axis"]} if axis else {})
 
     def back(self, u: Subject, case: Case, name: str, x: Array) -> Array:
-        """Of the shape of the scores, if it is that of the array that holds them."""
+        """The array in the shape of the scores, if it has that of the array that holds them."""
         held = self.given(u, case)[0]["z"].shape
         return x.reshape(case["z"].shape) if x.shape == held and name != "parameter" else x
 

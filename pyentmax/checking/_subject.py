@@ -100,7 +100,7 @@ class Operator:
         return g
 
     def shape(self, u: Subject, case: Case) -> tuple[int, ...]:
-        """That of the result."""
+        """The shape of the result."""
         return np.shape(case["z"])
 
     def finish(self, u: Subject, case: Case, found: dict[str, Array]) -> None:

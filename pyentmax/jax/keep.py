@@ -16,7 +16,7 @@ from pyentmax.jax.rows import Rows
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
 
 
-def _kept(keep_set: Any, z: Any, value: Any, axis: Any, mask: Any) -> jax.Array:
+def _keep_mask(keep_set: Any, z: Any, value: Any, axis: Any, mask: Any) -> jax.Array:
     """The set of `pyentmax.keep`, as its body has it."""
     rows, parameter = Rows(z, axis, mask), keep_set.parameter
     if isinstance(value, int | float):
@@ -35,7 +35,7 @@ def top_k(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(top_k([2.0, 1.0, 0.0, 1.0], 2))
     [ True  True False  True]
     """
-    return _kept(keep.top_k, z, k, axis, mask)
+    return _keep_mask(keep.top_k, z, k, axis, mask)
 
 
 def top_p(z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -46,7 +46,7 @@ def top_p(z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(top_p([2.0, 1.0, 0.0, -1.0], 0.8))
     [ True  True False False]
     """
-    return _kept(keep.top_p, z, mass, axis, mask)
+    return _keep_mask(keep.top_p, z, mass, axis, mask)
 
 
 def min_p(z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -57,7 +57,7 @@ def min_p(z: Any, ratio: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(min_p([2.0, 1.0, 0.0, -1.0], 0.3))
     [ True  True False False]
     """
-    return _kept(keep.min_p, z, ratio, axis, mask)
+    return _keep_mask(keep.min_p, z, ratio, axis, mask)
 
 
 def top_n_sigma(z: Any, n: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -68,7 +68,7 @@ def top_n_sigma(z: Any, n: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arra
     >>> print(top_n_sigma([2.0, 1.0, 0.0, -1.0], 1))
     [ True  True False False]
     """
-    return _kept(keep.top_n_sigma, z, n, axis, mask)
+    return _keep_mask(keep.top_n_sigma, z, n, axis, mask)
 
 
 def epsilon(z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -79,7 +79,7 @@ def epsilon(z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> jax.Ar
     >>> print(epsilon([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    return _kept(keep.epsilon, z, epsilon, axis, mask)
+    return _keep_mask(keep.epsilon, z, epsilon, axis, mask)
 
 
 def eta(z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -90,7 +90,7 @@ def eta(z: Any, epsilon: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     >>> print(eta([2.0, 1.0, 0.0, -1.0], 0.2))
     [ True  True False False]
     """
-    return _kept(keep.eta, z, epsilon, axis, mask)
+    return _keep_mask(keep.eta, z, epsilon, axis, mask)
 
 
 def typical(z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -101,4 +101,4 @@ def typical(z: Any, mass: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array
     >>> print(typical([1.0, 0.7, 0.7], 0.3))
     [False  True  True]
     """
-    return _kept(keep.typical, z, mass, axis, mask)
+    return _keep_mask(keep.typical, z, mass, axis, mask)

@@ -58,7 +58,7 @@ def indicator(condition: jax.Array, like: jax.Array) -> jax.Array:
 
 
 def softmax(x: jax.Array) -> jax.Array:
-    """Of rows with their maximum at 0."""
+    """Softmax of rows with their maximum at 0."""
     e = exp(x)
     return e / sum(e, axis=-1, keepdims=True)
 

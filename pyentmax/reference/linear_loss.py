@@ -406,7 +406,7 @@ class _Uniform(NamedTuple):
     """The classes whose bias is not −∞."""
     count: Any
     mean: Any
-    """Of their rows."""
+    """The mean of their rows."""
     gap: Any
     """Ω(q) − Ω(e_y)."""
 

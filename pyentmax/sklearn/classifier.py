@@ -272,7 +272,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[scores.argmax(axis=1)]
 
     def __sklearn_tags__(self) -> Any:
-        """That sparse matrices and, one against all, several labels are taken."""
+        """Tags that allow sparse matrices and, one against all, several labels."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = self.loss == ONE_VS_ALL

@@ -106,19 +106,19 @@ class ScoreBias:
 
     @classmethod
     def of_scores(cls, array: Any) -> ScoreBias:
-        """That of an array of shape (…, 1 or T, 1 or S)."""
+        """The bias by an array of shape (…, 1 or T, 1 or S)."""
         t, s = array.shape[-2:]
         rows = array.reshape((*array.shape[:-2], 1, t * s))
         return cls(rows, 0, s if t > 1 else 0, 1 if s > 1 else 0, False)
 
     @classmethod
     def of_entries(cls, rows: Any) -> ScoreBias:
-        """That of numbers by entry of sets of keys, of shape (…, 1, entries)."""
+        """The bias by numbers for entries of sets of keys, of shape (…, 1, entries)."""
         return cls(rows, 0, 0, 0, False)
 
     @classmethod
     def of_distances(cls, rows: Any, t: int) -> ScoreBias:
-        """That of numbers by distance, of shape (…, 1, T + S − 1)."""
+        """The bias by numbers for distances, of shape (…, 1, T + S − 1)."""
         return cls(rows, t - 1, -1, 1, True)
 
     def places(self, query: Any, key: Any, shift: Any) -> Any:

@@ -112,7 +112,7 @@ def nonzeros(
     parts: list[Any] = [None] * -(-b // FEW)
 
     def run(i: int) -> None:
-        parts[i] = _some(x[i * FEW : (i + 1) * FEW], rows, alphas[i * FEW : (i + 1) * FEW], bias)
+        parts[i] = _nonzero(x[i * FEW : (i + 1) * FEW], rows, alphas[i * FEW : (i + 1) * FEW], bias)
 
     workers = min(threads.get_workers(), x.size * n // threads.ENTRIES_PER_WORKER)
     threads.run_pieces(range(len(parts)), lambda: run, workers)
@@ -123,7 +123,7 @@ def nonzeros(
     return data, indices, indptr_of(sizes), counts
 
 
-def _some(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
+def _nonzero(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
     """The non-zeros of up to `FEW` rows, their columns, and how many each has, and scored."""
     b, n = len(x), rows.shape[0]
     mask, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)

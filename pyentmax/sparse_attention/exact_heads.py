@@ -243,7 +243,7 @@ def _best(words: Any, z: Any, k: int | None) -> tuple[Any, Any]:
 
 
 def _near(words: Any, z: Any, margin: float) -> tuple[Any, Any]:
-    """Those that are at most `margin` below the largest score, by falling score."""
+    """Words with a score at most `margin` below the largest, by falling score."""
     with np.errstate(invalid="ignore"):
         places = np.flatnonzero(z >= np.fmax.reduce(z).astype(np.float64) - margin)
     places = places if len(places) else np.array([words.argmin()])  # NaN alone
@@ -317,7 +317,7 @@ class Head:
         undecided = self._undecided(x, k, margin, bias)
         result: list[Any] = [None] * len(x)
         if (places := np.flatnonzero(~undecided)).size:
-            for i, own in zip(places, self._some(x, k, margin, bias, places), strict=True):
+            for i, own in zip(places, self._from_screen(x, k, margin, bias, places), strict=True):
                 result[i] = own
                 undecided[i] = len(own[0]) < k  # fewer than k scores are above −∞
         if (places := np.flatnonzero(undecided)).size:
@@ -347,7 +347,7 @@ class Head:
         screen_best(query, copies, bounds, np.full(b, k), margins, bias[:, rows], out=kept)
         return kept
 
-    def _some(self, x: Any, k: int, margin: float, bias: Any, places: Any) -> list[Any]:
+    def _from_screen(self, x: Any, k: int, margin: float, bias: Any, places: Any) -> list[Any]:
         """The same from a screen of all rows, each thread's of its own."""
         if len(places) < len(x):
             x, bias = x[places], bias[places]

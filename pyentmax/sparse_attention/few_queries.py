@@ -73,7 +73,7 @@ def candidates(
 
 
 def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> None:
-    """Those of one matrix of scores, (m, n)."""
+    """Write the non-zeros of one matrix of scores, (m, n)."""
     values, columns, ends, sinks = out
     scores = np.concatenate([scores, sink[:, None]], axis=-1)
     mask = np.concatenate([mask, sink[:, None] != -np.inf], axis=-1)
@@ -263,7 +263,7 @@ class FewQueries:
         self._problem, self._batch, self._sequence = problem, problem.batch, sequence
         top, bottom, first, stop, reach, _ = sequence
         self._t: int = bottom - top
-        key, value = map(self._whole, (problem.key, problem.value))
+        key, value = map(self._with_batch_axes, (problem.key, problem.value))
         self._shares = bool(self._batch) and key.shape[-3] == value.shape[-3] == 1
         visible = stop - first
         if reach is not None:
@@ -284,18 +284,18 @@ class FewQueries:
         alpha = np.asarray(problem.support_alpha, np.float64)[..., None, None]
         sink = problem.sink
         sink = np.full((1, 1), -np.inf, problem.dtype) if sink is None else sink[..., None]
-        self.alpha, self.sink = (self._each(x, 1)[..., 0] for x in (alpha, sink))
-        self.mask = self._each(self._mask(keys), visible)
-        self.bias = self._each(self._bias(visible), visible)
+        self.alpha, self.sink = (self._broadcast_queries(x, 1)[..., 0] for x in (alpha, sink))
+        self.mask = self._broadcast_queries(self._mask(keys), visible)
+        self.bias = self._broadcast_queries(self._bias(visible), visible)
 
-    def _whole(self, array: Any) -> Any:
-        """With an axis of length 1 for each that the batch shape has and the array lacks."""
+    def _with_batch_axes(self, array: Any) -> Any:
+        """Add an axis of length 1 for each axis of the batch shape that the array lacks."""
         missing = len(self._batch) + 2 - array.ndim
         return array.reshape((1,) * missing + array.shape)
 
     def of_keys(self, array: Any) -> Any:
         """An array (…, n, features) without the axis of the heads that share keys."""
-        array = self._whole(array)[..., 0, :, :] if self._shares else array
+        array = self._with_batch_axes(array)[..., 0, :, :] if self._shares else array
         in_order = array.shape[-1] < 2 or array.strides[-1] == array.itemsize
         return array if in_order else np.ascontiguousarray(array)
 
@@ -305,13 +305,13 @@ class FewQueries:
         """
         if not self._shares:
             return array
-        *outer, heads, t, features = self._whole(array).shape
+        *outer, heads, t, features = self._with_batch_axes(array).shape
         if heads == t == 1:
-            return self._whole(array)[..., 0, :, :]
+            return self._with_batch_axes(array)[..., 0, :, :]
         all_heads = (*outer, self._batch[-1], self._t, features)
         return np.broadcast_to(array, all_heads).reshape((*outer, -1, features))
 
-    def _each(self, array: Any, features: int) -> Any:
+    def _broadcast_queries(self, array: Any, features: int) -> Any:
         """An array of shape (…, 1 or T, 1 or features) with all queries and features."""
         if array.size == 1:  # as most often, at a tenth of what broadcasting takes
             shape = self.shape[-2], features

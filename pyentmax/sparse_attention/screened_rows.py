@@ -324,9 +324,9 @@ class ScreenedRows:
                 "take: expected rows of shape (batch, …, n, d) and numbers along one axis, got "
                 f"{self.shape} and shape {np.shape(order)}"
             )
-        return self._taken(np.asarray(order), self._rows.shape[-2])
+        return self._reordered(np.asarray(order), self._rows.shape[-2])
 
-    def _taken(self, order: Any, size: int, rows: Any = None) -> ScreenedRows:
+    def _reordered(self, order: Any, size: int, rows: Any = None) -> ScreenedRows:
         result = object.__new__(ScreenedRows)
         vars(result).update(vars(self))
         result._reserve(size, order, rows)
@@ -338,7 +338,7 @@ class ScreenedRows:
         Those that are appended are written behind them.
         """
         order = np.arange(len(rows)) if order is None else order
-        return self._taken(order, rows.shape[-2], rows)
+        return self._reordered(order, rows.shape[-2], rows)
 
 
 def column_scales(rows: Any) -> Any:

@@ -25,7 +25,7 @@ from pyentmax.torch.composed import wide
 __all__ = ["epsilon", "eta", "min_p", "top_k", "top_n_sigma", "top_p", "typical"]
 
 
-def _kept(keep_set: Any, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
+def _keep_mask(keep_set: Any, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
     """The set of `pyentmax.keep` along a dimension, as its body has it."""
     check_scores(z, "z")
     check_dim(dim)
@@ -69,7 +69,7 @@ def top_k(z: Tensor, k: Any, dim: int = -1, *, mask: Tensor | None = None) -> Te
     >>> top_k(torch.tensor([2.0, 1.0, 0.0, 1.0]), 2)
     tensor([ True,  True, False,  True])
     """
-    return _kept(keep.top_k, z, k, dim, mask)
+    return _keep_mask(keep.top_k, z, k, dim, mask)
 
 
 def top_p(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def top_p(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) ->
     >>> top_p(torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.8)
     tensor([ True,  True, False, False])
     """
-    return _kept(keep.top_p, z, mass, dim, mask)
+    return _keep_mask(keep.top_p, z, mass, dim, mask)
 
 
 def min_p(z: Tensor, ratio: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -111,7 +111,7 @@ def min_p(z: Tensor, ratio: Any, dim: int = -1, *, mask: Tensor | None = None) -
     >>> min_p(torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.3)
     tensor([ True,  True, False, False])
     """
-    return _kept(keep.min_p, z, ratio, dim, mask)
+    return _keep_mask(keep.min_p, z, ratio, dim, mask)
 
 
 def top_n_sigma(z: Tensor, n: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -132,7 +132,7 @@ def top_n_sigma(z: Tensor, n: Any, dim: int = -1, *, mask: Tensor | None = None)
     >>> top_n_sigma(torch.tensor([2.0, 1.0, 0.0, -1.0]), 1)
     tensor([ True,  True, False, False])
     """
-    return _kept(keep.top_n_sigma, z, n, dim, mask)
+    return _keep_mask(keep.top_n_sigma, z, n, dim, mask)
 
 
 def epsilon(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -153,7 +153,7 @@ def epsilon(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = Non
     >>> epsilon(torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.2)
     tensor([ True,  True, False, False])
     """
-    return _kept(keep.epsilon, z, epsilon, dim, mask)
+    return _keep_mask(keep.epsilon, z, epsilon, dim, mask)
 
 
 def eta(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -174,7 +174,7 @@ def eta(z: Tensor, epsilon: Any, dim: int = -1, *, mask: Tensor | None = None) -
     >>> eta(torch.tensor([2.0, 1.0, 0.0, -1.0]), 0.2)
     tensor([ True,  True, False, False])
     """
-    return _kept(keep.eta, z, epsilon, dim, mask)
+    return _keep_mask(keep.eta, z, epsilon, dim, mask)
 
 
 def typical(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
@@ -195,4 +195,4 @@ def typical(z: Tensor, mass: Any, dim: int = -1, *, mask: Tensor | None = None) 
     >>> typical(torch.tensor([1.0, 0.7, 0.7]), 0.3)
     tensor([False,  True,  True])
     """
-    return _kept(keep.typical, z, mass, dim, mask)
+    return _keep_mask(keep.typical, z, mass, dim, mask)

@@ -60,7 +60,7 @@ def indicator(condition: Tensor, like: Tensor) -> Tensor:
 
 
 def softmax(x: Tensor) -> Tensor:
-    """Of rows with their maximum at 0."""
+    """Softmax of rows with their maximum at 0."""
     return torch.softmax(x, -1)
 
 

@@ -136,7 +136,7 @@ class ScreenedHead:
         return self._made[1]
 
     def scores(self, placeholder: Tensor, touched: list[Any]) -> Tensor:
-        """Those that the rule may need, and of the words that processors touch; −∞ elsewhere."""
+        """Scores that the rule may need, and those of words that processors touch; else −∞."""
         hidden, self._hidden = self._hidden, None
         if hidden is None or not bool((placeholder == 1).all()):
             raise ValueError(

@@ -473,7 +473,7 @@ class _Arranged(NamedTuple):
 
     @classmethod
     def of(cls, problem: TensorProblem) -> _Arranged:
-        """That of a problem."""
+        """Arrange the operands of a problem."""
         query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in problem[:3])
         (batch, heads, t, _), s, device = query.shape, key.size(2), query.device
         if problem.cu_queries is None:

@@ -70,7 +70,7 @@ def by_rows(
     parts: Any = ()
     for rows, d in groups(lengths):
         values = [x[_on_device_like(rows, x)] if _is_array(x) else x for x in numbers]
-        parts = function(*(_taken(x, starts[rows], d) for x in arrays), *values)
+        parts = function(*(_gather_rows(x, starts[rows], d) for x in arrays), *values)
         several = isinstance(parts, tuple)
         for i, part in enumerate(parts if several else (parts,)):
             if part.shape not in ((len(rows), d), (len(rows),)):
@@ -96,7 +96,7 @@ def groups(lengths: Any) -> list[tuple[Any, int]]:
     return [(rows, int(lengths[rows[0]])) for rows in np.split(order, edges)]
 
 
-def _taken(array: Any, starts: Any, d: int) -> Any:
+def _gather_rows(array: Any, starts: Any, d: int) -> Any:
     """The entries of rows of d entries, of shape (rows, d)."""
     items = _windows(array, d)
     if items is None:

@@ -28,7 +28,7 @@ class Rows:
     """Scores or probabilities of a call, checked and with their rows along the last axis."""
 
     array: Any
-    """Of shape batch + (d,), in the dtype to compute in."""
+    """The entries, of shape batch + (d,), in the dtype to compute in."""
     mask: Any
     """Bools that broadcast to the array, with an entry for each of a row's; or None."""
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class Rows:
     axes: Axes
     """Which of the caller's axes form a row."""
     dtype: Any
-    """Of results."""
+    """The dtype of results."""
 
     @property
     def batch(self) -> tuple[int, ...]:

@@ -135,12 +135,12 @@ def _forward(y: Any, k: Any) -> Any:
 
 
 def _gaps_kept(z: Any, k: Any) -> Any:
-    kept = _kept(z, k)
+    kept = _largest_k(z, k)
     with np.errstate(over="ignore"):
         return kept - np.max(kept, axis=-1, keepdims=True)
 
 
-def _kept(z: Any, k: Any) -> Any:
+def _largest_k(z: Any, k: Any) -> Any:
     """z, but −∞ from the k-th place on; the sort is stable, so equal scores stay in their order."""
     place = np.argsort(np.argsort(-z, axis=-1, kind="stable"), axis=-1)
     return np.where(place < np.fmin(k, z.shape[-1]), z, -np.inf).astype(z.dtype, copy=False)
@@ -175,7 +175,7 @@ def _omega(p: Any, k: Any) -> Any:
 
 
 def _doubtful(z: Any, on: Any, k: float) -> Any:
-    return doubtful(_kept(z, k), on, power=1)
+    return doubtful(_largest_k(z, k), on, power=1)
 
 
 topk_sparsemax.jvp.kernel = "sparsemax_jvp"

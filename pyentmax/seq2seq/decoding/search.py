@@ -77,7 +77,7 @@ class Prefixes(NamedTuple):
     row: IntArray
 
     def at(self, places: Any) -> Prefixes:
-        """Those at the given places."""
+        """The prefixes at these places."""
         return Prefixes(*(x[places] for x in self))
 
 

@@ -28,7 +28,7 @@ class Cache(NamedTuple):
 
     @classmethod
     def empty(cls, rows: int, layers: int, width: int, dtype: Any) -> Cache:
-        """That of rows without tokens."""
+        """A cache of rows without tokens."""
         arrays = [np.zeros((rows, 1, width), dtype) for _ in range(2 * layers)]
         pairs = tuple(zip(arrays[::2], arrays[1::2], strict=True))
         return cls(np.zeros(rows, dtype=np.int64), pairs)
@@ -78,7 +78,7 @@ class Queries(NamedTuple):
 
     @classmethod
     def of(cls, source: IntArray, count: int) -> Queries:
-        """Those of rows that read these of ``count`` sources."""
+        """Group rows by the sources that they read, of ``count`` sources."""
         read, place = np.unique(source, return_inverse=True)
         order, number = np.argsort(place, kind="stable"), np.empty_like(place)
         number[order] = np.arange(len(place)) - np.searchsorted(place[order], place[order])
