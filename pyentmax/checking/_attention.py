@@ -27,7 +27,7 @@ G: Case = {"gradients": True}
 
 # --- what is right --------------------------------------------------------------------------------
 def visible(case: Case, t: int, s: int) -> Array:
-    """Which keys each query sees."""
+    """The mask of keys that each query sees."""
     i, j = np.indices((t, s))
     default = 0 if case.get("alignment") == "top-left" else s - t
     i = i + case.get("offset", default) + case.get("later", 0)

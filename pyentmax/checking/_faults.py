@@ -632,7 +632,7 @@ def _explains(u: Subject, faults: Sequence[Fault], one: _Evidence, backwards: bo
 
 
 def _changing(u: Subject, faults: Sequence[Fault], one: _Evidence, backwards: bool) -> set[int]:
-    """Which faults give anything but what is right for a case."""
+    """Indices of the faults whose predicted result is not right for a case."""
     found = set()
     for i, fault in enumerate(faults):
         with suppress(ValueError, KeyError, ZeroDivisionError, NotImplementedError, IndexError):
@@ -717,7 +717,7 @@ def _table(u: Subject, evidence: list[_Evidence], backwards: bool, edges: bool) 
 
 
 def _place(evidence: list[_Evidence]) -> tuple[str, ...]:
-    """Where alone a function fails: at sizes from one on, or with options, or both."""
+    """Sizes from a least one on, options, or both, at which alone a function fails."""
 
     def about(case: Case) -> dict[str, float]:
         if "query" not in case:

@@ -28,7 +28,7 @@ class NoGradients(Exception):
 
 
 class Library(NamedTuple):
-    """How to convert to and from a library's arrays, and its vector-Jacobian product if any.
+    """Conversions to and from a library's arrays, and its vector-Jacobian product if any.
 
     ``vjp(fn, arrays, g, how)`` gives what fn gives, and the gradients in the arrays of its product
     with g, which arrives as ``how`` says: ``"expanded"`` from one number, ``"strided"``, or after

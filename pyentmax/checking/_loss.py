@@ -40,7 +40,7 @@ def one_hot(y: Any, d: int) -> Array:
 
 
 def reduction_of(u: Subject, case: Case) -> str:
-    """How the losses of a case's rows are reduced."""
+    """The reduction of the losses of a case's rows."""
     alone = u.facts["each"] or case["z"].ndim == 1
     return "none" if alone else str(case.get("reduction", u.facts["reduction"]))
 

@@ -193,7 +193,7 @@ class Subject:
 
     @property
     def limit(self) -> float:
-        """How many units of the contract are right."""
+        """The number of units of the contract within which a result is right."""
         return float(self.operator.half_limit if self.half else LIMIT)
 
     @property
@@ -203,7 +203,7 @@ class Subject:
 
     @property
     def functions(self) -> Library:
-        """How to use arrays of the library."""
+        """Functions on arrays of the library."""
         return LIBRARIES[self.library]()
 
     @cached_property

@@ -85,7 +85,7 @@ class Finding(NamedTuple):
         return float(np.max(error, initial=0))
 
     def grade(self, limit: float, edge: bool, half: bool = False) -> str:
-        """How bad it is; at an ``edge`` nothing is worse than that."""
+        """The grade of the finding; at an ``edge`` nothing is worse than *edges*."""
         if self.units <= limit:
             return "right"
         if edge or self.case.get("edge"):
@@ -147,7 +147,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PropertyResult(Judged):
-    """How a property came out.
+    """The result of a property.
 
     Attributes
     ----------
@@ -420,7 +420,7 @@ def slip(error: CallError, one: Any, graded: bool) -> bool:
 
 
 def _grade_of(error: CallError, one: Any, graded: bool) -> str:
-    """How bad an error is: none in a grid, edges, or wrong if it is a slip or always comes."""
+    """The grade of an error: none in a grid, edges, or wrong if it is a slip or always comes."""
     cause, edge = error.__cause__, one.edge or error.case.get("edge")
     if slip(error, one, graded):
         return "wrong"

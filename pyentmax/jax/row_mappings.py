@@ -20,7 +20,7 @@ from pyentmax.reference.composed.mappings import ALPHAS
 
 
 def name_for(alpha: Any) -> str:
-    """Which of `ROWS` computes α-entmax: nothing need look at an α that is a number."""
+    """The name in `ROWS` for α-entmax: a closed form only if α is a number that has one."""
     if type(alpha) not in (int, float):
         return "entmax"
     return _CLOSED.get(alpha, "entmax")

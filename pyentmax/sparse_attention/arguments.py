@@ -484,7 +484,7 @@ def _offsets(offset: Any, count: int | None, causal: Any, by_slopes: bool) -> li
 
 
 def pair_of(cu_seqlens: Any) -> tuple[Any, Any]:
-    """Where sequences begin among the queries, and among the keys."""
+    """Starts of sequences among the queries, and among the keys."""
     both = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
     if len(both) != 2:
         raise ValueError(f"cu_seqlens: expected one array or two, got {len(both)}")

@@ -122,7 +122,7 @@ class ScoreBias:
         return cls(rows, t - 1, -1, 1, True)
 
     def places(self, query: Any, key: Any, shift: Any) -> Any:
-        """Where in a row the numbers of queries and keys are, of a sequence with this shift."""
+        """Places in a row of the numbers of queries and keys, for a sequence with this shift."""
         places = self.first + self.down * query + self.right * key
         return places + shift if self.by_distance else places
 

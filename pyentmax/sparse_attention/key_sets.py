@@ -41,7 +41,7 @@ class KeySets:
 
     @property
     def indptr(self) -> Any:
-        """Where the sets begin, and the last one ends."""
+        """Starts of the sets, and the end of the last one."""
         return np.concatenate([np.zeros(1, np.int64), self.ends.ravel()])
 
     @property
@@ -86,7 +86,7 @@ class KeySets:
         return numbers.reshape(shape)
 
     def places(self, rows: Any, keys: Any) -> Any:
-        """Which entries these keys of some sets are; all of them have to be there."""
+        """The entries that hold these keys of some sets; every key has to be in its set."""
         width = 1 + max(self.indices.max(initial=0), keys.max(initial=0))
         return np.searchsorted(self.rows * width + self.indices, rows * width + keys)
 

@@ -65,7 +65,7 @@ class AttentionProblem(Arguments):
             setattr(self, name, self._split_heads(np.asarray(x)) if self._groups else np.asarray(x))
 
     def route(self, return_weights: bool = False) -> str:
-        """How the call is computed: "given keys", "few queries" or "tiles"."""
+        """The algorithm of the call: "given keys", "few queries" or "tiles"."""
         if self.sets is not None:
             return "given keys"
         return "few queries" if few_queries.serves(self, return_weights) else "tiles"

@@ -318,7 +318,7 @@ def forward(
 
 
 def _order(call: TiledAttention, tiles: list[Tile]) -> Any:
-    """Where each row of the weights is among those of the tiles."""
+    """The place of each row of the weights among those of the tiles."""
     order = np.empty((call.n_heads, call.t), np.int64)
     first = 0
     for tile in tiles:
@@ -329,7 +329,7 @@ def _order(call: TiledAttention, tiles: list[Tile]) -> Any:
 
 
 def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
-    """Which heads have few zeros among their weights, by some queries in the middle of each."""
+    """The heads with few zeros among their weights, judged by some queries in their middle."""
     longest = max(call.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
     are_dense = np.zeros(call.n_heads, bool)
     top = (longest.top + longest.bottom - SAMPLE) // 2

@@ -151,7 +151,7 @@ class Tiling:
         return self.heads(array, as_it_lies=True)
 
     def at_once(self, each: int = 1, queries: int | None = None) -> int:
-        """How many groups of `each` heads, or of some queries of these, a tile has room for."""
+        """The number of groups of `each` heads, or of some of their queries, that fit a tile."""
         queries = self.t if queries is None else queries
         return max(1, self._room // max(1, each * queries * self.s))
 
@@ -225,7 +225,7 @@ class Tiling:
         return places
 
     def attention_mask(self, tile: Tile) -> Any:
-        """Which keys the queries of a tile see; None for all."""
+        """The mask of keys that the queries of a tile see; None for all."""
         mask = None if self.mask is None else self.mask.scores(tile)
         if tile.sequence.reach is None:
             return mask

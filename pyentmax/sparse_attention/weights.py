@@ -242,7 +242,7 @@ def check_places(indptr: Any, indices: Any, columns: int) -> None:
 
 
 def indptr_of(counts: Any) -> Any:
-    """Where rows with these numbers of entries begin."""
+    """Starts of rows with these numbers of entries."""
     indptr = np.zeros_like(counts, shape=(len(counts) + 1,), dtype=np.int64)
     indptr[1:] = np.cumsum(counts)
     return indptr

@@ -120,7 +120,7 @@ class TensorProblem(NamedTuple):
         return row - queries[own - 1], column - keys[own - 1], offset, together
 
     def attention_mask(self) -> Tensor | None:
-        """Which keys a query sees; None for all."""
+        """The mask of keys that a query sees; None for all."""
         mask: Tensor | None = self.mask
         if self.cu_queries is None and not self.causal:
             return mask

@@ -81,7 +81,7 @@ class AttentionWeights:
 
     @property
     def indptr(self) -> Tensor:
-        """Where each row begins."""
+        """The start of each row."""
         return self._parts[2]
 
     @property

@@ -281,7 +281,7 @@ def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
 
 
 def _route(problem: TensorProblem, shape: tuple[int, ...]) -> str:
-    """How a problem is computed: "sparse", "dense", "triton" or "sdpa".
+    """The algorithm for a problem: "sparse", "dense", "triton" or "sdpa".
 
     The numbers that decide are in `pyentmax.sparse_attention.route`.
     """
@@ -400,7 +400,7 @@ def check_settings(softcap: Any, dropout: Any) -> None:
 
 
 def _checked_sequences(cu_seqlens: Any, offset: Any, like: Tensor) -> tuple[Any, ...]:
-    """Where sequences of queries and keys begin, the offsets of each or None, and that of all."""
+    """Starts of sequences of queries and keys, the offsets of each or None, and that of all."""
     queries, keys = (torch.as_tensor(x, device=like.device) for x in pair_of(cu_seqlens))
     for tensor in (queries, keys):
         check_edges(tensor, not (tensor.is_floating_point() or tensor.dtype == torch.bool))

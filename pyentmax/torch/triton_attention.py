@@ -113,7 +113,7 @@ def _dot(a, b):
 
 @triton.jit
 def _inside(rows, unmasked, stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
-    """Where rows of a matrix are, as a tile, and what is within its edges."""
+    """Offsets of a tile of rows of a matrix, and the mask of those within its edges."""
     columns = tl.arange(0, BLOCK)
     inside = unmasked[:, None]
     if SIZE != BLOCK:
@@ -136,7 +136,7 @@ def _store(base, rows, unmasked, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _unmasked(i, j, setting, MASK, CAUSAL: tl.constexpr):
-    """Which keys of a tile its queries see."""
+    """The mask of keys of a tile that its queries see."""
     queries, keys, offset, scale, head, mask_at, mi, mj = setting
     unmasked = (i[:, None] < queries) & (j[None, :] < keys)
     if CAUSAL:
@@ -185,7 +185,7 @@ def _by_scores(g, v, curvature, delta):
 # ---------------------------------------------------------------- a block's place
 @triton.jit
 def _place(TABLE, block, sequence, BLOCK: tl.constexpr):
-    """Where a sequence's queries and keys are, by its row of the table; a block's positions."""
+    """Places of a sequence's queries and keys, by its row of the table; a block's positions."""
     row = TABLE + sequence * 6
     batch, first_query = tl.load(row).to(tl.int64), tl.load(row + 1).to(tl.int64)
     queries, first_key = tl.load(row + 2), tl.load(row + 3).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Which code runs for which array.
+"""The choice of the code that runs for an array.
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at import: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 BLOCK, SHORT = 32, 256
-"""How many rows kernels do side by side, and up to which length: as in cython_ext/rows/sizes.h."""
+"""Number of rows that kernels do side by side, and their longest: as in cython_ext/rows/sizes.h."""
 WORTH_A_COPY = 3
 """An operand is copied if that saves this many blocks: fewer take less time than a copy."""
 
 
 @functools.cache
 def core_dimensions(kernel: Any) -> list[int]:
-    """How many core dimensions each operand of a ufunc has: 1, 0 and 1 in (n),()->(n)."""
+    """The number of core dimensions of each operand of a ufunc: 1, 0 and 1 in (n),()->(n)."""
     if kernel.signature is None:  # entries go one by one
         return [0] * kernel.nargs
     operands = re.findall(r"\((.*?)\)", kernel.signature)

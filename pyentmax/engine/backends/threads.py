@@ -1,4 +1,4 @@
-"""How many threads share a call, and where they come from.
+"""The number of threads that share a call, and where they come from.
 
 The rows of a call are independent, and NumPy lets go of the interpreter while a kernel runs.
 So a big input is cut into pieces along its batch, and threads take one piece after the other, the

@@ -34,7 +34,7 @@ class Rows:
     shape: tuple[int, ...]
     """The caller's."""
     axes: Axes
-    """Which of the caller's axes form a row."""
+    """The caller's axes that form a row."""
     dtype: Any
     """The dtype of results."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyentmax.seq2seq.data.errors import DataError
 
 COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ", "zip": b"PK\x03\x04"}
-"""How compressed files begin."""
+"""First bytes of compressed files."""
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

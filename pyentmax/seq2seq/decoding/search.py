@@ -239,7 +239,7 @@ class _Search:
         return pool, None
 
     def _room(self, chosen: Prefixes) -> FloatArray:
-        """How many prefixes of each source may be open after this round."""
+        """The number of prefixes of each source that may be open after this round."""
         if not self.plan.best_first:
             return np.full(len(self.mask), self.plan.width)
         self.expanded += np.bincount(chosen.source, minlength=len(self.mask))

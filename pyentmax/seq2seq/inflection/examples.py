@@ -28,7 +28,7 @@ from pyentmax.seq2seq.data.text_files import numbered_lines
 
 _PathLike = str | os.PathLike[str]
 LANGUAGE_MARK = "lang="
-"""How the token begins that names the language; see `source_tokens`."""
+"""Prefix of the token that names the language; see `source_tokens`."""
 
 _COLUMNS = "lemma TAB form TAB tags;joined;by;semicolons"
 _SPLIT_SUFFIX = re.compile(r"-(train-(low|medium|high)|train|dev|test)$")

@@ -34,7 +34,7 @@ class Cache(NamedTuple):
         return cls(np.zeros(rows, dtype=np.int64), pairs)
 
     def mask(self) -> Array | None:
-        """Which keys the next token of each row sees, its own being one; None if it is all."""
+        """The mask of keys that each row's next token sees, its own among them; None for all."""
         if (self.lengths == self.lengths[:1]).all():
             return None
         longest = np.arange(self.lengths.max() + 1)

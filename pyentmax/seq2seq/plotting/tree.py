@@ -89,7 +89,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
 
 @dataclass
 class _Box:
-    """Where a node of the tree is drawn."""
+    """The place of a node in the drawing of a tree."""
 
     node: HypothesisNode
     parent: _Box | None

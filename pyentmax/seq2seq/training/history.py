@@ -61,6 +61,6 @@ class History:
 
     @property
     def since_best(self) -> int:
-        """How many validations have followed the best one."""
+        """The number of validations since the best one."""
         accuracies = self.dev_accuracy
         return len(accuracies) - 1 - accuracies.index(self.best_accuracy) if accuracies else 0

@@ -282,7 +282,7 @@ def _weights(rows: Rows, y: Any, options: Options) -> Any:
 
 
 def _any_score(rows: Any, masks: Any) -> Any:
-    """Which rows have a score that is not −∞."""
+    """A mask of the rows that have a score other than −∞."""
     there = rows != -np.inf
     return np.any(there if masks is None else there & masks, axis=-1)
 

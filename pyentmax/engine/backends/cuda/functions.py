@@ -1,4 +1,4 @@
-"""Which functions of `pyentmax` have a CUDA kernel, and what runs it for CuPy arrays."""
+"""Functions of `pyentmax` that have a CUDA kernel, and what runs it for CuPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel does rows of a length, and its launch."""
+"""The choice of a kernel for rows of a length, and its launch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kernel(NamedTuple):
     gathers: bool = False
 
     def form(self, n: int, itemsize: int, limits: Limits) -> RowLayout:
-        """How to hold rows of n entries of `itemsize` bytes."""
+        """The layout for rows of n entries of `itemsize` bytes."""
         if self.family == "bounded":
             return cached_form(n, itemsize)
         # Threads that hold two numbers of each entry take twice the registers.
@@ -72,7 +72,7 @@ class Kernel(NamedTuple):
 
 
 class RowLayout(NamedTuple):
-    """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or streaming it.
+    """The layout of a row in a kernel: lanes of a warp, a block, shared memory, or streamed.
 
     "columns" are rows for lanes whose neighbours lie side by side.
 
