@@ -16,6 +16,7 @@ import pytest
 from automata import BOS, EOS, Automaton, Truth, automata, loop, stateful, stateless
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import slow
 
 from pyentmax.seq2seq.decoding import (
     Constrained,
@@ -140,7 +141,11 @@ LIMITS = {
 }  # in tokens, where steps cost more
 
 
-@pytest.mark.parametrize("kind", MODELS)
+LATER = ["wide", "hidden", "improbable", "unproved zeros", "function without a state"]
+LATER += ["truncated", "networks"]  # each close to one that is asked in the first stage
+
+
+@pytest.mark.parametrize("kind", [*(kind for kind in MODELS if kind not in LATER), *slow(*LATER)])
 @given(automaton=st.one_of(automata(), automata(cyclic=True)))
 @settings(max_examples=12, deadline=None)
 def test_searches_equal_enumeration(kind, automaton):
