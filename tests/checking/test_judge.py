@@ -160,7 +160,7 @@ def newest(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
 
 @pytest.mark.parametrize(
     ("fn", "note"),
-    [
+    sample([
         (tiles, "T and S are multiples of 16, keys at least 16 wide"),
         (tiles, 'its arrays are (B, T, H, d); layout="BTHd" declares it'),
         (packed, "packed sequences are (N, H, d)"),
@@ -178,7 +178,7 @@ def newest(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
         (lambda query, key, value, mask=None: four(query, key, value, mask=mask if (
             mask is None or mask.dtype != bool) else 0.0 * mask.astype(query.dtype)),
          'masks are additive; masks="additive" declares it'),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_what_attention_takes_is_found_out(fn: Any, note: str) -> None:
     report = check_attention(fn, **F64)
@@ -315,6 +315,7 @@ def test_each_property_is_a_test_of_its_own() -> None:
         checking.cases(len)
 
 
+@pytest.mark.slow
 def test_property_that_does_not_apply_skips_its_test(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text("""
 import pyentmax as pe, pytest
