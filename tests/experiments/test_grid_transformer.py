@@ -52,7 +52,7 @@ def test_cells_are_encoded_independently():
     model = small()
     changed = CELLS.copy()
     changed[:, 4] += 1
-    before, after = (model.encode(x, MASK).readers.encoded[1:] for x in (CELLS, changed))
+    before, after = (model.encode(x, MASK).shared.part[-1] for x in (CELLS, changed))
     for a, b in zip(before, after, strict=True):
         differs = np.abs(a - b).max(axis=(0, 2)) > ATOL_STEP
         np.testing.assert_array_equal(differs, np.arange(6) == 4)
@@ -63,7 +63,7 @@ def test_cells_are_encoded_independently():
 def test_grid_position_changes_the_encoding():
     model = small()
     same = np.broadcast_to(CELLS[:, :1], CELLS.shape)
-    keys = model.encode(same, MASK).readers.encoded[1]
+    keys = model.encode(same, MASK).shared.part[-1][0]
     assert min(np.abs(keys[0, i] - keys[0, j]).max() for i in range(6) for j in range(i)) > 1e-3
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyentmax.seq2seq.decoding import Decodable, SearchResult, forced_decoding
-
-State = TypeVar("State")
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def exactness_by_beam(
 
 
 def empty_string_probability(
-    model: Decodable[State], source: NDArray[np.integer[Any]], source_mask: NDArray[np.bool_]
+    model: Decodable, source: NDArray[np.integer[Any]], source_mask: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """A model's probability of the empty string as the output for each source.
 
