@@ -51,7 +51,7 @@ def skip_without_scipy(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", sample(names(), 2))
 def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_scipy(name)
     monkeypatch.setattr(tiling, "TILE", 1 << 8)  # several tiles, and several blocks of keys
@@ -79,7 +79,7 @@ def test_gradients_by_differences(name: str) -> None:
 
 
 @has_kernels
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", sample(names(), 3))
 def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without_scipy(name)
     case = make(name, 5, 9)
@@ -88,7 +88,7 @@ def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", sample(names(), 2))
+@pytest.mark.parametrize("name", sample(names(), 5))
 def test_heads_whose_weights_are_not_stored(name: str) -> None:
     skip_without_scipy(name)
     case = make(name, 70, 80)

@@ -147,7 +147,7 @@ LATER += ["truncated", "networks"]  # each close to one that is asked in the fir
 
 @pytest.mark.parametrize("kind", [*(kind for kind in MODELS if kind not in LATER), *slow(*LATER)])
 @given(automaton=st.one_of(automata(), automata(cyclic=True)))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7, deadline=None)
 def test_searches_equal_enumeration(kind, automaton):
     model, limit = MODELS[kind](automaton), LIMITS.get(kind, 4)
     sources = np.arange(min(len(automaton.support), 3, 1 + limit))
