@@ -213,8 +213,23 @@ def _exact_row(name: str, row: np.ndarray, value: Any) -> Any:
 # --- the truth ------------------------------------------------------------------------------------
 
 
+KNOWN: dict[tuple[Any, ...], np.ndarray] = {}
+
+
 def forward(name: str, z: Any, value: Any = None, mask: Any = None) -> np.ndarray:
-    """p* of rows, in wide floats; one value of the parameter, or bounds for each entry."""
+    """p* of rows, in wide floats; one value of the parameter, or bounds for each entry.
+
+    Worked out once for all backends that take the same rows.
+    """
+    given = [np.asarray(x) for x in (z, value, mask) if x is not None]
+    key = (name, value is None, *((x.dtype.str, x.shape, x.tobytes()) for x in given))
+    if key not in KNOWN:
+        KNOWN[key] = _forward(name, z, value, mask)
+        KNOWN[key].setflags(write=False)
+    return KNOWN[key]
+
+
+def _forward(name: str, z: Any, value: Any, mask: Any) -> np.ndarray:
     z = widened(z)
     z = z if mask is None else np.where(mask, z, -np.inf)
     top = z.max(axis=-1, keepdims=True)
