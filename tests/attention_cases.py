@@ -13,6 +13,7 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pyentmax import MAPPINGS, DistanceBias
 from pyentmax.engine.calls.rows import reduce_to
@@ -131,7 +132,8 @@ def make(name: str, t: int = 20, s: int = 26, features: tuple[int, int] = (5, 3)
         options = {"mapping": record, **parameters}
     row, column, offset = np.arange(t), np.arange(s), np.zeros(t, int)
     if keys.startswith("packed"):
-        edges = [0, t // 3, t // 3, t], [0, s // 2, s // 2 + 1, s]
+        # One sequence has no queries, and one no keys.
+        edges = [0, t // 3, t // 3, 2 * t // 3, t], [0, s // 2, s // 2 + 1, s // 2 + 1, s]
         own, other = (
             np.searchsorted(e, x, "right") - 1 for e, x in zip(edges, (row, column), strict=True)
         )
@@ -139,7 +141,7 @@ def make(name: str, t: int = 20, s: int = 26, features: tuple[int, int] = (5, 3)
         seen &= own[:, None] == other
         options["cu_seqlens"] = tuple(map(np.array, edges))
         if keys == "packed causal":
-            options["offset"] = np.array([2, 0, 1])
+            options["offset"] = np.array([2, 0, 1, 1])
             offset = options["offset"][own]
     elif "causal" in keys:
         options["offset"] = -1 if keys == "causal" else s - t - 2
@@ -187,13 +189,15 @@ def _as_set(mask: Any, keys: str, rng: Any) -> tuple[Any, tuple[int, ...], Any]:
     """A mask as a set of keys, the shape that stores its entries, and each score's entry, or 0."""
     entry = np.zeros(mask.shape, int)
     if keys.startswith("csr"):
-        import scipy.sparse
-
-        matrix = scipy.sparse.csr_array(mask)
+        sparse = pytest.importorskip("scipy.sparse")
+        stored = mask.copy()
+        stored[len(mask) // 2, 1] = True
+        matrix = sparse.csr_array(stored)
         last = matrix.indices[: matrix.indptr[1]]
         last[:] = last[::-1].copy()  # in any order
         matrix.has_sorted_indices = False
         rows = np.repeat(np.arange(len(mask)), np.diff(matrix.indptr))
+        matrix.data[:] = mask[rows, matrix.indices]  # one entry is stored as False
         entry[rows, matrix.indices] = np.arange(matrix.nnz)
         return matrix, (matrix.nnz,), entry
     numbers = rng.permuted(np.where(mask, np.arange(mask.shape[-1]), -1), axis=-1)

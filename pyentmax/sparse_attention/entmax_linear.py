@@ -9,9 +9,8 @@ import numpy as np
 from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.calls.dtypes import as_floating
 from pyentmax.reference.sparse_output import csr, scipy_sparse
-from pyentmax.sparse_attention.compressed_rows import OVERHANG
-from pyentmax.sparse_attention.few_queries import FEW, candidates
-from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at, screen_rows, widened
+from pyentmax.sparse_attention.few_queries import FEW, nonzeros
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, widened
 from pyentmax.sparse_attention.weights import indptr_of
 
 
@@ -72,13 +71,13 @@ def entmax_linear(
             "ScreenedRows(matrix)"
         )
     csr_array = scipy_sparse().csr_array
-    data, indices, indptr, counts = nonzeros(x, rows, alpha, bias, scale)
+    data, indices, indptr, counts = weights_of_rows(x, rows, alpha, bias, scale)
     p = csr_array((data, indices, indptr), shape=(len(counts), rows.shape[0]))
     return (p, counts) if return_counts else p
 
 
 @np.errstate(under="ignore")
-def nonzeros(
+def weights_of_rows(
     x: Any, rows: ScreenedRows, alpha: Any, bias: Any, scale: float
 ) -> tuple[Any, Any, Any, Any]:
     """The parts of a CSR array, and the counts; a call on tensors makes no such array."""
@@ -125,19 +124,9 @@ def nonzeros(
 
 def _nonzero(x: Any, rows: ScreenedRows, alpha: Any, bias: Any) -> tuple[Any, Any, Any, Any]:
     """The non-zeros of up to `FEW` rows, their columns, and how many each has, and scored."""
-    b, n = len(x), rows.shape[0]
-    mask, sink = np.ones((), bool), np.full(b, -np.inf, x.dtype)
-    operands = np.broadcast_to(mask, (b, n)), alpha, sink, np.broadcast_to(bias, (b, n))
-    size = b * n + OVERHANG
-    kept = np.empty(size, np.int32), np.empty(b, np.int64)
-    screen_rows(x * rows.scales, rows.copies, rows.bounds, *operands, out=kept)
-    values, columns = np.empty(size, x.dtype), np.empty(size, np.int32)
-    ends, sinks = np.empty(b, np.int64), np.empty(b, x.dtype)
-    key, places = rows_at(rows.rows, *kept)
-    weights = values, columns, ends, sinks
-    candidates(x, key, kept[0], places, kept[1], *operands, out=weights)
-    found = slice(0, int(ends[-1]))
-    sizes, counts = ends.copy(), kept[1].copy()
-    sizes[1:] -= ends[:-1]
-    counts[1:] -= kept[1][:-1]
-    return values[found].copy(), columns[found].copy(), sizes, counts
+    shape, sink = (len(x), rows.shape[0]), np.full(len(x), -np.inf, x.dtype)
+    operands = np.broadcast_to(True, shape), alpha, sink, np.broadcast_to(bias, shape)
+    screen = rows.copies, rows.bounds, rows.scales
+    values, columns, edges, _, stops = nonzeros((), x, rows.rows, *operands, screen=screen)
+    found = slice(0, int(edges[-1]))
+    return values[found].copy(), columns[found].copy(), np.diff(edges), np.diff(stops, prepend=0)

@@ -40,13 +40,12 @@ import numpy as np
 
 from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.calls.dtypes import as_floating
-from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_dots
+from pyentmax.sparse_attention.compressed_rows import OVERHANG
 from pyentmax.sparse_attention.few_queries import FEW, SCREENED_WORK
 from pyentmax.sparse_attention.screened_rows import (
     ScreenedRows,
     is_half,
     rows_at,
-    screen_best,
     widened,
 )  # fmt: skip
 
@@ -344,7 +343,8 @@ class Head:
         bounds = np.ascontiguousarray(bounds) if rows.step else bounds
         margins = np.full(b, float(margin))
         query = x * self.screened.scales
-        screen_best(query, copies, bounds, np.full(b, k), margins, bias[:, rows], out=kept)
+        screen = choice.kernels()["screen_best"]
+        screen(query, copies, bounds, np.full(b, k), margins, bias[:, rows], out=kept)
         return kept
 
     def _from_screen(self, x: Any, k: int, margin: float, bias: Any, places: Any) -> list[Any]:
@@ -362,9 +362,8 @@ class Head:
             ends = np.concatenate([[0], stops])
             key, at = rows_at(self.rows[start:stop], columns, stops)
             scores = np.empty(ends[-1], x.dtype)
-            rows_dots(
-                at[: ends[-1]], ends[:-1][None], ends[1:][None], x[None], key[None], out=scores
-            )
+            operands = at[: ends[-1]], ends[:-1][None], ends[1:][None], x[None], key[None]
+            choice.kernels()["rows_dots"](*operands, out=scores)
             words = columns[: ends[-1]] + np.int32(start)
             parts[i] = words, scores if self.bias is None else scores + self.bias[words], ends
 

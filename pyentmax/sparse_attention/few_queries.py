@@ -4,7 +4,20 @@ A step of decoding asks one query a head, and each key is needed for one product
 the queries that share it. So keys are not rearranged as for tiles (`tiles`): a kernel goes over
 them as they lie, keeps the scores of a row in the cache until its threshold is known, and of the
 values only those of the support are read. With `ScreenedRows` as keys, it does not read most of the
-keys either.
+keys either. Without kernels such a call goes by tiles.
+
+The kernels of `choice.kernels`, of (…, m, d) queries and (…, n, d) keys, write the non-zeros of
+α-entmax of query · keyᵀ + bias to ``out``: values and columns, of shape (…, m · n + OVERHANG) for
+each matrix, the ends of its rows among them, and the weights of sinks. A row with a NaN gets NaN in
+every column that it sees.
+
+    few_queries(query, key, mask, α, sink, bias)
+        where the mask (…, m, n) is False, keys may hold anything; each row (…, m) has an α, and the
+        score of a sink, −∞ for none
+    candidates(query, key, columns, places, stops, mask, α, sink, bias)
+        the same for keys of which each row has some candidates, and all others have no weight:
+        those of a row are `columns` up to its place in `stops`, (…, m), and their keys are at
+        `places` of keys (…, r, d)
 """
 
 from __future__ import annotations
@@ -15,76 +28,17 @@ from typing import Any
 import numpy as np
 
 from pyentmax.engine.backends import choice, threads
-from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
-from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.sparse_attention.arguments import Arguments, Sequence
-from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
-from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at, screen_rows
+from pyentmax.sparse_attention.compressed_rows import OVERHANG
+from pyentmax.sparse_attention.screened_rows import ScreenedRows, rows_at
 from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
 
 FEW = 8  # queries of a head, which the kernel reads keys for at once
 WORK = 1 << 21  # numbers of keys from which a further thread pays
 SCREENED_WORK = 10_000_000  # the same of screened keys, most of which are read in 8 bits
 
-NonZeros = tuple[Any, Any, Any, Any]  # values, columns, ends of rows, weights of sinks
-
-
-@writes_out
-def few_queries(
-    query: Any, key: Any, mask: Any, alpha: Any, sink: Any, bias: Any, *, out: NonZeros
-) -> None:
-    """The non-zeros of α-entmax of query · keyᵀ + bias, of (…, m, d) queries and (…, n, d) keys.
-
-    Where the mask (…, m, n) is False, keys may hold anything. Each row (…, m) has an α, and the
-    score of a sink, −∞ for none. ``out`` holds values and columns, of shape (…, m · n + OVERHANG)
-    for each matrix, the ends of its rows among them, and the weights of sinks. A row with a NaN
-    gets NaN in every column that it sees.
-    """
-    scores = np.matmul(query, np.swapaxes(key, -1, -2)) + bias
-    scores, mask = (np.broadcast_to(x, (*out[2].shape, key.shape[-2])) for x in (scores, mask))
-    alpha, sink = (np.broadcast_to(x, out[2].shape) for x in (alpha, sink))
-    for place in np.ndindex(out[2].shape[:-1]):
-        result = out[0][place], out[1][place], out[2][place], out[3][place]
-        _nonzeros(scores[place], mask[place], alpha[place], sink[place], result)
-
-
-@writes_out
-def candidates(
-    query: Any, key: Any, columns: Any, places: Any, stops: Any, mask: Any, alpha: Any, sink: Any,
-    bias: Any, *, out: NonZeros,
-) -> None:  # fmt: skip
-    """The same for keys of which each row has some candidates, and all others have no weight.
-
-    Those of a row are `columns` up to its place in `stops`, (…, m), and their keys are at `places`
-    of keys (…, r, d).
-    """
-    n = max(mask.shape[-1], bias.shape[-1])
-    kept = np.zeros((*stops.shape, n), bool)
-    keys = np.zeros((*stops.shape[:-1], n, key.shape[-1]), key.dtype)
-    key = np.broadcast_to(key, (*stops.shape[:-1], *key.shape[-2:]))
-    for place in np.ndindex(stops.shape[:-1]):
-        counts = np.diff(stops[place], prepend=0)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        own = columns[place][: len(rows)]
-        kept[place][rows, own] = True
-        keys[place][own] = key[place][places[place][: len(rows)]]
-    few_queries.reference(query, keys, kept & mask, alpha, sink, bias, out=out)
-
-
-def _nonzeros(scores: Any, mask: Any, alpha: Any, sink: Any, out: NonZeros) -> None:
-    """Write the non-zeros of one matrix of scores, (m, n)."""
-    values, columns, ends, sinks = out
-    scores = np.concatenate([scores, sink[:, None]], axis=-1)
-    mask = np.concatenate([mask, sink[:, None] != -np.inf], axis=-1)
-    weights = np.where(mask, entmax.reference(scores, alpha, mask=mask), 0)
-    sinks[...] = weights[:, -1]
-    support = np.nonzero(weights[:, :-1])
-    count = len(support[0])
-    values[:count], columns[:count] = weights[support], support[1]
-    ends[...] = np.cumsum(np.count_nonzero(weights[:, :-1], axis=-1))
-
-
+CORES = 2, 2, 2, 2, 1, 1, 2, 2, 2, 2  # axes of a matrix: of operands, and of a screen
 TRUE = np.ones(1, bool)
 ZERO = {dtype: np.zeros(1, dtype) for dtype in KERNEL_DTYPES}
 NO_SINK = {dtype: np.full(1, -np.inf, dtype) for dtype in KERNEL_DTYPES}
@@ -131,35 +85,43 @@ def short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
 
 
 def _run_kernels(
-    batch: tuple[int, ...], query: Any, key: Any, value: Any, mask: Any, alpha: Any, sink: Any,
-    bias: Any, *, screen: tuple[Any, ...] | None,
-) -> tuple[Any, ...]:  # fmt: skip
-    """The output, values and columns of weights, where rows begin and end, the weights of sinks.
+    batch: tuple[int, ...], query: Any, key: Any, value: Any, *rows: Any, screen: Any
+) -> tuple[Any, ...]:
+    """The output, and the first four of `nonzeros`."""
+    values, columns, edges, sinks, _ = nonzeros(batch, query, key, *rows, screen=screen)
+    places = columns
+    if value.dtype != query.dtype:
+        value, places = rows_at(value, columns, edges[..., 1:])
+    output = np.empty((*batch, query.shape[-2], value.shape[-1]), query.dtype)
+    product = choice.kernels()["rows_product"]
+    product(values, places, edges[..., :-1], edges[..., 1:], value, out=output)
+    return output, values, columns, edges, sinks
 
-    The operands are those of `few_queries`, and `batch` what their batch shapes broadcast to.
+
+def nonzeros(
+    batch: tuple[int, ...], query: Any, key: Any, mask: Any, alpha: Any, sink: Any, bias: Any,
+    *, screen: tuple[Any, ...] | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Values and columns of weights, where rows begin and end, the weights of sinks, and where the
+    candidates of a screen end.
+
+    The operands are those of the kernel `few_queries`, and `batch` what their batch shapes
+    broadcast to; a screen is copies, bounds and scales of keys.
     """
-    m, n, dtype = query.shape[-2], key.shape[-2], query.dtype
+    m, n, dtype, kernels = query.shape[-2], key.shape[-2], query.dtype, choice.kernels()
     values = np.empty((*batch, m * n + OVERHANG), dtype)
-    columns = np.empty(values.shape, np.int32)
+    columns, stops = np.empty(values.shape, np.int32), None
     edges, sinks = np.zeros((*batch, m + 1), np.int64), np.empty((*batch, m), dtype)
-    starts, ends = edges[..., :-1], edges[..., 1:]
-    rows, out = (mask, alpha, sink, bias), (values, columns, ends, sinks)
+    rows, out = (mask, alpha, sink, bias), (values, columns, edges[..., 1:], sinks)
     if screen is None:
-        few_queries(query, key, *rows, out=out)
+        kernels["few_queries"](query, key, *rows, out=out)
     else:
         copies, bounds, scales = screen
-        kept, stops = np.empty(columns.shape, np.int32), np.empty(ends.shape, np.int64)
-        screen_rows(query * scales, copies, bounds, *rows, out=(kept, stops))
-        places = kept
-        if key.dtype != dtype:  # of a half type
-            key, places = rows_at(key, kept, stops)
-        candidates(query, key, kept, places, stops, *rows, out=out)
-    places = columns
-    if value.dtype != dtype:
-        value, places = rows_at(value, columns, ends)
-    output = np.empty((*batch, m, value.shape[-1]), dtype)
-    rows_product(values, places, starts, ends, value, out=output)
-    return output, values, columns, edges, sinks
+        kept, stops = np.empty(columns.shape, np.int32), np.empty(sinks.shape, np.int64)
+        kernels["screen_rows"](query * scales, copies, bounds, *rows, out=(kept, stops))
+        key, places = rows_at(key, kept, stops)  # of a half type
+        kernels["candidates"](query, key, kept, places, stops, *rows, out=out)
+    return values, columns, edges, sinks, stops
 
 
 def serves(problem: Arguments, keep: bool) -> bool:
@@ -212,27 +174,20 @@ def _forward(
         pieces = min(length, 2 * workers)
         cuts = [length * i // pieces for i in range(pieces + 1)]
         parts: list[Any] = [None] * pieces
+        whole = [
+            np.broadcast_to(x, (*batch, *x.shape[x.ndim - core :]))
+            for x, core in zip((*operands, *(call.screen or ())), CORES, strict=False)
+        ]
+        before = (slice(None),) * (len(batch) + call.axis)
 
         def run(i: int) -> None:
-            some = slice(cuts[i], cuts[i + 1])
-
-            def cut(array: Any, core: int = 2) -> Any:
-                place = array.ndim - core + call.axis
-                if place < 0 or array.shape[place] == 1:
-                    return array
-                return array[(slice(None),) * place + (some,)]
-
-            own = [cut(x, core) for x, core in zip(operands, (2, 2, 2, 2, 1, 1, 2), strict=True)]
-            some_batch = list(batch)
-            some_batch[call.axis] = some.stop - some.start
-            screen = call.screen and tuple(map(cut, call.screen))
-            parts[i] = _run_kernels(tuple(some_batch), *own, screen=screen)
+            some = [x[(*before, slice(cuts[i], cuts[i + 1]))] for x in whole]
+            parts[i] = _run_kernels(some[0].shape[:-2], *some[:7], screen=some[7:] or None)
 
         threads.run_pieces(range(pieces), lambda: run, workers)
-        cores = 2, 1, 1, 1, 1
         output, values, columns, edges, sinks = (
             np.concatenate(each, axis=call.axis - core)
-            for each, core in zip(zip(*parts, strict=True), cores, strict=True)
+            for each, core in zip(zip(*parts, strict=True), (2, 1, 1, 1, 1), strict=True)
         )
     output = output.reshape((*problem.batch, -1, output.shape[-1]))
     if not keep:

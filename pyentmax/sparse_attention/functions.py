@@ -17,7 +17,6 @@ from pyentmax.sparse_attention.problem import AttentionProblem
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 
-@np.errstate(under="ignore")
 def attention(
     query: Any,
     key: Any,
@@ -129,11 +128,12 @@ def attention(
         operands = {"mask": mask, "alpha": alpha, "scale": scale, "sink": sink, **parameters}
         operands["bias"] = bias
         return _plan(query, key, value, operands, mapping=mapping, **options)
-    problem = AttentionProblem(
-        query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
-        scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, **parameters,
-    )  # fmt: skip
-    output, weights = problem.forward(return_weights)
+    with np.errstate(under="ignore"):
+        problem = AttentionProblem(
+            query, key, value, alpha, mapping=mapping, mask=mask, causal=causal, offset=offset,
+            scale=scale, sink=sink, bias=bias, cu_seqlens=cu_seqlens, **parameters,
+        )  # fmt: skip
+        output, weights = problem.forward(return_weights)
     return (output, weights) if return_weights else output
 
 

@@ -19,7 +19,7 @@ from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.sparse_attention.arguments import Arguments
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
 from pyentmax.sparse_attention.tiles import TiledAttention
-from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
+from pyentmax.sparse_attention.weights import AttentionWeights
 
 ROOM = 1 << 16  # entries of some neighbouring sets, whose weights lie in the cache together
 
@@ -58,64 +58,44 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
     call, sets, t = TiledAttention(problem), problem.sets, problem.shape[-2]
     assert sets is not None
     indptr = sets.indptr
-    pieces: list[tuple[int, int, int, int]] = []  # head, first and last query, where they begin
+    pieces: list[tuple[int, int, Any]] = []  # head, first query, where the sets begin and end
     for head, number in enumerate(problem.set_numbers):
-        starts = indptr[number * t : (number + 1) * t + 1]
-        marks = np.arange(starts[0], starts[-1], ROOM)
-        cuts = {0, t, *(np.searchsorted(starts, marks, side="right") - 1).tolist()}
-        pieces += [(head, *rows, int(number) * t) for rows in pairwise(sorted(cuts))]
-    sizes = [int(indptr[row + bottom] - indptr[row + top]) for _, top, bottom, row in pieces]
-    firsts = indptr_of(np.array(sizes, np.int64))
+        edges = indptr[number * t : (number + 1) * t + 1]
+        marks = np.arange(edges[0], edges[-1], ROOM)
+        cuts = {0, t, *(np.searchsorted(edges, marks, side="right") - 1).tolist()}
+        pieces += [(head, top, edges[top : end + 1]) for top, end in pairwise(sorted(cuts))]
+    longest = max([stops[-1] - stops[0] for *_, stops in pieces], default=0)
     output = call.zeros(shape=(call.n_heads, t, problem.value.shape[-1]))
-    counts = np.zeros((call.n_heads, t), np.int64)
-    sinks = call.zeros(shape=counts.shape)
-    data, indices = (
-        np.empty(firsts[-1] * keep, problem.dtype),
-        np.empty(firsts[-1] * keep, np.int32),
-    )
-    few_zeros, product = (
-        (given_keys, rows_product)
-        if call.has_kernels
-        else (given_keys.reference, rows_product.reference)
-    )
+    parts: list[Any] = [None] * len(pieces)
+    nonzeros, product = given_keys, rows_product
+    if not call.has_kernels:
+        nonzeros, product = given_keys.reference, rows_product.reference
 
     def start() -> Callable[[int], None]:
-        room = max(sizes, default=0) + OVERHANG
+        room = longest + OVERHANG
         values, columns = np.empty(room, problem.dtype), np.empty(room, np.int32)
 
         def run(i: int) -> None:
-            head, top, bottom, row = pieces[i]
+            head, top, stops = pieces[i]
+            m, rows = len(stops) - 1, slice(top, top + len(stops) - 1)
             query, key, value = (
                 x.some(head, head + 1)[0] for x in (call.query, call.key, call.value)
             )
-            stops = indptr[row + top : row + bottom + 1]
             entries = slice(int(stops[0]), int(stops[-1]))
-            own = sets.indices[entries]
-            edges = np.zeros(bottom - top + 1, np.int64)
-            few_zeros(
-                query[top:bottom], key, own, stops[1:] - stops[0],
-                call.entry_bias(head, top, stops, entries),
-                np.full(bottom - top, call.alphas[head]),
-                np.full(bottom - top, call.sinks[head]),
-                out=(values, columns, edges[1:], sinks[head, top:bottom]),
+            edges, sinks = np.zeros(m + 1, np.int64), np.empty(m, problem.dtype)
+            nonzeros(
+                query[rows], key, sets.indices[entries], stops[1:] - stops[0],
+                call.entry_bias(head, top, stops, entries), np.full(m, call.alphas[head]),
+                np.full(m, call.sinks[head]), out=(values, columns, edges[1:], sinks),
             )  # fmt: skip
-            out = output[head, top:bottom]
-            product(values, columns, edges[:-1], edges[1:], value, out=out)
-            counts[head, top:bottom] = np.diff(edges)
+            product(values, columns, edges[:-1], edges[1:], value, out=output[head, rows])
             if keep:
-                stored = slice(int(firsts[i]), int(firsts[i] + edges[-1]))
-                data[stored], indices[stored] = values[: edges[-1]], columns[: edges[-1]]
+                data, keys = values[: edges[-1]].copy(), columns[: edges[-1]].copy()
+                sink = sinks if call.has_sink else None
+                parts[i] = AttentionWeights((m, call.s), data, keys, edges, sink)
 
         return run
 
     threads.run_pieces(range(len(pieces)), start, call.workers)
     output = output.reshape((*problem.batch, *output.shape[1:]))
-    if not keep:
-        return output, None
-    if counts.sum() < len(data):
-        kept = [int(counts[head, top:bottom].sum()) for head, top, bottom, _ in pieces]
-        places = [slice(int(i), int(i) + k) for i, k in zip(firsts, kept, strict=False)]
-        data, indices = (np.concatenate([x[place] for place in places]) for x in (data, indices))
-    sink = sinks.reshape(problem.outer_shape[:-1]) if call.has_sink else None
-    parts = data, indices, indptr_of(counts.ravel())
-    return output, AttentionWeights(problem.outer_shape, *parts, sink)
+    return output, call.joined(parts) if keep else None

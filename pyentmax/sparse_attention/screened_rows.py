@@ -53,6 +53,16 @@ number of at most 1, whatever the scores are.
 entry outside of 127 · 2^±40 (but for zeros, whose copy is exact). A query of this kind scores all
 rows.
 
+The kernels of `choice.kernels` write to ``out`` the columns of the rows that remain, and where
+those of each query end. Without kernels all rows are read.
+
+    screen_rows(query, copies, bounds, mask, α, sink, bias)
+        that may have a weight; operands are those of `few_queries`, with 1 < α ≤ 2, and instead of
+        keys what `quantize_rows` made of them
+    screen_best(query, copies, bounds, count, margin, bias)
+        that may be among the `count` best of each query, or at most `margin` below the last of
+        these (`exact_heads` has the proof)
+
 So the weights are those of all scores. Against another way to sum q · k, a weight differs within
 the contract for scores that are 2γ ‖q‖ ‖k‖ apart, and only rows within that of the threshold may
 be in one support and not in the other.
@@ -66,7 +76,6 @@ import numpy as np
 
 from pyentmax.engine.backends.choice import writes_out
 from pyentmax.engine.calls.dtypes import KERNEL_DTYPES
-from pyentmax.reference.mappings.entmax import entmax
 
 LEAST_SAMPLE = 64  # rows that say which columns are large
 STEP = 32  # copies end on a multiple of so many bytes
@@ -74,7 +83,6 @@ BLOCK = 4096  # rows of a matrix that are copied at a time, those of half types 
 MOST_POWER = 20  # of 2, in the scales of columns
 LEAST_UNIT, MOST_UNIT = 2.0**-40, 2.0**40
 MOST = 127
-SLACK = 64  # × ε
 
 
 class Bfloat16(np.ndarray):
@@ -411,66 +419,3 @@ def score_bounds(query: Any, copies: Any, bounds: Any) -> tuple[Any, Any]:
     by_size = ((error + (d + 16) * eps * size) * (1 + 16 * eps)).astype(real)[..., None]
     distance = by_error * bounds[..., None, 1, :] + by_size * bounds[..., None, 2, :]
     return middle - distance, middle + distance
-
-
-@writes_out
-def screen_rows(
-    query: Any, copies: Any, bounds: Any, mask: Any, alpha: Any, sink: Any, bias: Any,
-    *, out: tuple[Any, Any],
-) -> None:  # fmt: skip
-    """The columns of the rows that may have a weight, and where those of each query end.
-
-    The operands are those of `pyentmax.sparse_attention.few_queries.few_queries`, with 1 < α ≤ 2,
-    and instead of keys what `quantize_rows` made of them.
-    """
-    stops = out[1]
-    eps = np.finfo(query.dtype).eps
-    alpha, sink = (np.broadcast_to(x, stops.shape) for x in (alpha, sink))
-    with np.errstate(all="ignore"):
-        low, high = (x + bias for x in score_bounds(query, copies, bounds))
-        low = np.where(mask & (low > -np.inf), low, -np.inf)  # nothing is known from a NaN
-        high = np.where(mask, np.where(high < np.inf, high, np.inf), -np.inf)
-        low = np.concatenate([low, sink[..., None]], axis=-1)
-        largest = low.max(axis=-1, keepdims=True)
-        top = entmax.reference(low, alpha, mask=low > -np.inf).max(axis=-1)
-        t = np.asarray(top, np.float64) ** (alpha - 1)
-        floor = -(t + SLACK * eps) / (alpha - 1) * (1 + 2 * eps)
-        kept = np.where(np.isfinite(largest), high - largest > floor[..., None], high > -np.inf)
-    write_columns(np.broadcast_to(kept, (*stops.shape, copies.shape[-2])), out)
-
-
-@writes_out
-def screen_best(
-    query: Any, copies: Any, bounds: Any, count: Any, margin: Any, bias: Any,
-    *, out: tuple[Any, Any],
-) -> None:  # fmt: skip
-    """The columns of the rows that may be among the `count` best of each query, or at most `margin`
-    below the last of these, and where those of each query end.
-
-    `pyentmax.sparse_attention.exact_heads` has the proof.
-    """
-    slack = 4 * np.finfo(query.dtype).eps
-    with np.errstate(all="ignore"):
-        low, high = (x + bias for x in score_bounds(query, copies, bounds))
-        under = low - slack * (np.abs(low) + np.abs(bias))
-        over = high + slack * (np.abs(high) + np.abs(bias))
-        low = np.where(under > -np.inf, under, -np.inf)  # nothing is known from a NaN
-        high = np.where(high == -np.inf, high, np.where(over < np.inf, over, np.inf))
-        n = low.shape[-1]
-        count = np.broadcast_to(count, low.shape[:-1])[..., None]
-        rank = np.clip(n - count, 0, n - 1)
-        least = np.take_along_axis(np.sort(low, axis=-1), rank, axis=-1).astype(np.float64)
-        margin = np.broadcast_to(margin, low.shape[:-1])[..., None]
-        floor = (least - margin - slack * (np.abs(least) + margin)).astype(low.dtype)
-        known = (count <= n) & (np.abs(low.max(axis=-1, keepdims=True)) < np.inf)
-        kept = high > np.where(known, floor, -np.inf)
-    write_columns(np.broadcast_to(kept, (*out[1].shape, n)), out)
-
-
-def write_columns(kept: Any, out: tuple[Any, Any]) -> None:
-    """Where an array (…, m, n) is True: the columns of each row, and where they end."""
-    columns, stops = out
-    for place in np.ndindex(stops.shape[:-1]):
-        row, column = np.nonzero(kept[place])
-        columns[place][: len(column)] = column
-        stops[place] = np.searchsorted(row, np.arange(stops.shape[-1]), side="right")

@@ -25,18 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.engine.backends import threads
+from pyentmax.engine.backends import choice, threads
 from pyentmax.engine.calls.devices import array_module, on_device, to_host
 from pyentmax.reference.sparse_output import pack
-from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention import dense
-from pyentmax.sparse_attention.arguments import (
-    BOUNDS,
-    Arguments,
-    RowMapping,
-    Sequence,
-)
-from pyentmax.sparse_attention.products import product
+from pyentmax.sparse_attention.arguments import BOUNDS, Arguments, RowMapping, Sequence
+from pyentmax.sparse_attention.compressed_rows import OVERHANG
 from pyentmax.sparse_attention.route import DENSE
 from pyentmax.sparse_attention.tiling import KEYS, QUERIES, ROWS, SAMPLE, Heads, Tile, Tiling, runs
 from pyentmax.sparse_attention.weights import AttentionWeights
@@ -77,12 +71,10 @@ class TiledAttention(Tiling):
         self._parameters = tuple(
             map(self._parameter, problem.mapping.values, problem.mapping.record.parameters)
         )
-        scores = self.n_heads * self.t * self.s
-        if len(problem.sequences) > 1:
-            scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
-        elif problem.sets is not None:
-            sets = problem.sets
+        if (sets := problem.sets) is not None:
             scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
+        else:
+            scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
         self.workers, self.rows_at_once = 1, ROWS
         if self.has_kernels and scores >= 2 * WORK:
             self.workers = min(scores // WORK, threads.get_workers())
@@ -94,11 +86,9 @@ class TiledAttention(Tiling):
             self.alphas[...] = problem.support_alpha
             self.alphas = self.alphas.reshape(self.n_heads)
         self.has_sink: bool = problem.sink is not None
-        if problem.sink is not None:
-            sinks = np.broadcast_to(problem.sink[..., 0], problem.batch)
-            self.sinks: Any = sinks.reshape(self.n_heads)
-        else:
-            self.sinks = np.full(self.n_heads, -np.inf, problem.dtype)
+        no_sink = np.full(1, -np.inf, problem.dtype)
+        sink = problem.sink[..., 0] if self.has_sink else no_sink
+        self.sinks: Any = np.broadcast_to(sink, problem.batch or 1).reshape(self.n_heads)
         if weights is not None:
             if weights.dense_heads is not None:
                 self.again = np.asarray(weights.dense_heads, bool)
@@ -227,7 +217,7 @@ class TiledAttention(Tiling):
             out[..., :keys] = part.to_dense()
         else:
             operands = part.data, part.indices, *places, np.int64(0)
-            rows.rows_spread(*operands, out=out[..., :keys])
+            choice.kernels()["rows_spread"](*operands, out=out[..., :keys])
         return out
 
     def added(
@@ -239,6 +229,16 @@ class TiledAttention(Tiling):
         data = np.ascontiguousarray(g_weights[entries], self.problem.dtype)
         sink = None if part.sink is None else np.zeros_like(part.sink)
         return self.spread(replace(part, data=data, sink=sink), places)
+
+    def joined(self, parts: list[AttentionWeights], order: Any = None) -> AttentionWeights:
+        """The caller's weights from those of some rows after the other; of none in an empty call.
+
+        `order` says where each row is among those, unless they are in order.
+        """
+        if not parts:
+            sink = self.zeros(shape=(0,)) if self.has_sink else None
+            parts = [AttentionWeights.from_dense(self.zeros(shape=(0, self.s)), sink)]
+        return AttentionWeights.joined(self.problem.outer_shape, parts, order)
 
     def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
         """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
@@ -257,16 +257,6 @@ class TiledAttention(Tiling):
         few_zeros |= np.diff(edges) > DENSE * (stored * scores)
         at_once = max(1, self.rows_at_once // max(1, each * self.t))
         return runs(few_zeros, each, {True: self.at_once(each), False: at_once})
-
-    def over_tiles(self, run: Callable[[Tile, bool], None]) -> None:
-        """Call a function with every tile, and with whether few of its weights are zero."""
-        pieces = [
-            (tile, dense_tile)
-            for start, stop, dense_tile in self.groups()
-            for tile in self.tiles(start, stop)
-            if tile.keys
-        ]
-        threads.run_pieces(pieces, lambda: lambda piece: run(*piece), self.workers)
 
 
 def forward(
@@ -309,23 +299,15 @@ def forward(
     output = output.reshape((*problem.batch, *output.shape[1:]))
     if not keep:
         return output, None
-    if not parts:
-        sink = call.zeros(shape=(0,)) if call.has_sink else None
-        parts = [AttentionWeights.from_dense(call.zeros(shape=(0, call.s)), sink)]
     order = None if len(problem.sequences) == 1 else _order(call, tiles)
-    weights = AttentionWeights.joined(problem.outer_shape, parts, order)
+    weights = call.joined(parts, order)
     return output, weights if whole else replace(weights, dense_heads=call.again)
 
 
 def _order(call: TiledAttention, tiles: list[Tile]) -> Any:
     """The place of each row of the weights among those of the tiles."""
-    order = np.empty((call.n_heads, call.t), np.int64)
-    first = 0
-    for tile in tiles:
-        heads, queries, _ = tile.shape
-        order[tile.rows] = np.arange(first, first + heads * queries).reshape(heads, queries)
-        first += heads * queries
-    return order.ravel()
+    numbers = np.arange(call.n_heads * call.t).reshape(call.n_heads, call.t)
+    return np.argsort(np.concatenate([numbers[tile.rows].ravel() for tile in tiles]))
 
 
 def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
@@ -369,30 +351,30 @@ class _Kernels:
         self._call, self._keys = call, columns
         size = max(map(attrgetter("size"), tiles), default=0)
         self._scores = np.empty(size, call.problem.dtype)
-        self._values = np.empty(size + rows.OVERHANG, call.problem.dtype)
-        self._columns = np.empty(size + rows.OVERHANG, np.int32)
+        self._values = np.empty(size + OVERHANG, call.problem.dtype)
+        self._columns = np.empty(size + OVERHANG, np.int32)
 
     def forward(self, tile: Tile, out: Any) -> AttentionWeights:
         """The weights of a tile, views of the buffers; the output is written to `out`."""
         call, problem, (heads, queries, keys) = self._call, self._call.problem, tile.shape
-        size = tile.size
+        size, kernels = tile.size, choice.kernels()
         scores = self._scores[:size].reshape(tile.shape)
         matrices = self._keys.own[tile.heads]
         if self._keys.is_shared:
             matrices = self._keys.some(tile.start, tile.stop)
         columns = matrices[..., tile.columns]
-        product.kernel(call.query.queries(tile), columns, out=scores)
+        kernels["product"](call.query.queries(tile), columns, out=scores)
         if problem.bias is not None:
             scores += call.bias(tile)
-        values = self._values[: size + rows.OVERHANG]
-        places = self._columns[: size + rows.OVERHANG]
+        values = self._values[: size + OVERHANG]
+        places = self._columns[: size + OVERHANG]
         indptr = np.zeros(heads * queries + 1, np.int64)
         starts, ends = indptr[:-1].reshape(heads, queries), indptr[1:].reshape(heads, queries)
         all_weights = sinks = rest = None
         alpha: Any = 1  # softmax, or a mapping without a kernel for rows
         if problem.is_entmax or call.has_sink:
             alpha = call.alphas[tile.heads]
-        if np.any(alpha != 1):
+        if np.any(alpha != 1) or call.has_sink and not keys:
             mask = None if call.mask is None else call.mask.scores(tile)
             if not problem.is_entmax:
                 mask = call.mapping(tile).chosen(scores, call.attention_mask(tile))
@@ -401,7 +383,7 @@ class _Kernels:
             sinks = np.zeros((heads, queries), out.dtype)
             visible = call.visible[tile.top : tile.bottom]
             operands = scores, mask, visible, alpha, call.sinks[tile.heads]
-            rows.rows_entmax.kernel(*operands, out=(values, places, ends, sinks))
+            kernels["rows_entmax"](*operands, out=(values, places, ends, sinks))
         else:
             mapping = replace(call.mapping(tile), sink=None)
             all_weights = mapping.forward(scores, call.attention_mask(tile))
@@ -415,11 +397,11 @@ class _Kernels:
         weights = AttentionWeights(tile.shape, values[:count], places[:count], indptr, sinks)
         value, entries = call.value.keys(tile), (weights.data, weights.indices, starts, ends)
         if count <= DENSE * size:
-            rows.rows_product.kernel(*entries, value, out=out)
+            kernels["rows_product"](*entries, value, out=out)
         else:
             if all_weights is None:
                 all_weights = scores
-                rows.rows_spread.kernel(*entries, np.int64(0), out=scores)
+                kernels["rows_spread"](*entries, np.int64(0), out=scores)
             out[...] = dense.on_support(all_weights, value)
         if rest is not None:
             out *= rest[..., None]
@@ -454,7 +436,7 @@ def vjp(
     Then that of scale, of shape batch + (T,), or None for a number, that of the sink, of the batch
     shape, and that of the rows of the bias; None instead where there is none.
     """
-    call = TiledAttention(problem, weights)
+    call, kernels = TiledAttention(problem, weights), choice.kernels()
     heads_g, each = call.heads(g), _heads_per_key(call)
     t, s, owners = call.t, call.s, call.n_heads // each
     g_query = call.zeros(shape=(call.n_heads, t, problem.query.shape[-1]))
@@ -468,13 +450,13 @@ def vjp(
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
         parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
         if g_weights is None:
-            rows.rows_vjp.kernel(part.data, part.indices, *places, *arrays, *parameters, out=out)
+            kernels["rows_vjp"](part.data, part.indices, *places, *arrays, *parameters, out=out)
             return
         dots = np.empty_like(part.data)
-        rows.rows_dots(part.indices, *places, *arrays[:2], out=dots)
+        kernels["rows_dots"](part.indices, *places, *arrays[:2], out=dots)
         dots += g_weights[entries]
-        rows.rows_jvp(part.data, dots, *places, *parameters, out=out[0])
-        rows.rows_product(out[0], part.indices, *places, arrays[2], out=out[1])
+        kernels["rows_jvp"](part.data, dots, *places, *parameters, out=out[0])
+        kernels["rows_product"](out[0], part.indices, *places, arrays[2], out=out[1])
         # A row of the Jacobian sums to 0, so that the sink gets what the others lose.
         sums = np.bincount(part.rows, weights=out[0], minlength=out[2].size)
         out[2][...] = -sums.reshape(out[2].shape)
@@ -488,7 +470,7 @@ def vjp(
         operands = w[entries], weights.indices[entries], starts, ends
         x = x.some(first * each, stop * each)[:, queries].reshape(*starts.shape, x.own.shape[-1])
         out = out[first:stop, top : min(top + KEYS, own.stop)]
-        rows.columns_product.kernel(*operands, x, np.int64(top), out=out)
+        kernels["columns_product"](*operands, x, np.int64(top), out=out)
 
     def dense_tiles(piece: tuple[int, int, bool]) -> None:
         """Heads with all of their weights; those of stored weights only if they are asked for."""
@@ -508,9 +490,8 @@ def vjp(
             if with_bias and again:
                 of_bias[start] = of_bias.get(start, 0) + call.bias_sums(tile, gradients[3])
             elif with_bias:
-                g_scores[entries] = gradients[3].reshape(-1, gradients[3].shape[-1])[
-                    part.rows, part.indices
-                ]
+                rows = gradients[3].reshape(tile.shape[0] * tile.shape[1], -1)
+                g_scores[entries] = rows[part.rows, part.indices]
             for i in range(tile.start, tile.stop):
                 g_key[i // each, tile.columns] += gradients[1][i - tile.start]
                 g_value[i // each, tile.columns] += gradients[2][i - tile.start]
@@ -523,11 +504,11 @@ def vjp(
         edges, places = np.zeros(s + 1, np.int64), np.empty_like(indices)
         moved = np.empty_like(w[0]), np.empty_like(w[1])
         out = edges[1:], places, *moved
-        rows.rows_transposed(*w, indices, indptr[:-1], indptr[1:], out=out)
+        kernels["rows_transposed"](*w, indices, indptr[:-1], indptr[1:], out=out)
         for x, heads, gradient in zip(moved, (call.query, heads_g), (g_key, g_value), strict=True):
             operand = heads.some(rows_of_owner.start, rows_of_owner.stop)
             operand = operand.reshape(each * t, operand.shape[-1])
-            rows.rows_product(x, places, edges[:-1], edges[1:], operand, out=gradient[owner])
+            kernels["rows_product"](x, places, edges[:-1], edges[1:], operand, out=gradient[owner])
 
     by_queries: list[Tile] = []
     by_owner: list[int] = []
@@ -578,7 +559,7 @@ def _heads_per_key(call: TiledAttention) -> int:
 
 def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: Any = None) -> Any:
     """The contribution of each head to the gradient of α, of the batch shape."""
-    call = TiledAttention(problem, weights)
+    call, kernels = TiledAttention(problem, weights), choice.kernels()
     heads_g = call.heads(g)
     each = call.zeros(shape=(call.n_heads, call.t))
 
@@ -594,11 +575,17 @@ def vjp_alpha(problem: Arguments, weights: AttentionWeights, g: Any, g_weights: 
             out[:, 0] = dense.vjp_alpha(call.all_weights(tile), *operands)[:, 0]
             return
         dots = np.empty_like(part.data)
-        rows.rows_dots(part.indices, *places, *arrays, out=dots)
+        kernels["rows_dots"](part.indices, *places, *arrays, out=dots)
         if g_weights is not None:
             dots += g_weights[entries]
         parameters = call.alphas[tile.heads], call.sink_weights[tile.rows]
-        rows.rows_vjp_alpha(part.data, dots, *places, *parameters, out=out)
+        kernels["rows_vjp_alpha"](part.data, dots, *places, *parameters, out=out)
 
-    call.over_tiles(run)
+    pieces = [
+        (tile, dense_tile)
+        for start, stop, dense_tile in call.groups()
+        for tile in call.tiles(start, stop)
+        if tile.keys
+    ]
+    threads.run_pieces(pieces, lambda: lambda piece: run(*piece), call.workers)
     return each.sum(axis=1).reshape(problem.batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import pyentmax
 from pyentmax.sparse_attention import DistanceBias
-from pyentmax.sparse_attention.entmax_linear import nonzeros
+from pyentmax.sparse_attention.entmax_linear import weights_of_rows
 from pyentmax.sparse_attention.screened_rows import Bfloat16
 from pyentmax.torch.arrays import on_arrays
 from pyentmax.torch.calls import name_of
@@ -157,7 +157,7 @@ def entmax_linear(
         raise TypeError(f"rows: expected pyentmax.torch.ScreenedRows, got {type(rows).__name__}")
 
     def run(x: Any, alpha: Any, bias: Any) -> Any:
-        data, indices, indptr, counts = nonzeros(x, rows.screened, alpha, bias, scale)
+        data, indices, indptr, counts = weights_of_rows(x, rows.screened, alpha, bias, scale)
         return data, indices.astype(np.int64), indptr.astype(np.int64), counts
 
     wide = torch.promote_types(rows.dtype, torch.float32)

@@ -262,18 +262,15 @@ def _problem(
 
 def _short_call(query: Any, key: Any, value: Any, alpha: Any) -> Any:
     """The output of few queries without options or gradient; None for any other call."""
-    if torch.is_grad_enabled() and getattr(query, "requires_grad", False):
-        return None
     screened = key.screened if isinstance(key, ScreenedRows) else None
-    tensors = (query, value) if screened is not None else (query, key, value)
-    if not is_unwatched(tensors) or torch.is_autocast_enabled("cpu"):
-        return None
+    tensors = (query, key, value) if screened is None else (query, value)
+    learns = torch.is_grad_enabled()
     for x in tensors:
-        if not isinstance(x, Tensor) or x.is_nested or x.dtype not in KERNEL_DTYPES or x.ndim < 2:
+        if not isinstance(x, Tensor) or x.dtype not in KERNEL_DTYPES or x.is_nested or x.ndim < 2:
             return None
-        if x.requires_grad and torch.is_grad_enabled():
+        if learns and x.requires_grad:
             return None
-    if query.size(-2) > FEW or isinstance(alpha, Tensor):
+    if not is_unwatched(tensors) or torch.is_autocast_enabled("cpu") or query.size(-2) > FEW:
         return None
     array = lent(key) if screened is None else screened
     output = short_call(lent(query), array, lent(value), 1.5 if alpha is None else alpha)
@@ -348,16 +345,10 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)
-        if (
-            not problem.masks_keys
-            or not kernels
-            or problem.modifies_scores
-            or problem.return_weights
-        ):
-            return output, weights
-        if in_onnx_export():
-            return output, weights
-        if dense_attention.is_finite(output, problem.query, problem.key):
+        alike = not (problem.masks_keys and kernels) or problem.modifies_scores
+        if alike or problem.return_weights or in_onnx_export() or dense_attention.is_finite(
+            output, problem.query, problem.key
+        ):  # fmt: skip
             return output, weights
     output, parts = sparse_operation(problem)
     if parts is None:

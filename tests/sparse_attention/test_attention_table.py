@@ -5,6 +5,8 @@ The cases, and what is expected of them, are in `attention_cases`.
 
 from __future__ import annotations
 
+import sys
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -45,15 +47,9 @@ def both_passes(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
     return results, named
 
 
-def skip_without_scipy(name: str) -> None:
-    if "csr" in name:
-        pytest.importorskip("scipy")
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", sample(names(), 2))
 def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_scipy(name)
     monkeypatch.setattr(tiling, "TILE", 1 << 8)  # several tiles, and several blocks of keys
     for module in (tiles, tiling):
         monkeypatch.setattr(module, "KEYS", 8)
@@ -66,7 +62,6 @@ def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_gradients_by_differences(name: str) -> None:
-    skip_without_scipy(name)
     case = make(name, 5, 7)
     gradients, rng, step = expected(case)[1], np.random.default_rng(1), 1e-6
     for one, array in case.learned.items():
@@ -81,7 +76,6 @@ def test_gradients_by_differences(name: str) -> None:
 @has_kernels
 @pytest.mark.parametrize("name", sample(names(), 3))
 def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_scipy(name)
     case = make(name, 5, 9)
     monkeypatch.setattr(choice, "kernels", dict)
     for found, right in zip(both_passes(case), expected(case), strict=True):
@@ -90,7 +84,6 @@ def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", sample(names(), 5))
 def test_heads_whose_weights_are_not_stored(name: str) -> None:
-    skip_without_scipy(name)
     case = make(name, 70, 80)
     case.arrays[0] *= np.array([0.01, 3, 0.02, 3, 3, 0.01])[:, None, None]  # some dense
     results, right = expected(case)
@@ -110,7 +103,6 @@ def test_heads_whose_weights_are_not_stored(name: str) -> None:
 def test_threads_and_pieces_give_the_same_bits(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without_scipy(name)
     monkeypatch.setattr(tiling, "TILE", 1 << 8)
     for module in (tiles, few_queries):
         monkeypatch.setattr(module, "WORK", 1)
@@ -129,10 +121,28 @@ def test_threads_and_pieces_give_the_same_bits(
                     np.testing.assert_array_equal(x, two[key], err_msg=key)
 
 
+BUILDS = getattr(sys.modules.get("pyentmax._cpu"), "BUILDS", {})
+LONG = names(mapping=("1.5", "per head", "1", "2", "2.5"))[::5]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("build", BUILDS)
+def test_every_build(build: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of longer rows, and of features that do and do not fill vectors."""
+    monkeypatch.setattr(choice, "kernels", lambda: BUILDS[build])
+    features = cycle([(64, 50), (3, 1), (1, 147)])
+    for name, sizes, width in zip(LONG, cycle(SIZES.values()), features, strict=False):
+        case = make(name, sizes[0], 600, width)
+        case.arrays, case.g = [x.astype(dtype) for x in case.arrays], case.g.astype(dtype)
+        found = both_passes(case)
+        case.arrays, case.g = [x.astype(float) for x in case.arrays], case.g.astype(float)
+        for one, right in zip(found, expected(case), strict=True):
+            assert_close(one, right, {np.float32: 2e-4, np.float64: 1e-11}[dtype])
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("name", [x for x in names() if "top-k" not in x][::6])
 def test_results_keep_the_arrays_precision(name: str, dtype: Any) -> None:
-    skip_without_scipy(name)
     case = make(name)
     case.arrays, case.g = [x.astype(dtype) for x in case.arrays], case.g.astype(dtype)
     found = both_passes(case)
@@ -168,7 +178,6 @@ def test_screened_rows(name: str, size: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_the_tape(name: str) -> None:
-    skip_without_scipy(name)
     case = make(name)
     tensors = [Tensor(x, requires_grad=True) for x in case.arrays]
     options, learned = (

@@ -10,7 +10,7 @@ import pytest
 import pyentmax as pe
 from pyentmax import ScreenedRows, linear_argmax, linear_min_p, linear_sample, linear_top_k
 from pyentmax.engine.backends import choice
-from pyentmax.sparse_attention import exact_heads, screened_rows
+from pyentmax.sparse_attention import exact_heads
 
 HEADS = "gaussian", "outlier columns", "heavy tails", "rows nearly equal", "equal rows"
 has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
@@ -131,11 +131,11 @@ def test_a_million_draws_have_the_probabilities_of_softmax(
 def test_most_rows_are_not_scored(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, rows = head("gaussian", 20_000, 64, 9)
     x, rows = x.astype(np.float64), rows.astype(dtype)
-    counts = []
-    dots = exact_heads.rows_dots
-    monkeypatch.setattr(
-        exact_heads, "rows_dots", lambda *a, out: counts.append(len(out)) or dots(*a, out=out)
-    )
+    counts: list[int] = []
+    kernels: dict[str, Any] = dict(choice.kernels())
+    dots = kernels["rows_dots"]
+    kernels["rows_dots"] = lambda *a, out: counts.append(len(out)) or dots(*a, out=out)
+    monkeypatch.setattr(choice, "kernels", lambda: kernels)
     monkeypatch.setattr(exact_heads, "SCREENED_WORK", 100_000)
     screened = ScreenedRows(rows)
     expected = linear_top_k(x, rows, 10)
@@ -224,42 +224,23 @@ def test_shapes_and_empty_batches() -> None:
     assert sorted(words[:300].tolist()) == list(range(300))
 
 
-def test_wrong_arguments_say_what_to_do() -> None:
+WRONG: list[tuple[str, Any, dict[str, Any]]] = [
+    *(("k must be a whole number of at", linear_top_k, {"k": k}) for k in (0, -1, 2.5, True)),
+    *(("min_p must be above 0 and 1", linear_min_p, {"min_p": p}) for p in (0, -0.1, 1.5, np.nan)),
+    ("min_p must be above 0 and 1", linear_sample, {"min_p": 0}),
+    *(("temperature must be above", linear_sample, {"temperature": t}) for t in (0, -1, np.nan)),
+    *(("scale must be above 0", linear_argmax, {"scale": s}) for s in (0, -1, np.nan)),
+    (r"expected x of shape \(d,\) or \(b, d\)", linear_argmax, {"x": np.ones(3)}),
+    ("real numbers", linear_argmax, {"x": np.ones(8) * 1j}),
+    (r"bias must have the shape \(30,\)", linear_argmax, {"bias": np.ones(3)}),
+    ("expected at least one", linear_argmax, {"rows": ScreenedRows(np.ones((0, 8)))}),
+]
+
+
+@pytest.mark.parametrize(("message", "function", "options"), WRONG)
+def test_wrong_arguments_say_what_to_do(message: str, function: Any, options: Any) -> None:
     x, rows = head("gaussian", 30, 8, 2)
-    screened, rng = ScreenedRows(rows), np.random.default_rng(0)
-    for k in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
-            linear_top_k(x, screened, k)
-    for min_p in (0, -0.1, 1.5, np.nan):
-        with pytest.raises(ValueError, match="min_p must be above 0 and 1 at most"):
-            linear_min_p(x, screened, min_p)
-        with pytest.raises(ValueError, match="min_p must be above 0 and 1 at most"):
-            linear_sample(x, screened, rng, min_p=min_p)
-    for temperature in (0, -1, np.inf, np.nan):
-        with pytest.raises(ValueError, match="temperature must be above 0"):
-            linear_sample(x, screened, rng, temperature=temperature)
-    for scale in (0, -1, np.nan):
-        with pytest.raises(ValueError, match="scale must be above 0"):
-            linear_argmax(x, screened, scale=scale)
-    with pytest.raises(ValueError, match=r"expected x of shape \(d,\) or \(b, d\)"):
-        linear_argmax(x[:, :3], screened)
-    with pytest.raises(ValueError, match=r"bias must have the shape \(30,\)"):
-        linear_argmax(x, screened, bias=np.ones(3))
-    with pytest.raises(ValueError, match="rows: expected at least one"):
-        linear_argmax(x, ScreenedRows(rows[:0]))
-    with pytest.raises(TypeError, match="real numbers"):
-        linear_argmax(x.astype(complex), screened)
-
-
-def test_a_screen_without_kernels_keeps_the_best() -> None:
-    x, rows = head("outlier columns", 400, 16, 3)
-    screened = ScreenedRows(rows)
-    kept = np.empty(3 * 400 + 40, np.int32), np.empty(3, np.int64)
-    operands = np.full(3, 6), np.zeros(3), np.zeros((3, 400), np.float32)
-    screened_rows.screen_best.reference(
-        x * screened.scales, screened.copies, screened.bounds, *operands, out=kept
-    )
-    parts = np.split(kept[0][: kept[1][-1]], kept[1][:-1])
-    for part, z in zip(parts, x @ rows.T, strict=True):
-        assert set(rule_of(z, 6)) <= set(part.tolist())
-        assert len(part) < 200
+    if function is linear_sample:
+        options = {**options, "rng": np.random.default_rng(0)}
+    with pytest.raises((TypeError, ValueError), match=message):
+        function(**{"x": x, "rows": ScreenedRows(rows), **options})

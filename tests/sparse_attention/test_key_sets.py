@@ -9,13 +9,11 @@ import pytest
 
 import pyentmax as pe
 from pyentmax.engine.backends import choice
-from pyentmax.sparse_attention import compressed_rows, given_keys
 from pyentmax.sparse_attention.key_sets import key_sets
 
 sparse = pytest.importorskip("scipy.sparse")
 
-T, S, HEADS = 30, 40, 6
-EXACT = {"rtol": 0, "atol": 1e-11}
+HEADS, T, S = 6, 30, 40
 has_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
 
 
@@ -23,69 +21,22 @@ def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def bools(seed: int = 0) -> Any:
-    mask = np.random.default_rng(seed).random((T, S)) < 0.2
-    mask[7] = False
-    return mask
-
-
-def numbers(mask: Any, seed: int = 0) -> Any:
-    """The keys of each query in any order, with −1 anywhere among them."""
-    rng, k = np.random.default_rng(seed), int(mask.sum(-1).max()) + 2
-    keys = np.full((len(mask), k), -1)
-    for row, seen in zip(keys, mask, strict=True):
-        own = rng.permutation(np.flatnonzero(seen))
-        row[rng.permutation(k)[: len(own)]] = own
-    return keys
-
-
-def unsorted(mask: Any) -> Any:
-    """A CSR array whose keys fall, with an entry that is stored as False."""
-    matrix = sparse.csr_array(mask)
-    for start, stop in zip(matrix.indptr, matrix.indptr[1:], strict=False):
-        matrix.indices[start:stop] = matrix.indices[start:stop][::-1].copy()
-    hidden = mask.copy()
-    row, column = int(mask.any(-1).nonzero()[0][0]), int(matrix.indices[0])
-    matrix.data[0] = hidden[row, column] = False
-    matrix.has_sorted_indices = False
-    return matrix, hidden
-
-
-def arguments(groups: int = HEADS, dtype: Any = np.float64) -> tuple[Any, Any, Any, Any]:
-    arrays = (HEADS, T, 8), (groups, S, 8), (groups, S, 5), (HEADS, T, 5)
-    return tuple(normal(*x, seed=i, dtype=dtype) for i, x in enumerate(arrays))  # type: ignore[return-value]
-
-
-def both_passes(query: Any, key: Any, value: Any, g: Any, alpha: Any, **options: Any) -> list[Any]:
-    output, weights = pe.attention(query, key, value, alpha, return_weights=True, **options)
-    np.testing.assert_array_equal(pe.attention(query, key, value, alpha, **options), output)
-    gradients = pe.attention_vjp(weights, query, key, value, g, alpha, **options)
-    in_alpha = pe.attention_vjp_alpha(weights, value, g, alpha)
-    sinks = [] if weights.sink is None else [weights.sink]
-    return [output, weights.to_dense(), *sinks, *gradients, in_alpha]
-
-
-def test_unsorted_rows_and_stored_false() -> None:
-    matrix, hidden = unsorted(bools())
-    before = matrix.indices.copy()
-    expected = both_passes(*arguments(), 1.5, mask=hidden)
-    for x, y in zip(both_passes(*arguments(), 1.5, mask=matrix), expected, strict=True):
-        np.testing.assert_allclose(x, y, **EXACT)
-    np.testing.assert_array_equal(matrix.indices, before)
-
-
 def test_weights_of_a_call_are_sets_of_each_head() -> None:
-    query, key, value, g = arguments()
-    _, weights = pe.attention(query, key, value, 1.5, return_weights=True)
+    query, key, value = normal(HEADS, T, 8), normal(HEADS, S, 8, seed=1), normal(HEADS, S, 5)
+    _, weights = pe.attention(query, key, value, return_weights=True)
+    found = pe.attention(query, key, value, 1, mask=weights, return_weights=True)
     mask = weights.to_dense() != 0
-    expected = both_passes(query, key, value, g, 1, mask=mask)
-    for x, y in zip(both_passes(query, key, value, g, 1, mask=weights), expected, strict=True):
-        np.testing.assert_allclose(x, y, **EXACT)
+    expected = pe.attention(query, key, value, 1, mask=mask, return_weights=True)
+    gradients = (pe.attention_vjp(w, query, key, value, x, 1) for x, w in (found, expected))
+    pairs = zip((found[0], *next(gradients)), (expected[0], *next(gradients)), strict=True)
+    for x, y in pairs:
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
 
 
 def test_nan_stays_in_the_rows_that_see_it() -> None:
-    mask = bools()
-    query, key, value, _ = arguments()
+    mask = np.random.default_rng(0).random((T, S)) < 0.2
+    mask[7] = False
+    query, key, value = normal(HEADS, T, 8), normal(HEADS, S, 8, seed=1), normal(HEADS, S, 5)
     key[:, 3] = np.nan
     output, weights = pe.attention(
         query, key, value, mask=sparse.csr_array(mask), return_weights=True
@@ -147,12 +98,16 @@ def test_wrong_sets_are_refused(name: str) -> None:
         pe.attention(X, X, X, mask=mask, **options)
 
 
-def test_repeated_key_of_csr_is_refused() -> None:
+def test_csr_is_checked_and_left_as_it_is() -> None:
     matrix = sparse.csr_array((np.ones(2, bool), [1, 1], [0, 2, 2, 2, 2]), shape=(4, 4))
     with pytest.raises(ValueError, match="got key 1 twice"):
         pe.attention(X, X, X, mask=matrix)
+    matrix.indices[:] = 3, 0
+    matrix.indptr[:] = 0, 2, 2, 2, 2
+    pe.attention(X, X, X, mask=matrix)
+    assert matrix.indices.tolist() == [3, 0]  # sorted in a copy
     matrix.indices[0] = 9
-    with pytest.raises(ValueError, match="expected keys from 0 to 3, got 1 to 9"):
+    with pytest.raises(ValueError, match="expected keys from 0 to 3, got 0 to 9"):
         pe.attention(X, X, X, mask=matrix)
 
 
@@ -167,36 +122,19 @@ def test_sets_go_with_plain_arrays_alone() -> None:
 
 
 @has_kernels
-def test_kernels_are_their_twins() -> None:
-    sets = key_sets(numbers(bools()), T, S)
-    assert sets is not None
-    query, key, value, _ = arguments()
-    stops, n = sets.ends, len(sets.indices)
-    for alpha, sink, bias in ((1.5, 0.3, normal(n)), (1.0, -np.inf, np.empty(0))):
-        results = []
-        for run in (given_keys.given_keys, given_keys.given_keys.reference):
-            out = np.zeros(n + 32), np.zeros(n + 32, np.int32), np.zeros(T, np.int64), np.zeros(T)
-            rows = np.full(T, alpha), np.full(T, sink)
-            run(query[0], key[0], sets.indices, stops, bias, *rows, out=out)
-            results.append([x[: out[2][-1]] if len(x) > T else x for x in out])
-        for x, y in zip(*results, strict=True):
-            np.testing.assert_allclose(x, y, **EXACT)
-    moved = []
-    for run in (compressed_rows.rows_transposed, compressed_rows.rows_transposed.reference):
-        out = np.empty(S, np.int64), np.empty(n, np.int32), np.empty(n), np.empty(n)
-        run(normal(n), normal(n, seed=1), sets.indices, sets.indptr[:-1], stops, out=out)
-        moved.append(out)
-    for x, y in zip(*moved, strict=True):
-        np.testing.assert_array_equal(x, y)
-    out = np.empty(S - 1, np.int64), *moved[0][1:]
-    operands = normal(n), normal(n), sets.indices, sets.indptr[:-1], stops
+def test_sets_that_lie_outside_are_an_error() -> None:
+    n, stops = 2 * T, np.arange(2, 2 * T + 1, 2)
+    query, key, columns = normal(T, 8), normal(S, 8), np.arange(n, dtype=np.int32) % S
+    out = np.empty(S - 1, np.int64), np.empty(n, np.int32), np.empty(n), np.empty(n)
     with pytest.raises(ValueError, match="outside"):
-        compressed_rows.rows_transposed(*operands, out=out)
+        choice.kernels()["rows_transposed"](
+            normal(n), normal(n), columns, stops - 2, stops, out=out
+        )
     out = np.zeros(n + 32), np.zeros(n + 32, np.int32), np.zeros(T, np.int64), np.zeros(T)
     rest = np.empty(0), np.full(T, 1.5), np.full(T, -np.inf)
-    for keys, ends in ((key[0][: S - 1], stops), (key[0], stops + 1), (key[0], stops[::-1].copy())):
+    for keys, ends in ((key[: S - 1], stops), (key, stops + 1), (key, stops[::-1].copy())):
         with pytest.raises(ValueError, match="outside"):
-            given_keys.given_keys(query[0], keys, sets.indices, ends, *rest, out=out)
+            choice.kernels()["given_keys"](query, keys, columns, ends, *rest, out=out)
 
 
 @pytest.mark.parametrize("rows", [[[0, 2], [1, 3]], [[-1, 2], [-1, -1]], [[2, -1], [3, 1]]])

@@ -107,7 +107,7 @@ def writes_out(body: Callable[..., None]) -> Any:
     """Decorator for private functions of plain arrays that write to ``out=``: kernel, or body.
 
     Nothing is checked or arranged: what the operands may be is between the caller and the function,
-    which has its body as `reference`, and its kernel as `kernel`, None without kernels.
+    which has its body as `reference`.
     """
     name = body.__name__
 
@@ -117,7 +117,6 @@ def writes_out(body: Callable[..., None]) -> Any:
         (kernel or body)(*operands, out=out)
 
     public.reference = body  # type: ignore[attr-defined]
-    public.kernel = kernels().get(name)  # type: ignore[attr-defined]
     return public
 
 
