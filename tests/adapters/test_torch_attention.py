@@ -45,30 +45,27 @@ def averages(weights: Any, value: Any) -> Any:
     return weights @ value.repeat_interleave(weights.shape[-3] // value.shape[-3], -3)
 
 
-@pytest.fixture(params=["dense", "over the support"])
-def route(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    if request.param == "over the support":
-        monkeypatch.setitem(route_numbers.LEAST_SCORES, "tensors", 0)
-
-
-def test_shapes_that_need_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_attention, "_short_call", lambda *arguments: None)
-    monkeypatch.setattr(sparse_attention, "sparse_operation", lambda problem: (problem.query, None))
-    for t, s, causal, learns, is_short in (
-        (255, 257, False, False, True),
-        (256, 256, False, False, False),
-        (128, 128, True, False, False),
-        (1, 70_000, False, True, True),
+@pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
+def test_route_says_which_way_a_call_goes() -> None:
+    for t, s, causal, learns, way in (
+        (255, 257, False, False, "dense"),
+        (256, 256, False, False, "sparse"),
+        (128, 128, True, False, "sparse"),
+        (1, 70_000, False, True, "dense"),
         # Without a gradient, few queries go over many keys as they lie.
-        (8, 1023, False, False, True),
-        (8, 1024, False, False, False),
-        (8, 1024, False, True, True),
-        (9, 1024, False, False, True),
-        (1, 70_000, False, False, False),
+        (8, 1023, True, False, "dense"),
+        (8, 1024, True, False, "sparse"),
+        (8, 1024, False, True, "dense"),
+        (9, 1024, False, False, "dense"),
+        (1, 70_000, False, False, "short call"),
     ):
         query, key = torch.ones(t, 1, requires_grad=learns), torch.ones(s, 1)
-        output = pt.attention(query, key, key, causal=causal)
-        assert (output is not query) == is_short
+        options = {"causal": True} if causal else {}
+        assert pt.attention.route(query, key, key, **options) == way
+    x = torch.ones(2, 400, 4)
+    assert pt.attention.route(x[:, :1], pt.ScreenedRows(x), x, scale=1.0) == "screened"
+    assert pt.attention.route(x, x, x, mask=torch.zeros(400, 1, dtype=torch.long)) == "sparse"
+    assert pt.attention.route(x, x, x, mapping="softmax") == "sdpa"
 
 
 def test_whole_matrices_while_they_fit_a_gpu() -> None:
@@ -281,16 +278,14 @@ def test_the_module_learns_scale_and_sink() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.usefixtures("route")
-def test_weights_are_those_of_arrays() -> None:
-    arrays, options = inputs(4, 5, 2, 1), {"causal": True, "offset": 1, "sink": 0.3}
-    _, expected = pe.attention(*(x.numpy() for x in arrays), return_weights=True, **options)
-    output, weights = pt.attention(*arrays, return_weights=True, **options)
-    for part in ("data", "indices", "indptr", "support_sizes", "sink"):
+@pytest.mark.parametrize("least", [0, 1 << 16])
+def test_weights_are_those_of_arrays(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(route_numbers.LEAST_SCORES, "tensors", least)
+    _, expected = pe.attention(*(x.numpy() for x in inputs()), return_weights=True)
+    _, weights = pt.attention(*inputs(), return_weights=True)
+    for part in ("data", "indices", "indptr", "support_sizes", "density"):
         np.testing.assert_allclose(getattr(weights, part), getattr(expected, part), **EXACT)
-    assert weights.density == expected.density
-    for head in ((1, 0), (0, -1)):
-        torch.testing.assert_close(weights.csr(*head).to_dense(), weights.to_dense()[head])
+    torch.testing.assert_close(weights.csr(1, -1).to_dense(), weights.to_dense()[1, -1])
     with pytest.raises(IndexError, match="no head"):
         weights.csr(2, 0)
 
@@ -308,8 +303,10 @@ def test_weights_of_long_inputs_are_not_made_dense() -> None:
     torch.testing.assert_close(compiled(query)[1].to_dense(), weights.to_dense())
 
 
-def entries_kept(output: Any) -> int:
-    """The number of weights that the derivative of an output keeps."""
+def test_the_derivative_keeps_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [tensor(2, 300, 8, seed=i) for i in range(3)]
+    learned = [x.clone().requires_grad_() for x in arrays]
+    weights = pe.attention(*(x.numpy() for x in arrays), return_weights=True)[1]
     kept: list[int] = []
 
     def pack(x: Any) -> Any:
@@ -317,34 +314,21 @@ def entries_kept(output: Any) -> int:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        output()
-    return sum(kept)
-
-
-def test_the_derivative_keeps_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays = [tensor(2, 300, 8, seed=i) for i in range(3)]
-    learned = [x.clone().requires_grad_() for x in arrays]
-    weights = pe.attention(*(x.numpy() for x in arrays), return_weights=True)[1]
-    assert entries_kept(lambda: pt.attention(*learned)) == len(weights.data)
-    assert entries_kept(lambda: pt.attention(*arrays)) == 0
+        pt.attention(*arrays)
+        assert sum(kept) == 0
+        pt.attention(*learned)
+    assert sum(kept) == len(weights.data)
     output = pt.attention(*learned)
-    forward = pe.sparse_attention.problem.AttentionProblem.forward
-    calls: list[Any] = []
-    counted = lambda *args, **options: calls.append(args) or forward(*args, **options)  # noqa: E731
-    monkeypatch.setattr(pe.sparse_attention.problem.AttentionProblem, "forward", counted)
+    problem = pe.sparse_attention.problem.AttentionProblem
+    forward, calls = problem.forward, []
+    counted = lambda *args, **options: calls.append(1) or forward(*args, **options)  # noqa: E731
+    monkeypatch.setattr(problem, "forward", counted)
     expected = torch.autograd.grad(output.square().sum(), learned)
     assert not calls
-    again = torch.utils.checkpoint.checkpoint(pt.attention, *learned, use_reentrant=False)
+    again = checkpoint(pt.attention, *learned, use_reentrant=False)
     found = torch.autograd.grad(again.square().sum(), learned)
     assert len(calls) == 2
-    for theirs, ours in zip(found, expected, strict=True):
-        torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
-
-
-def test_wrong_packed_sequences_are_refused() -> None:
-    for cu_seqlens, error in ((torch.tensor([0, 4]), ValueError), (torch.ones(2), TypeError)):
-        with pytest.raises(error, match="cu_seqlens"):
-            pt.attention(*inputs(5, 5), cu_seqlens=cu_seqlens)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_softmax_is_pytorchs_own_attention(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,43 +346,36 @@ def test_softmax_is_pytorchs_own_attention(monkeypatch: pytest.MonkeyPatch) -> N
     assert calls == [{"scale": 3**-0.5, "dropout_p": 0.0, "enable_gqa": True}]
 
 
-def test_a_length_scale_is_finite_and_learned() -> None:
-    scale = pt.LengthScale(4, 3, beta=0.2, gamma=1.5)
-    keys = torch.arange(1, 6)
-    expected = (1 + 0.2 * np.log(np.arange(2.0, 7)) ** 1.5) / 3**0.5
-    np.testing.assert_allclose(scale(keys).detach(), np.tile(expected, (4, 1)), rtol=1e-5)
-    output = pt.attention(*inputs(5, 5), causal=True, scale=scale(keys))
-    output.square().sum().backward()
-    for parameter in (scale.delta, scale.b, scale.c):
-        assert parameter.grad.isfinite().all()
-        assert (parameter.grad != 0).all()
-    with pytest.raises(ValueError, match="beta must be above 0"):
-        pt.LengthScale(4, 3, beta=0.0)
-
-
 @pytest.mark.parametrize("gamma", [-1.5, 0.0, 1.9])
-def test_a_length_scale_of_each_query(gamma: float) -> None:
-    scale = pt.LengthScale(4, 3, beta=0.2, gamma=gamma, inputs=6)
-    keys, x = torch.arange(1, 6), torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(
-        scale(keys, x), pt.LengthScale(4, 3, beta=0.2, gamma=gamma)(keys).expand(2, 4, 5)
-    )
-    with torch.no_grad():
-        scale.w.normal_(generator=torch.Generator().manual_seed(1))
-        scale.u.normal_(generator=torch.Generator().manual_seed(2))
-    beta = torch.nn.functional.softplus(x[1, 2] @ scale.w[3] + scale.b[3, 0])
-    power = 2 * torch.tanh(x[1, 2] @ scale.u[3] + scale.c[3, 0])
-    expected = (1 + beta * np.log(4.0) ** power) / 3**0.5
-    torch.testing.assert_close(scale(keys, x)[1, 3, 2], expected)
-    output = pt.attention(*inputs(5, 5), causal=True, scale=scale(keys, x))
-    output.square().sum().backward()
+@pytest.mark.parametrize("features", [0, 6])
+def test_a_length_scale_is_finite_and_learned(features: int, gamma: float) -> None:
+    options = {"inputs": features} if features else {}
+    scale = pt.LengthScale(4, 3, beta=0.2, gamma=gamma, **options)
+    x = torch.randn(2, 5, features, generator=torch.Generator().manual_seed(0))
+    given = (torch.arange(1, 6), x) if features else (torch.arange(1, 6),)
+    expected = (1 + 0.2 * np.log(np.arange(2.0, 7)) ** gamma) / 3**0.5
+    found = scale(*given).detach()
+    assert found.shape == ((2, 4, 5) if features else (4, 5))
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-5)
+    if features:  # a scale of each query
+        with torch.no_grad():
+            scale.w.normal_(generator=torch.Generator().manual_seed(1))
+            scale.u.normal_(generator=torch.Generator().manual_seed(2))
+        beta = torch.nn.functional.softplus(x[1, 2] @ scale.w[3] + scale.b[3, 0])
+        power = 2 * torch.tanh(x[1, 2] @ scale.u[3] + scale.c[3, 0])
+        expected = (1 + beta * np.log(4.0) ** power) / 3**0.5
+        torch.testing.assert_close(scale(*given)[1, 3, 2], expected)
+    pt.attention(*inputs(5, 5), causal=True, scale=scale(*given)).square().sum().backward()
     for parameter in scale.parameters():
         assert parameter.grad.isfinite().all()
         assert (parameter.grad != 0).any()
-    assert repr(scale) == "LengthScale(heads=4, features=3, inputs=6)"
-    for wrong in (lambda: scale(keys), lambda: pt.LengthScale(4, 3)(keys, x)):
-        with pytest.raises(ValueError, match="x: expected inputs="):
-            wrong()
+    named = ", inputs=6" if features else ""
+    assert repr(scale) == f"LengthScale(heads=4, features=3{named})"
+    wrong = given[:1] if features else (*given, x)
+    with pytest.raises(ValueError, match="x: expected inputs="):
+        scale(*wrong)
+    with pytest.raises(ValueError, match="beta must be above 0"):
+        pt.LengthScale(4, 3, beta=0.0)
 
 
 def test_a_logarithmic_scale_is_finite_for_one_key() -> None:
@@ -447,14 +424,14 @@ def test_plain_steps_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
     learned = query.clone().requires_grad_()
     with torch.no_grad():
         assert torch.equal(pt.attention(learned, key, value, 1.5), torch.from_numpy(expected))
-    many, options = tensor(2, 4, 9, 3), {"scale": 1.0}
+    half, few = (x.bfloat16() for x in (query, key, value)), (query, key, value)
     calls: list[tuple[Any, dict[str, Any]]] = [
         ((learned, key, value), {}),
-        ((many, key, value), {}),
-        ((query, key, value), options),
-        ((query, screened, value), options),
-        ((query, key, value, torch.tensor(1.5)), {}),
-        ((query.bfloat16(), key.bfloat16(), value.bfloat16()), {}),
+        ((tensor(2, 4, 9, 3), key, value), {}),
+        (few, {"scale": 1.0}),
+        ((query, screened, value), {"scale": 1.0}),
+        ((*few, torch.tensor(1.5)), {}),
+        (tuple(half), {}),
     ]
     for arguments, more in calls:
         with pytest.raises(TypeError, match="NoneType"):  # the long way
@@ -463,46 +440,17 @@ def test_plain_steps_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
         pt.attention(query.float(), key.float(), value.float())
 
 
-@pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
-def test_route_says_which_way_a_call_goes() -> None:
-    x, long = torch.ones(2, 40, 4), torch.ones(2, 400, 4)
-    learned = x.clone().requires_grad_()
-    assert pt.attention.route(x[:, :1], x, x) == "short call"
-    assert pt.attention.route(x[:, :1], pt.ScreenedRows(x), x, scale=1.0) == "screened"
-    assert pt.attention.route(learned, x, x) == "dense"
-    assert pt.attention.route(long, long, long, 2.0, causal=True) == "sparse"
-    assert pt.attention.route(x, x, x, mask=torch.zeros(40, 1, dtype=torch.long)) == "sparse"
-    assert pt.attention.route(long, long, long, mapping="softmax") == "sdpa"
-
-
-def made(name: str, numbers: Any) -> Any:
-    return pt.DistanceBias(slopes=numbers) if "slope" in name else pt.DistanceBias(numbers)
-
-
-@pytest.mark.parametrize("kind", ["distances", "slopes"])
-def test_distances_store_no_array_of_scores(kind: str) -> None:
+@pytest.mark.parametrize("numbers", [torch.rand(2), torch.randn(2, 599)])
+def test_distances_store_no_array_of_scores(numbers: Any) -> None:
     query, key = torch.randn(2, 2, 300, 8)
-    numbers = torch.rand(2) if kind == "slopes" else torch.randn(2, 599)
     kept: list[int] = []
-
-    def pack(x: Any) -> Any:
-        kept.append(x.numel())
-        return x
-
-    learned = query.requires_grad_(), numbers.requires_grad_()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        output = pt.attention(query, key, key, bias=made(kind, numbers), causal=True)
-    assert max(kept) < 2 * 300 * 300
-    gradients = torch.autograd.grad(output.square().sum(), learned)
-    compiled = torch.compile(
-        lambda q, x: pt.attention(q, key, key, bias=made(kind, x), causal=True),
-        backend="aot_eager",
-        fullgraph=True,
-    )
-    for ours, theirs in zip(
-        torch.autograd.grad(compiled(*learned).square().sum(), learned), gradients, strict=True
+    bias = pt.DistanceBias(numbers) if numbers.ndim > 1 else pt.DistanceBias(slopes=numbers)
+    numbers.requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: kept.append(x.numel()) or x, lambda x: x
     ):
-        torch.testing.assert_close(ours, theirs)
+        pt.attention(query.requires_grad_(), key, key, bias=bias, causal=True)
+    assert max(kept) < 2 * 300 * 300
 
 
 def test_half_types_and_numbers_of_arrays() -> None:
@@ -517,12 +465,17 @@ def test_half_types_and_numbers_of_arrays() -> None:
 
 
 @pytest.mark.parametrize("n", [5, 400])
-def test_wrong_distances_are_refused(n: int) -> None:
-    x = torch.ones(2, n, 3)
-    with pytest.raises(ValueError, match=rf"expected T \+ S − 1 = {2 * n - 1} numbers"):
-        pt.attention(x, x, x, bias=pt.DistanceBias(torch.ones(2, 2 * n)))
-    for bias in (pt.DistanceBias(slopes=torch.ones(3)), pt.DistanceBias(torch.ones(3, 2 * n - 1))):
-        with pytest.raises(ValueError, match="bias of shape .* does not broadcast to the batch"):
-            pt.attention(x, x, x, bias=bias)
-    with pytest.raises(TypeError, match="bias must be a tensor of a floating dtype"):
-        pt.attention(x, x, x, bias=pt.DistanceBias(torch.ones(2 * n - 1, dtype=torch.int64)))
+def test_wrong_arguments_are_refused(n: int) -> None:
+    x, of_batch = torch.ones(2, n, 3), "bias of shape .* does not broadcast to the batch"
+    whole = torch.ones(2 * n - 1, dtype=torch.int64)
+    calls: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "expected T .* numbers", {"bias": pt.DistanceBias(torch.ones(2, 2 * n))}),
+        (ValueError, of_batch, {"bias": pt.DistanceBias(slopes=torch.ones(3))}),
+        (ValueError, of_batch, {"bias": pt.DistanceBias(torch.ones(3, 2 * n - 1))}),
+        (TypeError, "a tensor of a floating dtype", {"bias": pt.DistanceBias(whole)}),
+        (ValueError, "cu_seqlens", {"cu_seqlens": torch.tensor([0, 4])}),
+        (TypeError, "cu_seqlens", {"cu_seqlens": torch.ones(2)}),
+    ]
+    for error, message, options in calls:
+        with pytest.raises(error, match=message):
+            pt.attention(x, x, x, **options)

@@ -6,47 +6,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attention_cases import BOOLS, expected, make, names
 
 import pyentmax as pe
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
-RNG = np.random.default_rng(0)
-QUERY, KEY, VALUE = (
-    RNG.standard_normal((2, n, t, d)) for n, t, d in [(4, 5, 3), (2, 7, 3), (2, 7, 6)]
-)
-LAZY = [
-    da.from_array(x, chunks=(*chunks, -1, -1))
-    for x, chunks in ((QUERY, (1, 2)), (KEY, (1, 1)), (VALUE, (2, 1)))
-]
-MASK = RNG.random((2, 1, 5, 7)) < 0.6
+QUERY, KEY, VALUE = make("of their own, all, 1.5, , , ", 5, 7).arrays
+LAZY = [da.from_array(x, chunks=(1, 2, -1, -1)) for x in (QUERY, KEY, VALUE)]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"alpha": [1.2, 1.5, 1.7, 2.0]},
-        {"alpha": 2.0, "causal": True, "offset": 2},
-        {"mapping": "topk_softmax", "k": 3},
-        {"sink": [0.1, 0.2, 0.3, 0.4], "scale": np.arange(20).reshape(4, 5) / 20},
-        {"mapping": "csparsemax", "upper": np.full(7, 0.4)},
-        {"mask": MASK},
-        {"mask": MASK[0, 0, 0]},
-        {"cu_seqlens": ([0, 2, 5], [0, 3, 7]), "causal": True, "offset": [0, 1]},
-        {"bias": np.arange(35).reshape(5, 7) / 35},
-        {"bias": pe.DistanceBias(np.arange(44).reshape(4, 11) / 44), "causal": True},
-        {"bias": pe.DistanceBias(slopes=np.arange(4) / 4), "offset": 2},
-        {"bias": pe.DistanceBias(slopes=0.5), "cu_seqlens": ([0, 2, 5], [0, 3, 7])},
-    ],
-    ids=str,
-)
-def test_output_is_that_of_arrays_in_memory(options: dict[str, Any]) -> None:
-    output = pe.attention(*LAZY, **options)
-    expected = pe.attention(QUERY, KEY, VALUE, **options)
+@pytest.mark.parametrize("name", names(keys=BOOLS)[::4])
+def test_output_is_that_of_arrays_in_memory(name: str) -> None:
+    case = make(name, 5, 7)
+    lazy = [da.from_array(x, chunks=(1, max(1, x.shape[1] // 2), -1, -1)) for x in case.arrays]
+    output, right = pe.attention(*lazy, **case.options), expected(case)[0]["output"]
     assert isinstance(output, da.Array)
-    assert (output.shape, output.dtype) == (expected.shape, expected.dtype)
-    np.testing.assert_allclose(output.compute(), expected, rtol=0, atol=1e-12)
+    assert (output.shape, output.dtype) == (right.shape, right.dtype)
+    np.testing.assert_allclose(output.compute(), right, rtol=0, atol=1e-12)
+    bounds: dict[str, Any] = {"mapping": "csparsemax", "upper": np.full(7, 0.4)}
+    found = pe.attention(*LAZY, **bounds).compute()
+    np.testing.assert_allclose(found, pe.attention(QUERY, KEY, VALUE, **bounds), rtol=0, atol=1e-12)
 
 
 def test_half_precision_is_kept() -> None:

@@ -49,14 +49,6 @@ def test_masked_keys_may_hold_anything() -> None:
     np.testing.assert_array_equal(weights.indices, np.flatnonzero(mask))
 
 
-@pytest.mark.parametrize("offset", [-1, -4])
-def test_queries_before_every_key_get_zeros(offset: int) -> None:
-    x = np.ones((2, 4))
-    output, weights = attention(x[:1], x, x, causal=True, offset=offset, return_weights=True)
-    np.testing.assert_array_equal(output, np.zeros((1, 4)))
-    assert weights.indptr.tolist() == [0, 0]
-
-
 @has_kernels
 @pytest.mark.parametrize("screened", [False, True])
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2])

@@ -41,21 +41,6 @@ def test_matmul_broadcasts_batch_shapes() -> None:
     np.testing.assert_allclose(products.matmul(x, y), x @ y, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("scale", [0.01, 3.0], ids=["dense", "sparse"])
-def test_long_inputs_match_the_three_lines(scale: float) -> None:
-    rng = np.random.default_rng(0)
-    query, key, value, g = rng.standard_normal((4, 2, 400, 32))
-    output, weights = pe.attention(query, key, value, scale=scale, return_weights=True)
-    p = pe.entmax15(scale * query @ key.swapaxes(1, 2))
-    assert (weights.density > 0.4) == (scale < 1)
-    np.testing.assert_allclose(output, p @ value, rtol=0, atol=1e-11)
-    g_scores = scale * pe.entmax15.vjp(p, g @ value.swapaxes(1, 2))
-    expected = g_scores @ key, g_scores.swapaxes(1, 2) @ query, p.swapaxes(1, 2) @ g
-    gradients = pe.attention_vjp(weights, query, key, value, g, scale=scale)
-    for gradient, other in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(gradient, other, rtol=0, atol=1e-10)
-
-
 def test_attention_leaves_the_threads_of_blas_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     threadpoolctl = pytest.importorskip("threadpoolctl")
     pools = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
