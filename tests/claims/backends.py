@@ -295,14 +295,20 @@ BACKENDS += [Tensors(composed=False), Tensors(composed=True)] if _there("torch")
 BACKENDS += [Jax()] if _there("jax") else []
 
 
-def for_each(backends: list[Any], cases: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
-    """A test of every backend with each case that it has."""
-    pairs = [
-        pytest.param(
-            backend, case, marks=backend.marks, id=f"{backend.name}-{'-'.join(map(str, case))}"
-        )
-        for backend in backends
-        for case in cases
-        if backend.has(*case)
-    ]
+SECOND = [("entmax", alpha) for alpha in (1e-9, 1 + 1e-12, 1.001, 1.75, 3)]
+SECOND += [("normmax", 2.0), ("normmax", 4.0), ("budget_sparsemax", 1)]
+"""Cases whose kernel another case runs too: where values are not the question, of the second stage."""
+
+
+def for_each(
+    backends: list[Any], cases: list[tuple[Any, ...]], second: list[tuple[Any, ...]] | None = None
+) -> pytest.MarkDecorator:
+    """A test of every backend with each case that it has; of some in the second stage."""
+    pairs = []
+    for backend in backends:
+        for case in cases:
+            marks = [*backend.marks, *([pytest.mark.slow] if case in (second or ()) else ())]
+            name = f"{backend.name}-{'-'.join(map(str, case))}"
+            if backend.has(*case):
+                pairs.append(pytest.param(backend, case, marks=marks, id=name))
     return pytest.mark.parametrize(("backend", "case"), pairs)

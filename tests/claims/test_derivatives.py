@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import rows
 import truth
-from backends import ARRAYS, BACKENDS, CASES, LOSSES, for_each
+from backends import ARRAYS, BACKENDS, CASES, LOSSES, SECOND, for_each
 
 import pyentmax as pe
 
@@ -56,7 +56,7 @@ def steep(case: tuple[Any, ...]) -> float:
     return 1e-5 if case[0] in ("entmax", "normmax") and case[1] > 2 else 1e-8
 
 
-@for_each(BACKENDS, SMOOTH)
+@for_each(BACKENDS, SMOOTH, SECOND)
 def test_products_with_the_jacobian(backend: Any, case: Any) -> None:
     name, *value = case
     for n in (6,) if name == "fusedmax" else (5, 33):
@@ -78,7 +78,7 @@ def test_products_with_the_jacobian(backend: Any, case: Any) -> None:
                 np.testing.assert_allclose(jacobian, book, rtol=1e-9, atol=scale)
 
 
-@for_each(ARRAYS, SMOOTH)
+@for_each(ARRAYS, SMOOTH, SECOND)
 def test_directions_off_the_support_are_ignored(backend: Any, case: Any) -> None:
     name, *value = case
     z = np.random.default_rng(3).standard_normal((4, 5))
@@ -117,7 +117,7 @@ def parameter_slopes(case: tuple[Any, ...], z: Any, v: Any) -> np.ndarray:
     return np.stack(columns, axis=-1)
 
 
-@for_each(ARRAYS, LEARNED)
+@for_each(ARRAYS, LEARNED, SECOND)
 def test_gradients_in_the_parameter(backend: Any, case: Any) -> None:
     name, value = case
     z, v, jv = product(case, 5)
@@ -207,7 +207,7 @@ def test_learned_parameters(backend: Any, case: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
-@for_each(BACKENDS, [case for case in LOSSES if case in SMOOTH])
+@for_each(BACKENDS, [case for case in LOSSES if case in SMOOTH], SECOND)
 @pytest.mark.parametrize("soft", [False, True])
 def test_gradients_of_losses(backend: Any, case: Any, soft: bool) -> None:
     name, *value = case

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rows
 import truth
-from backends import ARRAYS, BACKENDS, CASES, LOSSES, for_each
+from backends import ARRAYS, BACKENDS, CASES, LOSSES, SECOND, for_each
 
 import pyentmax as pe
 from pyentmax.engine.backends import choice
@@ -40,7 +40,7 @@ def no_order(case: tuple[Any, ...]) -> bool:
     return not pe.MAPPINGS[case[0]].one_axis
 
 
-@for_each(BACKENDS, CASES)
+@for_each(BACKENDS, CASES, SECOND)
 def test_axis(backend: Any, case: Any) -> None:
     name, *value = case
     g = np.cos(Z)
@@ -65,7 +65,7 @@ def test_axis(backend: Any, case: Any) -> None:
                 backend.call(name + call, Z, *operands, *value, axis=(1, 2))
 
 
-@for_each(BACKENDS, CASES)
+@for_each(BACKENDS, CASES, SECOND)
 def test_mask(backend: Any, case: Any) -> None:
     name, *value = case
     expected, g = best(case, Z, MASK), np.cos(Z)
@@ -88,7 +88,7 @@ def test_mask(backend: Any, case: Any) -> None:
     np.testing.assert_allclose(p.T, expected, **near(case))
 
 
-@for_each(BACKENDS, CASES)
+@for_each(BACKENDS, CASES, SECOND)
 def test_spoilt_rows_stay_alone(backend: Any, case: Any) -> None:
     name, *value = case
     z = Z.reshape(12, 5).copy()
@@ -123,7 +123,7 @@ def test_spoilt_rows_stay_alone(backend: Any, case: Any) -> None:
         assert (grad[nothing] == 0).all()
 
 
-@for_each(BACKENDS, CASES)
+@for_each(BACKENDS, CASES, SECOND)
 def test_types(backend: Any, case: Any) -> None:
     name, *value = case
     z = np.array([[2.0, 1, 0], [1, 1, 0]])
@@ -166,7 +166,7 @@ def test_types(backend: Any, case: Any) -> None:
     same(backend.call(name, large, *value), backend.call(name, z, *value))
 
 
-@for_each(BACKENDS, CASES)
+@for_each(BACKENDS, CASES, SECOND)
 def test_empty_batches(backend: Any, case: Any) -> None:
     name, *value = case
     assert backend.call(name, np.zeros((0, 4)), *value).shape == (0, 4)
@@ -183,7 +183,7 @@ def test_empty_batches(backend: Any, case: Any) -> None:
         assert grad.shape == (0, 4)
 
 
-@for_each(ARRAYS, CASES)
+@for_each(ARRAYS, CASES, SECOND)
 def test_out_and_memory(backend: Any, case: Any) -> None:
     name, *value = case
     z, expected = Z[0].copy(), backend.call(name, Z[0], *value)
@@ -328,7 +328,7 @@ def test_bounds_of_other_types(backend: Any, case: Any) -> None:
     same(found, np.array([5000, 0, 0], np.float16))
 
 
-@for_each(ARRAYS, CASES)
+@for_each(ARRAYS, CASES, SECOND)
 def test_rows_of_different_lengths(backend: Any, case: Any) -> None:
     name, *value = case
     z, offsets = Z.reshape(-1)[:20].copy(), np.array([0, 4, 4, 9, 20])
@@ -342,7 +342,7 @@ def test_rows_of_different_lengths(backend: Any, case: Any) -> None:
         same(jv[start:end], backend.call(f"{name}.jvp", p[start:end], np.cos(row), *value))
 
 
-@for_each(BACKENDS, LOSSES)
+@for_each(BACKENDS, LOSSES, SECOND)
 def test_options_of_losses(backend: Any, case: Any) -> None:
     name, *value = case
     z = Z.reshape(12, 5)
@@ -612,7 +612,7 @@ OPERANDS: list[tuple[str, tuple[Any, ...], Any, str]] = [
 ]
 
 
-@for_each(ARRAYS, CASES)
+@for_each(ARRAYS, CASES, SECOND)
 def test_wrong_scores_and_options(backend: Any, case: Any) -> None:
     name, *value = case
     for z, options, error, message in SCORES:
@@ -661,7 +661,7 @@ def test_infeasible_values_write_nothing(
     assert (nothing == 0).all()
 
 
-@for_each(ARRAYS, LOSSES)
+@for_each(ARRAYS, LOSSES, SECOND)
 def test_wrong_targets(backend: Any, case: Any) -> None:
     name, *value = case
     for y, options, error, message in TARGETS:
