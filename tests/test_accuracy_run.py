@@ -67,16 +67,3 @@ def test_errors_are_detected(
     accuracy.check_until(state, 2_000)
     assert state.worst[check].use > 1
     assert not [w for c, w in state.worst.items() if not c.startswith(name) and w.use > 1]
-
-
-def test_stopped_run_resumes(accuracy: ModuleType, tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    whole = accuracy.resumed(None, "float32", 3)
-    accuracy.check_until(whole, 4_000)
-    accuracy.check_until(accuracy.resumed(path, "float32", 3), 1_000, path)
-    resumed = accuracy.resumed(path, "float32", 3)
-    assert 1_000 <= resumed.rows < 4_000
-    accuracy.check_until(resumed, 4_000, path)
-    assert resumed == whole == accuracy.resumed(path, "float32", 3)
-    with pytest.raises(SystemExit, match="was made with dtype float32, seed 3"):
-        accuracy.resumed(path, "float32", 4)

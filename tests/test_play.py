@@ -277,31 +277,6 @@ def test_attention_agrees_with_the_library(show):
 # --- links, phones, labels ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_link_opens_its_state(show, view):
-    browser = show(VIEWS[view])
-    assert state(browser)["view"] == view
-    assert browser.run("return document.getElementById('play-link').hash") == VIEWS[view]
-    shown = "[...document.querySelectorAll('#play figure')].filter(f => f.offsetParent).length"
-    assert browser.run(f"return {shown}") == (2 if view in ("four", "attention") else 3)
-
-
-def test_link_follows_the_page(show):
-    browser = show(VIEWS["three"])
-    shown = compare(browser)
-    assert (shown["z"], shown["mapping"], shown["lambda"]) == ([0.5, -1.25, 2], "fusedmax", 0.4)
-    focus(browser, "z3")
-    browser.press("home")
-    changed = VIEWS["three"].replace("1.25,2", "1.25,-3")
-    assert browser.run("return document.getElementById('play-link').hash") == changed
-    browser.wait(f"return location.hash === {changed!r}")
-    browser.run("location.hash = 'view=three&z=1,1,1&mapping=topk&k=1'")
-    browser.wait("return document.getElementById('play-z3').value === '1'")
-    assert compare(browser)["mapping"] == "topk"
-    browser.click("input[name=play-view][value=race]")
-    browser.wait("return location.hash.startsWith('#view=race&z=1.2,0.9,0.3,-0.4,-1&alpha=1.5')")
-
-
 def test_links_in_documents_name_states(show):
     """Every key is understood: the state of the link, written again, has all of the link."""
     links = set()
@@ -324,42 +299,3 @@ def test_python_code_is_shown(show, view):
         found, shown = eval(code, {"pe": pe}), state(browser)
         key = {"race": "tau", "attention": "output"}.get(view, "p")
         np.testing.assert_allclose(np.ravel(found), np.ravel(shown[key]), rtol=0, atol=ATOL)
-
-
-# --- the water of notebook 1 ----------------------------------------------------------------------
-def water_html() -> str:
-    """The second output of the cell of notebook 1 that can be moved."""
-    [path] = (DOCS.parent / "notebooks").glob("01_*.ipynb")
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    [picture, html] = next(cell for cell in cells if cell["id"] == "water")["outputs"]
-    assert "data:image/png" in "".join(picture["data"]["text/html"])
-    return "".join(html["data"]["text/html"])
-
-
-def test_water_moves_as_the_library_says(browser, tmp_path):
-    page = tmp_path / "water.html"
-    page.write_text(f'<!doctype html><meta charset="utf-8"><body>{water_html()}', encoding="utf-8")
-    browser.open(page.as_uri())
-    move = """
-        const sliders = document.querySelectorAll("#play-water input");
-        for (const [i, value] of arguments[0]) {
-          sliders[i].value = value;
-          sliders[i].dispatchEvent(new Event("input"));
-        }
-        return document.getElementById("play-water").dataset.state;
-    """
-    scores = np.array([1.2, 0.9, 0.3, -0.4, -1.0])
-    for moves, alpha, z in (
-        ([], 1.5, scores),
-        ([[0, 2.0]], 2.0, scores),
-        ([[0, 1.25], [3, 1.5]], 1.25, np.array([1.2, 0.9, 1.5, -0.4, -1.0])),
-        ([[0, 1.0]], 1.0, np.array([1.2, 0.9, 1.5, -0.4, -1.0])),
-    ):
-        shown = json.loads(browser.run(move, moves))
-        p = pe.entmax(z, alpha)
-        np.testing.assert_allclose(shown["z"], z, rtol=0, atol=ATOL)
-        np.testing.assert_allclose(shown["p"], p, rtol=0, atol=ATOL)
-        level = None if alpha == 1 else z.max() - p.max() ** (alpha - 1) / (alpha - 1)
-        assert shown["threshold"] == (level and pytest.approx(level, abs=ATOL))
-        text = browser.run("return document.querySelector('#play-water p').textContent")
-        assert f"{(p > 0).sum()} of 5" in text

@@ -89,10 +89,3 @@ def test_another_start_is_another_run(tmp_path):
 def test_bad_starts_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         StartConfig(**fields).before_update(model_of())
-
-
-@pytest.mark.parametrize("attention", ["learned", "topk_softmax:2"])
-def test_annealing_needs_a_fixed_alpha(attention):
-    start = StartConfig(first_attention="1", first_updates=2, anneal_updates=2)
-    with pytest.raises(ValueError, match="anneal_updates: expected α-entmax"):
-        start.before_update(model_of(attention))

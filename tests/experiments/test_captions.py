@@ -7,14 +7,11 @@ import pytest
 
 from experiments.own.captioning import (
     Captioner,
-    Scene,
-    cells_of,
     draw_data,
     draw_images,
     draw_scenes,
     train_captioner,
 )
-from experiments.own.captioning.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
 from pyentmax.seq2seq.data import EOS
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
@@ -22,39 +19,6 @@ TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
 
 
 # --- images -------------------------------------------------------------------------------------
-def test_scenes_hold_what_their_captions_say():
-    scenes = draw_scenes(400, np.random.default_rng(3))
-    fewest, most = DISTRACTORS
-    for scene in scenes:
-        first, second = (np.array(divmod(c, GRID)) for c in (scene.subject, scene.partner))
-        assert (first == second).sum() == 1  # one row or one column
-        colour, shape, *relation, colour2, shape2 = scene.caption.split()
-        for cell, name in ((scene.subject, (colour, shape)), (scene.partner, (colour2, shape2))):
-            kind = SHAPES.index(name[1]) * len(COLOURS) + list(COLOURS).index(name[0])
-            assert scene.shapes.flat[cell] == kind
-        down, right = RELATIONS[" ".join(relation)]
-        assert tuple(np.sign(second - first)) == (down, right)
-        assert fewest <= (scene.shapes >= 0).sum() - 2 <= most
-        assert len(scene.sought()) == len(scene.caption.split())
-    assert {r for s in scenes for r in RELATIONS if f" {r} " in s.caption} == set(RELATIONS)
-
-
-def test_images_show_the_shapes_and_two_frames():
-    shapes = np.full((GRID, GRID), -1)
-    shapes[1, 2] = shapes[1, 5] = SHAPES.index("square") * len(COLOURS) + list(COLOURS).index("red")
-    [image] = draw_images([Scene(shapes, GRID + 2, GRID + 5)])
-    cells = image.reshape(GRID, CELL, GRID, CELL, 3).swapaxes(1, 2)
-    red = np.rint(255 * np.array(COLOURS["red"]))
-    np.testing.assert_array_equal(cells[1, 2, 1:-1, 1:-1], np.broadcast_to(red, (6, 6, 3)))
-    assert (cells[1, 2, 0] == 255).all()
-    assert 120 < cells[1, 5, 0].min() == cells[1, 5, 0].max() < 160
-    empty = shapes < 0
-    assert (cells[empty] == cells[0, 0, 0, 0, 0]).all()
-    features = cells_of(image[None])
-    np.testing.assert_array_equal(features[0, GRID + 2], features[0].reshape(8, 8, -1)[1, 2])
-    assert (features[0, 0] == features[0, 0, 0]).all()
-
-
 def test_the_data_depend_on_the_seed_alone():
     one, again, other = draw_data(20), draw_data(20), draw_data(20, seed=1)
     np.testing.assert_array_equal(one.train.images, again.train.images)

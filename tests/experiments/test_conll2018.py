@@ -16,7 +16,6 @@ from pyentmax.seq2seq.data import DataError
 
 pooch = pytest.importorskip("pooch")
 
-DATA = os.environ.get("PYENTMAX_DATA")
 CONTENTS = {
     "all/welsh-dev": "cath\tcathod\tN;PL\n",
     "all/welsh-train-low": "ci\tcŵn\tN;PL\n",
@@ -159,24 +158,3 @@ def test_registry_lists_every_file(monkeypatch):
     counts = {split: len(conll2018_languages(split)) for split in conll2018.SPLITS}
     # The paper's 86 and 102 languages, and Telugu, which has a low setting only.
     assert counts == {"train-low": 103, "train-medium": 102, "train-high": 86, "dev": 103}
-
-
-@pytest.mark.skipif(DATA is None, reason="PYENTMAX_DATA names no data folder")
-def test_checksums_are_those_of_the_files():
-    task = Path(DATA) / "conll2018" / "task1"
-    found = {
-        name: hashlib.sha256((task / name).read_bytes()).hexdigest() for name in files_under(task)
-    }
-    assert found == conll2018._checksums()
-
-
-def test_script_lists_languages_and_fetches(server, tmp_path, capsys):
-    conll2018.main(["--split", "train-low"])
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("train-low: ")
-    assert "welsh" in line.split()
-    assert server.asked == []
-    arguments = ["--languages", "all", "--split", "train-low", "dev"]
-    conll2018.main(arguments)
-    lines = capsys.readouterr().out.splitlines()
-    assert sorted(lines) == sorted(str(task(tmp_path) / name) for name in CONTENTS)

@@ -67,25 +67,6 @@ def test_grid_position_changes_the_encoding():
     assert min(np.abs(keys[0, i] - keys[0, j]).max() for i in range(6) for j in range(i)) > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rows": 0}, "rows: expected a whole number from 1 up, got 0"),
-        ({"tied": "all", "target_size": 3}, "tied: 'all' needs a vocabulary on both sides"),
-        ({"width": 6}, "width: expected a multiple of 4 for a grid, got 6"),
-    ],
-)
-def test_bad_configurations_are_refused(changes, message):
-    sizes = {"source_size": 3, "target_size": 6, "width": 8, "heads": 2}
-    with pytest.raises(ValueError, match=message):
-        GridTransformerConfig(**sizes | changes)
-
-
-def test_sources_must_be_grids():
-    with pytest.raises(ValueError, match=r"\(batch, 6, 3\), got shape \(2, 5, 3\)"):
-        small().encode(CELLS[:, :5], MASK[:, :5])
-
-
 def test_grid_cells_are_encoded_by_row_and_column():
     found = grid_positions(3, 5, 8, np.float64).reshape(3, 5, 8)
     line = sinusoidal_positions(np.arange(5), 4, np.float64)

@@ -61,19 +61,3 @@ def test_merging_scores_of_joining_and_other_heads():
     np.testing.assert_allclose(merging_scores(weights, [(3,)]), [1, 1, 0.25], rtol=1e-7)
     both = merging_scores(weights, [(0, 1, 2), (3,)])
     np.testing.assert_allclose(both, [1, 0.5, 0.375], rtol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda p: head_densities(p[0, 0]), r"expected the shape \(…, queries, keys\), got \(5,\)"),
-        (lambda p: head_diversity(p[..., :1]), "a query with two keys, got none"),
-        (lambda p: positional_confidence(p, 0), r"expected the shape \(…, T, T\), .* \(3, 4, 5\)"),
-        (lambda p: positional_confidence(p[..., :4], 4), r"less than 4 tokens, got \+4"),
-        (lambda p: merging_scores(p[..., :4], []), "at least one, got none"),
-        (lambda p: attention_to(p, np.zeros(4, bool), np.ones(5, bool)), "at least one, got none"),
-    ],
-)
-def test_unsuitable_arguments_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(random_weights(3, 4, 5))

@@ -55,21 +55,6 @@ def test_recurrent_models_and_other_files_are_refused(tmp_path):
             measured_heads.measure([tmp_path / f"{name}.npz"], pairs)
 
 
-def test_equal_attentions_are_labelled_by_folder(tmp_path):
-    folders = [tmp_path / "dense", tmp_path / "dense-late"]
-    for folder in folders:
-        folder.mkdir()
-        untrained_translator("1").save(folder / "best.npz")
-    measured = measured_heads.measure(folders, planted.planted_questions(4))
-    assert [one.label for one in measured] == ["softmax (dense)", "softmax (dense-late)"]
-
-
-def test_wrong_k_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        head_pictures.main(["run", "--examples", "toy-german", "--out", "o", "--k", "0"])
-    assert "--k: expected numbers from 1 up" in capsys.readouterr().err
-
-
 def test_contrast_compares_sentences_of_one_length():
     pytest.importorskip("matplotlib")
     lengths = np.array([9.0, 10, 9, 10, 20, 20, 11])

@@ -15,21 +15,6 @@ def result(probabilities, exact, unfinished=0):
     return SearchResult(tuple(hypotheses), exact, float(sum(probabilities)), "")
 
 
-@pytest.mark.parametrize(
-    ("measure", "message"),
-    [
-        (lambda: calibration([], []), "at least one prediction"),
-        (lambda: calibration([0.5], [True, False]), r"have the shapes \(1,\) and \(2,\)"),
-        (lambda: calibration([0.5, 1.5], [True, False]), "between 0 and 1, got 1.5"),
-        (lambda: calibration([float("nan")], [True]), "between 0 and 1, got nan"),
-        (lambda: calibration([0.5], [True], 0), "bins must be at least 1, not 0"),
-    ],
-)
-def test_unsuitable_arguments_are_named(measure, message):
-    with pytest.raises(ValueError, match=message):
-        measure()
-
-
 def test_calibration_by_hand():
     # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
     measured = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)

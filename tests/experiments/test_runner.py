@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -11,7 +10,7 @@ import time
 import pytest
 
 from experiments import runner
-from experiments.runner import Experiment, Options, add_line, folder_of, read_lines, run_all
+from experiments.runner import Experiment, Options, add_line, read_lines, run_all
 from pyentmax.seq2seq.training import History
 
 RUNS = [{"row": row, "seed": seed, "updates": 4} for row in ("a", "b") for seed in (0, 1)]
@@ -71,14 +70,6 @@ def test_diverged_run_does_not_stop_others(tmp_path, capsys):
     lines = run_all(tmp_path, diverge, RUNS)
     assert [line["settings"]["row"] for line in lines] == ["b", "b"]
     assert "the loss is not finite" in capsys.readouterr().out
-
-
-def test_longer_run_shares_the_folder():
-    short, long = RUNS[0], RUNS[0] | {"updates": 8}
-    other = RUNS[0] | {"hidden": 8}
-    folders = [folder_of(runner.HOME, x, "updates") for x in (short, long, other)]
-    assert folders[0] == folders[1] != folders[2]
-    assert folder_of(runner.HOME, short) != folder_of(runner.HOME, long)
 
 
 def test_line_replaces_one_of_the_same_settings(tmp_path):
@@ -155,15 +146,6 @@ def test_script_runs_what_is_missing_and_reports(tmp_path, capsys):
     assert capsys.readouterr().out == "\n4 lines\n"
 
 
-def test_script_says_how_to_go_on(tmp_path, capsys):
-    stopped = Experiment("own/nothing", __doc__, lambda args: [RUNS], stop_once, _report)
-    assert stopped.main(["--out", str(tmp_path)]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
-    partly = Experiment("own/nothing", __doc__, lambda args: [RUNS], diverge, _report)
-    assert partly.main(["--out", str(tmp_path / "other")]) == 1
-    assert "2 runs are not finished" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_cluster_does_the_runs(tmp_path, capsys):
     distributed = pytest.importorskip("distributed")
@@ -186,17 +168,3 @@ def test_notes_of_a_killed_run_belong_to_their_validations(tmp_path):
         file.write('\n{"loss": 0.1, "cont')
     notes.add(0.1, {"context": 4.0})
     assert notes.curve(history)["context"] == [5.0, 4.0]
-
-
-def test_started_run_is_resumed(tmp_path):
-    assert not runner.run_options(tmp_path / "run", Options()).resume
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "settings.json").touch()
-    assert runner.run_options(tmp_path / "run", Options()).resume
-
-
-def test_settings_are_kept_beside_the_run(tmp_path):
-    run_all(tmp_path, count, RUNS[:1])
-    folder = folder_of(tmp_path, RUNS[0])
-    kept = json.loads((tmp_path / f"{folder.name}.json").read_text())
-    assert kept["settings"] == RUNS[0]

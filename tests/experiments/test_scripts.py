@@ -135,14 +135,6 @@ def test_kept_lines_make_the_table(name, capsys):
     assert "| --- |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_docstring_says_what_came_out_and_how_long_it_takes(name):
-    text = str(script(name).__doc__)
-    assert "What came out" in text
-    assert f"python -m experiments.{name}" in text
-    assert any(unit in text for unit in ("second", "minute", "hour"))
-
-
 @pytest.mark.slow
 def test_finished_run_is_made_longer(data, small, tmp_path, monkeypatch):
     training = {**language_model.TRAINING, "validate_every": 2}

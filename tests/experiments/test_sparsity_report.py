@@ -7,14 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments.analysis import calibration
 from experiments.peters2019 import sparsity_report
-from experiments.peters2019.sparsity_plots import (
-    plot_exactness_by_beam,
-    plot_reliability,
-    plot_support_sizes,
-)
-from pyentmax.seq2seq.analysis import SupportSizes, exactness_statistics
+from pyentmax.seq2seq.analysis import exactness_statistics
 from pyentmax.seq2seq.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 
@@ -83,38 +77,3 @@ def test_strings_that_never_end_predict_nothing(tmp_path):
     assert numbers["calibration"] == {"best": None, "listed": None}
     with pytest.raises(ValueError, match="examples: expected at least one"):
         sparsity_report.measure(untrained, [])
-
-
-# --- pictures -----------------------------------------------------------------------------------
-def test_exactness_by_beam_with_single_share():
-    ax = plot_exactness_by_beam({2: 0.75, 1: 0.5}, single=0.25)
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(1, 0.5), (2, 0.75)])
-    assert set(ax.lines[1].get_ydata()) == {0.25}
-    assert len(plot_exactness_by_beam({1: 0.5}).lines) == 1
-
-
-def test_support_sizes_are_shares_with_last_bar_open():
-    sizes = SupportSizes(
-        np.array([1, 2, 2, 9]), np.array([1, 1, 1, 7]), np.array([9] * 4), vocabulary=30
-    )
-    ax = plot_support_sizes(sizes, max_size=4)
-    attention, output = ([bar.get_height() for bar in bars] for bars in ax.containers)
-    np.testing.assert_array_equal(attention, [0.25, 0.5, 0, 0.25])
-    np.testing.assert_array_equal(output, [0.75, 0, 0, 0.25])
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3", "4+"]
-    whole = plot_support_sizes(sizes)
-    assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
-
-
-def test_reliability_has_a_point_for_each_bin():
-    result = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
-    ax = plot_reliability({"best": result, "all": result})
-    points = [c for c in ax.collections if len(c.get_offsets()) == 3]
-    np.testing.assert_allclose(
-        points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)], rtol=1e-15
-    )
-    assert np.argmax(points[0].get_sizes()) == 2
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == ["best, ECE 47.5%", "all, ECE 47.5%"]
-    with pytest.raises(ValueError, match="one or two calibrations, got 3"):
-        plot_reliability(dict.fromkeys("abc", result))

@@ -14,7 +14,7 @@ from experiments.tasks.translation import Subwords, Translator, Words, toy_germa
 from experiments.tasks.translation.bleu import bleu
 from experiments.tasks.translation.translator import ARCHITECTURES
 from experiments.translation import MODELS, ROWS, TRAININGS, paired_bootstrap, supports
-from experiments.zhao2019.table5 import dense_by_layer, dense_in, highest, weight_outside
+from experiments.zhao2019.table5 import dense_by_layer, dense_in, weight_outside
 from pyentmax.seq2seq.data import make_batch
 from pyentmax.seq2seq.models.transformer import KINDS
 
@@ -29,19 +29,6 @@ def test_every_row_has_settings_that_can_be():
         _, shape = ARCHITECTURES[row.architecture]
         shape(source_size=9, target_size=9, **{**MODELS[row.architecture], **row.model})
         StartConfig(**{**TRAININGS[row.architecture], **row.training})
-
-
-def test_highest_of_seeds_that_differ_in_nothing_else():
-    lines = [
-        {
-            "settings": {"seed": seed, "updates": updates, "k": ["8"], "translate": 1},
-            "result": {"top 8": {"8": {"loss": 2.0, "accuracy": accuracy, "bleu": bleu}}},
-        }
-        for seed, updates, accuracy, bleu in ((0, 3, 0.5, 31), (1, 3, 0.4, 33), (2, 9, 0.9, 99))
-    ]
-    title, table = highest(lines)
-    assert title == "The highest of 2 seeds:"
-    assert "| top 8 | 50.0% / 33.0 |" in table
 
 
 @pytest.mark.parametrize("architecture", SHAPES)

@@ -282,6 +282,15 @@ def test_unsuitable_arguments_are_named(draw, message):
         draw()
 
 
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_attention_panels_keep_titles_without_empty_axes(count):
+    panels = [
+        plotting.AttentionPanel(f"head {i}, $x", np.eye(3), "abc", "abc") for i in range(count)
+    ]
+    ax = plotting.plot_attention_panels(panels, columns=3)
+    assert [axes.get_title() for axes in ax.figure.axes] == [panel.title for panel in panels]
+
+
 def test_nan_is_a_gap():
     """Measures are NaN where there is nothing to count."""
     assert plot_attention([[np.nan, 1.0]], "ab", "c") is not None

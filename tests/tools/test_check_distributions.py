@@ -74,11 +74,6 @@ def test_fault_of_wheel_is_named(root: Path, name: str, added: str, taken: str, 
     assert list(faults_of_wheel(wheel(root, name, files), root)) == [fault]
 
 
-def test_kernels_may_be_optional(root: Path):
-    made = wheel(root, OF_A_PLATFORM, WHOLE)
-    assert not list(faults_of_wheel(made, root, kernels_optional=True))
-
-
 def test_build_folder_in_kernels_is_a_fault(root: Path):
     for folder in (f"{root}/cython_ext", "../tmp/lib/python3.11/site-packages/numpy"):
         files = {**WHOLE, KERNELS: f"code {folder}/a.h code"}
@@ -93,16 +88,6 @@ def test_faults_of_source_distribution_are_named(root: Path):
     names.remove("pyentmax/a/b.cu")
     found = list(faults_of_source(sdist(root, [*names, KERNELS]), root))
     assert found == ["lacks LICENSE", "lacks pyentmax/a/b.cu", f"has {KERNELS}, which is built"]
-
-
-def test_command_prints_faults(root: Path, monkeypatch, capsys):
-    monkeypatch.setattr(check_distributions, "ROOT", root)
-    whole, faulty = wheel(root, PURE, WHOLE), wheel(root, OF_A_PLATFORM, WHOLE)
-    assert check_distributions.main([str(whole), str(faulty)]) == 1
-    printed = capsys.readouterr().out
-    assert f"{PURE}: as it should be" in printed
-    assert "has no kernels" in printed
-    assert check_distributions.main(["--kernels-optional", str(whole), str(faulty)]) == 0
 
 
 # --- the real ones --------------------------------------------------------------------------------

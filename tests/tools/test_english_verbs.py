@@ -5,46 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from english_spelling import present_participle, regular_past, third_person
 from make_english_verbs import (
     TABLE,
     TAGS,
     english_verbs_table,
-    irregular_forms,
-    make_examples,
-    regular_forms,
 )
 
-from pyentmax.seq2seq.data import DataError
 from pyentmax.seq2seq.inflection import english_verbs
 
 
 @pytest.fixture(scope="module")
 def forms():
     return {(example.lemma, ";".join(example.tags)): example.form for example in english_verbs()}
-
-
-@pytest.mark.parametrize(
-    ("lemma", "stressed", "third", "past", "ing"),
-    [
-        ("miss", False, "misses", "missed", "missing"),
-        ("quiz", False, "quizzes", "quizzed", "quizzing"),
-        ("cry", False, "cries", "cried", "crying"),
-        ("echo", False, "echoes", "echoed", "echoing"),
-        ("queue", False, "queues", "queued", "queuing"),
-        ("eye", False, "eyes", "eyed", "eyeing"),
-        ("die", False, "dies", "died", "dying"),
-        ("mimic", False, "mimics", "mimicked", "mimicking"),
-        ("stop", False, "stops", "stopped", "stopping"),
-        ("fix", False, "fixes", "fixed", "fixing"),
-        ("equip", True, "equips", "equipped", "equipping"),
-        ("visit", False, "visits", "visited", "visiting"),
-    ],
-)
-def test_regular_spelling(lemma, stressed, third, past, ing):
-    assert third_person(lemma, stressed=stressed) == third
-    assert regular_past(lemma, stressed=stressed) == past
-    assert present_participle(lemma, stressed=stressed) == ing
 
 
 def test_table_is_what_the_generator_makes():
@@ -79,21 +51,3 @@ def test_every_verb_has_five_forms():
 )
 def test_forms_of_single_verbs(forms, lemma, expected):
     assert [forms[lemma, tags] for tags in TAGS] == expected.split()
-
-
-def test_verb_listed_twice_is_an_error():
-    with pytest.raises(DataError, match="verb 'draw' is listed twice; delete one"):
-        make_examples(["claw draw"], ["draw drew drawn"])
-    with pytest.raises(DataError, match="verb 'redraw' is listed twice"):
-        make_examples(["redraw"], ["draw drew drawn + re"])
-
-
-@pytest.mark.parametrize("line", ["draw drew", "a b c d e", "draw drew drawn +"])
-def test_malformed_irregular_line_is_an_error(line):
-    with pytest.raises(DataError, match="expected 'lemma past participle .* got '"):
-        irregular_forms(line)
-
-
-def test_marks_are_removed_from_forms():
-    assert regular_forms("zigzag*") == ("zigzag", "zigzags", "zigzagged", "zigzagged", "zigzagging")
-    assert irregular_forms("begin* began begun")[0][4] == "beginning"

@@ -42,17 +42,3 @@ def test_matching_tag_has_no_fault(root: Path):
 def test_file_with_other_version_is_named(root: Path, file: str, text: str, fault: str):
     (root / file).write_text(text)
     assert list(faults("v1.2.3", root)) == [fault]
-
-
-def test_what_waits_for_the_address_is_named(root: Path):
-    (root / "setup.cfg").write_text("[metadata]\nversion = 1.2.3\n")
-    links, cited, conda = faults("v1.2.3", root)
-    assert links.endswith("README.md's links lead nowhere: docs/one.md")
-    assert "CITATION.cff" in cited
-    assert "conda" in conda
-
-
-@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-final", "main"])
-def test_bad_tag_is_named(root: Path, tag: str):
-    (fault,) = faults(tag, root)
-    assert repr(tag) in fault
