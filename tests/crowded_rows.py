@@ -11,17 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 
-def crowded_rows(d: int, dtype: type) -> np.ndarray:
-    """One row for each of some distances, and of how far the crowd is spread."""
-    rng, ulp, rows = np.random.default_rng(d), np.finfo(dtype).eps, []
-    for distance in (0.01, 0.3, 0.5, 0.95, 1 - 1e-4, 1, 2, 10):
-        for width in (2 * ulp, 1e3 * ulp, 1e-4):
-            z = (width * rng.uniform(-1, 1, d) - distance).astype(dtype)
-            z[rng.integers(d)] = 0
-            rows.append(z)
-    return np.stack(rows)
-
-
 def crowds_at_the_threshold(d: int, alpha: float, dtype: type) -> np.ndarray:
     """Rows in which α decides whether the crowd is in the support: a thousandth of a unit to 1,000
     units above the threshold, one value or spread over some units."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+import pyentmax as pe
+
+sys.path.append(str(Path(__file__).parents[1] / "claims"))
+import truth  # noqa: E402
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -115,3 +122,52 @@ def operands(name, z, rng):
     if not name.endswith("vjp_upper"):
         v[(p == 0) & (rng.random(z.shape) < 0.3)] = np.nan
     return p, v, *(() if mapping == "budget_sparsemax" else further)
+
+
+def results(kernel, given, **options):
+    """Of a kernel that has one result as of one that has several."""
+    found = kernel(*given, **options)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def assert_agree(name, found, expected, given):
+    """Two builds differ by roundings: of what the contract of tests/claims allows, or of a row's.
+
+    That each is right, the tables say; rows of every kind, and values for each row, come here.
+    """
+    mapping, dtype = mapping_of(name).removeprefix("log_"), given[0].dtype
+    eps, log = float(np.finfo(dtype).eps), name.startswith("log_")
+    for one, other in zip(found, expected, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        if one.dtype == bool:
+            np.testing.assert_array_equal(one, other)
+            continue
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(other))
+        if name.removeprefix("log_") == mapping and mapping in pe.MAPPINGS:
+            p, best = (np.exp(x) if log else x for x in (one, other))
+            _assert_alike(mapping, p, best, given)
+            continue
+        with np.errstate(invalid="ignore"):
+            rows = [np.nan_to_num(x.reshape(len(x), -1), posinf=0, neginf=0) for x in (one, other)]
+            scores = np.nan_to_num(given[0].reshape(len(given[0]), -1), posinf=0, neginf=0)
+        further = given[1] if given[1:] and given[1].dtype == dtype else scores
+        further = np.nan_to_num(further.reshape(len(further), -1))
+        scale = [np.abs(x).max(axis=-1, keepdims=True) for x in (rows[1], scores, further)]
+        if len(scale[0]) != len(scale[1]):
+            scale = [np.array(1.0)]
+        room = 1e4 * eps * np.maximum(1, np.max(scale, axis=0))
+        assert (np.abs(rows[0].astype(float) - rows[1]) <= room).all(), (name, one, other)
+
+
+def _assert_alike(mapping, p, best, given):
+    z, mask, value = given[0], given[1], given[2] if given[2:] else np.zeros(len(given[0]))
+    value = np.broadcast_to(value, (len(z), *np.shape(value)[1:]))
+    for own in np.unique(value) if value.ndim == 1 else [value]:
+        some = value == own if value.ndim == 1 else np.ones(len(z), bool)
+        name = (
+            {1: "softmax", 1.5: "entmax15", 2: "sparsemax"}.get(own, mapping)
+            if mapping == "entmax"
+            else mapping
+        )
+        wrong = truth.wrong(name, p[some], best[some], z[some], own, mask[some])
+        assert not wrong.any(), (mapping, own, p[some][wrong][:3], best[some][wrong][:3])

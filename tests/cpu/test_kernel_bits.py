@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_contract import results
 from kernel_operands import (
     BASELINE,
     ENTRY_BY_ENTRY,
-    FURTHER_OPERANDS,
     KERNELS_OF_ROWS,
     _cpu,
+    assert_agree,
     operands,
+    results,
 )
 from kernel_rows import FLOATS, LAYOUTS, rows_of_every_kind
 from stages import slow
@@ -28,6 +28,28 @@ def batch(name, n, dtype, seed=0):
     """Operands for more rows than a tile holds, each with values of its own."""
     rng = np.random.default_rng((seed, n))
     return operands(name, rows_of_every_kind(rng, n, dtype), rng)
+
+
+@every_dtype
+@pytest.mark.parametrize("lengths", [(2, 64, 300), *slow([17, 31, 129, 385, 1000, 2100])], ids=str)
+@every_kernel
+def test_all_builds_agree(name, lengths, dtype):
+    for n in lengths:
+        given = batch(name, n, dtype)
+        expected = results(_cpu.BUILDS[BASELINE][name], given)
+        for kernels in _cpu.BUILDS.values():
+            assert_agree(name, results(kernels[name], given), expected, given)
+
+
+@every_dtype
+@pytest.mark.parametrize("n", [7, 129, *slow(300, 2100)])
+def test_special_alphas_are_those_mappings_to_the_last_bit(n, dtype):
+    z = np.random.default_rng(n).standard_normal((33, n)).astype(dtype)
+    mask = np.broadcast_to(True, z.shape)
+    for alpha, name in ((1, "softmax"), (1.5, "entmax15"), (2, "sparsemax")):
+        expected = getattr(_cpu, name)(z, mask)
+        for given in (alpha, np.full(33, alpha)):
+            np.testing.assert_array_equal(_cpu.entmax(z, mask, given), expected)
 
 
 # A mask that is one True for all must stay so: the kernels look for it, and read rows in place.
@@ -207,27 +229,6 @@ def test_nan_and_infinity_spoil_their_own_row_and_no_other(name, n, dtype):
             if one.dtype == dtype:
                 assert np.isnan(one[:-2]).all()
             np.testing.assert_array_equal(one[-2:], before[-2:])
-
-
-@every_dtype
-@pytest.mark.parametrize("name", MAPPINGS)
-def test_extreme_finite_scores(name, dtype):
-    kernel, big = getattr(_cpu, name), np.finfo(dtype).max
-    tiny = np.finfo(dtype).smallest_subnormal
-    for row, p in (
-        ([big, -big], [1, 0]), ([-big, -big], [0.5, 0.5]), ([tiny, 0, -tiny, 0], [0.25] * 4),
-        ([-np.inf] * 3, [0] * 3), ([np.inf, -np.inf, 0], [np.nan] * 3),
-    ):  # fmt: skip
-        z = np.array([row], dtype)
-        for value in {"entmax": [1, 1.2, 1.9, 3, 60], "normmax": [1.3, 3]}.get(name, [1]):
-            if name == "topk_sparsemax" or name.startswith("topk"):
-                value = z.shape[1]
-            elif name.startswith(("csoft", "cspars")):
-                value = np.full(z.shape, value, dtype)
-            further = (value,) if name in FURTHER_OPERANDS else ()
-            found = kernel(z, np.ones(z.shape, bool), *further)
-            found = np.exp(found) if name.startswith("log_") else found
-            np.testing.assert_allclose(found, [p], rtol=0, atol=2 * np.finfo(dtype).eps)
 
 
 @every_kernel

@@ -1,16 +1,58 @@
-"""The kernel of the LSTM cell where its numbers are extreme; of all others see
-test_kernel_contract.py.
-"""
+"""Kernels that are no mapping's give the rule's numbers; the LSTM's cell also at its ends."""
 
 from __future__ import annotations
 
 import mpmath
 import numpy as np
 import pytest
-from kernel_rows import FLOATS
+from kernel_operands import _cpu, operands, results
+from kernel_rows import FLOATS, rows_of_every_kind
 
-_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+from pyentmax.reference.mappings._simplex import dense_in_numpy
+from pyentmax.seq2seq.nn.lstm_cell import lstm_cell, lstm_cell_vjp
+from pyentmax.seq2seq.nn.optim import adam_step
+from pyentmax.sorting import permutahedron, permutahedron_product
+
+RULES = {"lstm_cell": lstm_cell, "lstm_cell_vjp": lstm_cell_vjp, "adam_step": adam_step}
+RULES |= {"permutahedron": permutahedron, "permutahedron_product": permutahedron_product}
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
+
+
+@every_dtype
+@pytest.mark.parametrize("name", RULES)
+def test_rules_numbers(name, dtype):
+    for n in (2, 17, 300):
+        rng = np.random.default_rng(n)
+        z = rows_of_every_kind(rng, n, dtype)
+        z = z[np.isfinite(z).all(axis=-1)]
+        given = operands(name, np.clip(z, -50, 50), rng)
+        wide = [x.astype(float) for x in given]
+        if name == "adam_step":  # which writes over what it is given
+            RULES[name].reference(*wide, out=tuple(best := wide[:3]))
+        else:
+            best = tuple(np.empty(x.shape) for x in results(getattr(_cpu, name), given))
+            if name.startswith("permutahedron") and wide[-2][0] < 1:
+                wide[-2] = float(wide[-2][0])  # what is asked for instead of the k largest
+            RULES[name].reference(*wide, out=best if len(best) > 1 else best[0])
+        size = 1 + (100 if name.startswith("permutahedron") else 0) * (1 + n / 1e3)
+        for kernels in _cpu.BUILDS.values():
+            for one, other in zip(results(kernels[name], given), best, strict=True):
+                room = 64 * np.finfo(dtype).eps * (size + np.abs(other))
+                assert (np.abs(one - other) <= room).all()
+
+
+@every_dtype
+def test_jacobians_of_separable_rows(dtype):
+    """To the last bit symmetric, and with the digits of what an entry alone dominates."""
+    for n in (1, 2, 8, 40):
+        s = 10.0 ** np.random.default_rng(n).uniform(-9, 0, (20, n))
+        s[:, n // 2] = 1
+        s = s.astype(dtype)
+        exact = dense_in_numpy(s.astype(np.longdouble))
+        for kernels in _cpu.BUILDS.values():
+            found = kernels["separable_jacobian"](s)
+            np.testing.assert_array_equal(found, found.swapaxes(-1, -2))
+            np.testing.assert_allclose(found, exact.astype(dtype), rtol=16 * np.finfo(dtype).eps)
 
 
 @every_dtype

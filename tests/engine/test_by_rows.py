@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parameter_values import EXAMPLES
 
 import pyentmax as pe
 from pyentmax import by_rows, keep
@@ -18,8 +17,6 @@ LENGTHS = np.array([3, 0, 1, 7, 3, 40, 0, 2, 7, 300, 1, 0])
 OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])
 ROWS, LENGTH = len(LENGTHS), int(OFFSETS[-1])
 FULL = np.flatnonzero(LENGTHS)
-OWN = {"oscarmax": 0.02, "normmax": 2.5, "entmax": 1.3, "budget_sparsemax": 0.8}
-MAPPINGS = sorted(pe.MAPPINGS)
 
 
 def scores(dtype: Any = np.float64) -> Any:
@@ -34,55 +31,6 @@ def assert_same(whole: Any, of_row: Any, *, per_row: bool = False) -> None:
     """The result has for every row that is not empty what `of_row` gives."""
     for r in FULL:
         np.testing.assert_array_equal(whole[r] if per_row else row(whole, r), of_row(int(r)))
-
-
-@pytest.mark.parametrize("name", MAPPINGS)
-def test_mappings_supports_products_and_losses(name: str) -> None:
-    z, v, mask, record = scores(), scores(), RNG.random(LENGTH) < 0.8, pe.MAPPINGS[name]
-    entries: tuple[Any, ...] = (z, mask)
-    values: tuple[Any, ...] = ()
-    if record.parameters == ("upper",):
-        mask[:] = True
-        entries += (0.5 + np.maximum(0.5, RNG.random(LENGTH)),)
-    elif record.parameters:
-        mask[OFFSETS[FULL]] = True
-        values = (np.full(ROWS, OWN.get(name, EXAMPLES[record.parameters[0]])),)
-
-    def masked(function: Any, arrays: int = 1) -> Any:
-        def call(*args: Any) -> Any:
-            first, mask, rest = args[:arrays], args[arrays], args[arrays + 1 :]
-            return function(*first, *rest, mask=mask)
-
-        return call
-
-    def of_row(function: Any, arrays: int, entries: tuple[Any, ...]) -> Any:
-        return lambda r: masked(function, arrays)(
-            *(row(x, r) for x in entries), *(x[r] for x in values)
-        )
-
-    p = by_rows(masked(record), entries, OFFSETS, values)
-    assert_same(p, of_row(record, 1, entries))
-    support = by_rows(masked(record.support), entries, OFFSETS, values)
-    assert support.dtype == bool
-    assert_same(support, of_row(record.support, 1, entries))
-    entries = (p, v, *entries[1:])
-    product = by_rows(masked(record.jvp, 2), entries, OFFSETS, values)
-    assert_same(product, of_row(record.jvp, 2, entries))
-    if not record.regularizer.is_defined:
-        return
-    y, named = np.maximum(LENGTHS - 1, 0), dict(zip(record.parameters, values, strict=True))
-    loss = partial(pe.fenchel_young_loss_and_grad, mapping=name, reduction="none")
-    found, gradient = by_rows(
-        lambda z, y, *value: loss(z, y, **dict(zip(named, value, strict=True))),
-        (z,), OFFSETS, (y, *values),
-    )  # fmt: skip
-
-    def alone(r: int) -> Any:
-        return loss(row(z, r), y[r], **{key: x[r] for key, x in named.items()})
-
-    assert_same(found, lambda r: alone(r)[0], per_row=True)
-    assert_same(gradient, lambda r: alone(r)[1])
-    assert (found[LENGTHS == 0] == 0).all()
 
 
 def test_gradients_in_parameters_come_per_row() -> None:
