@@ -44,7 +44,7 @@ LONG = {
     "tests/adapters/test_jax.py",
     "tests/adapters/test_sklearn.py",
     "tests/cuda/test_compile.py",
-    "tests/cuda/test_emulated_fused.py",
+    "tests/cuda/test_kernels.py",
     "tests/seq2seq/decoding/test_certificates.py",
     "tests/test_docs_pages.py",
     "tests/test_install.py",

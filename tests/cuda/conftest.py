@@ -1,11 +1,15 @@
-"""Fixtures of the tests under emulation."""
+"""CuPy's place taken by the emulation, for tests of what runs on a GPU's arrays."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import emulated_cupy
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "claims"))
 
 
 @pytest.fixture(scope="module")

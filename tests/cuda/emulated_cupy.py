@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class Emulation:
         as in `emulation.Library.launch` and `emulation.compiled`
     launches : list of Launched
         so far
+    together : callable
+        what else is compiled beside a kernel of a name, as a compiler takes long to start
     memory : mapping
         the pieces of the device's memory that are alive, whole
     allocations : int
@@ -58,6 +60,7 @@ class Emulation:
     schedule: int = IN_ORDER
     checked: bool = False
     launches: list[Launched] = field(default_factory=list)
+    together: Callable[[str], tuple[str, ...]] = lambda name: (name,)
     memory: weakref.WeakValueDictionary[int, np.ndarray] = field(
         default_factory=weakref.WeakValueDictionary
     )
@@ -110,7 +113,9 @@ def _raw_module(emulation: Emulation) -> type:
         def __init__(self, *, code: str, options: tuple[str, ...] = (),
                      name_expressions: Sequence[str] = ()) -> None:  # fmt: skip
             assert "-std=c++17" in options, "the kernels are written in C++17"
-            self._library = _compiled(code, tuple(name_expressions), checked=emulation.checked)
+            (name,) = name_expressions
+            names = emulation.together(name)
+            self._library = _compiled(code, names, checked=emulation.checked)
 
         def get_function(self, name: str) -> _Function:
             return _Function(self._library, name, emulation)

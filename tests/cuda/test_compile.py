@@ -147,21 +147,3 @@ def test_rows_in_shared_memory_move_16_bytes_at_once():
         for move in ("st.shared", "ld.shared"):
             assert f"{move}.{vector}" in text
         assert f"st.global.{vector}" in text or f"st.{vector}" in text
-
-
-def test_a_text_that_does_not_compile_is_told_with_file_and_line():
-    code = source("softmax.cu").replace("share = 1 / total[0];", "share = 1 / totals[0];")
-    with pytest.raises(RuntimeError, match=r'softmax.cu\(\d+\): error: .*"totals"'):
-        compiled(code, ["forward_lanes<Softmax, float, 8, 8>"], "sm_90", "softmax.cu")
-
-
-def test_a_kernel_that_wants_too_many_registers_is_told():
-    code = """
-        template <int N> __global__ void __launch_bounds__(1024) greedy(float *x) {
-            float kept[N];
-            for (int k = 0; k < N; k++) kept[k] = x[k * 1024 + threadIdx.x];
-            __syncthreads();
-            for (int k = 0; k < N; k++) x[k * 1024 + threadIdx.x] = kept[k] * kept[N - 1 - k];
-        }"""
-    found = compiled(code, ["greedy<128>"], "sm_90", "greedy.cu")
-    assert found["greedy<128>"].spilled > 0
