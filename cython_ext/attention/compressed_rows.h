@@ -1,5 +1,5 @@
-/* Products with a matrix in compressed sparse rows: a template. The NumPy twins have the same
- * names, in pyentmax/sparse_attention/compressed_rows.py.
+/* Products with a matrix in compressed sparse rows: a template. What each kernel takes
+ * stands in pyentmax/sparse_attention/compressed_rows.py.
  *
  * Row r has the weights w[start .. end) in the columns at the same places, which rise. Sums over a
  * row go from left to right, those over a column from top to bottom, each entry of a result by

@@ -1,5 +1,5 @@
-/* Scores of attention to the non-zeros of α-entmax, row by row: a template. The NumPy twin is
- * `rows_entmax` in pyentmax/sparse_attention/compressed_rows.py.
+/* Scores of attention to the non-zeros of α-entmax, row by row: a template. What the
+ * kernel takes stands in pyentmax/sparse_attention/compressed_rows.py.
  *
  * As in thresholds/search.h, the maxima of a row's chunks bound the threshold, and the few entries
  * within that bound are gathered, here with their columns. What is not among them is never looked

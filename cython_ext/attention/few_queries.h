@@ -1,5 +1,5 @@
-/* Few queries before many keys, as in decoding, to the non-zeros of α-entmax: a template. The NumPy
- * twins have the same names, in pyentmax/sparse_attention/few_queries.py.
+/* Few queries before many keys, as in decoding, to the non-zeros of α-entmax: a template. What
+ * kernels take stands in pyentmax/sparse_attention/few_queries.py.
  *
  * Keys are read where they lie, once for up to AT_ONCE queries; what they are copied for in a tile
  * of many queries, registers full of sums, would cost more here than it saves. The scores of a row

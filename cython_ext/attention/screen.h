@@ -1,6 +1,6 @@
 /* A screen of keys by their 8-bit copies: which of them may have a weight in α-entmax: a template.
- * The NumPy twins have the same names, in pyentmax/sparse_attention/screened_rows.py, where the
- * bounds are proven.
+ * The NumPy twin of `quantize_rows`, and the proof of the bounds, stand in
+ * pyentmax/sparse_attention/screened_rows.py.
  *
  * A copy is c m, with integers |m_j| <= 127 in whole STEPs of bytes, behind which are zeros, and
  * three numbers bound its error: c, ‖k - c m‖ and ‖c m‖ + ‖k - c m‖, the last two from above. Of a
@@ -26,7 +26,7 @@ enum { STEP = 32, MOST_OF_8_BITS = 127, MOST_OF_16_BITS = 32767 };
 #define LEAST_UNIT 0x1p-40
 #define MOST_UNIT 0x1p40
 
-/* What a bound may lack for roundings of a threshold, in its scale: see the twin. */
+/* What a bound may lack for roundings of a threshold, in its scale: see there. */
 #define SLACK (64 * EPSILON)
 
 /* The largest integer of a query of d features: its products with bytes sum to below 2^31. */

@@ -6,8 +6,8 @@ Rows stand in the order of heads and queries, one after the other: row (h, r) ha
 A sink is one more score of each row, behind the others, which has no column: its weight stands in
 an array of its own, (h, r). It is 0 where there is no sink.
 
-Kernels compute this, called by their names in `choice.kernels`, and write to ``out``. They are
-all that knows these rows: without kernels, `dense` computes with all weights.
+Kernels compute this, called by their names in `choice.kernels`, and write to ``out``. Without
+kernels `dense` computes with all weights, so that only `rows_product` has a body, for sets of keys.
 
     rows_entmax(scores, mask, visible, α, sink)        → w, columns, ends, weights of sinks
         of row r's first ``visible[r]`` columns where the mask is True; −∞ for no sink, and in a

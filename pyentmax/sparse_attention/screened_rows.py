@@ -53,6 +53,10 @@ number of at most 1, whatever the scores are.
 entry outside of 127 · 2^±40 (but for zeros, whose copy is exact). A query of this kind scores all
 rows.
 
+So the weights are those of all scores. Against another way to sum q · k, a weight differs within
+the contract for scores that are 2γ ‖q‖ ‖k‖ apart, and only rows within that of the threshold may
+be in one support and not in the other.
+
 The kernels of `choice.kernels` write to ``out`` the columns of the rows that remain, and where
 those of each query end. Without kernels all rows are read.
 
@@ -62,10 +66,6 @@ those of each query end. Without kernels all rows are read.
     screen_best(query, copies, bounds, count, margin, bias)
         that may be among the `count` best of each query, or at most `margin` below the last of
         these (`exact_heads` has the proof)
-
-So the weights are those of all scores. Against another way to sum q · k, a weight differs within
-the contract for scores that are 2γ ‖q‖ ‖k‖ apart, and only rows within that of the threshold may
-be in one support and not in the other.
 """
 
 from __future__ import annotations
