@@ -311,7 +311,7 @@ BACKENDS += [Jax()] if _there("jax") else []
 
 SECOND = [("entmax", alpha) for alpha in (1e-9, 1 + 1e-12, 1.001, 1.75, 3)]
 SECOND += [("normmax", 2.0), ("normmax", 4.0), ("budget_sparsemax", 1)]
-"""Cases whose kernel another case runs too: where values are not the question, of the second stage."""
+"""Cases whose kernel another case runs too: of the second stage, but for values."""
 
 
 def for_each(

@@ -53,12 +53,6 @@ def test_neighbouring_axes_are_one_where_they_can_be() -> None:
                 (50_000_000_000 + MOST_ROWS * 10, 3_000_000_000 - MOST_ROWS),
             ],
         ),
-        # Two that are too many together.
-        (
-            (3, 1 << 30, 2),
-            (1 << 40, 2, 1),
-            [(0, 1 << 30), (1 << 40, 1 << 30), (2 << 40, 1 << 30)],
-        ),
         ((0, 5), (5, 1), []),
     ],
 )
