@@ -9,8 +9,10 @@ import emulated_cupy
 import fake_cupy
 import numpy as np
 import pytest
-from emulation import REVERSED, unavailable
+import truth
+from emulation import IN_ORDER, REVERSED, unavailable
 from fake_cupy import moved
+from test_values import assert_right, hard_rows
 
 import pyentmax as pe
 from pyentmax.engine.backends.cuda.functions import (
@@ -152,6 +154,12 @@ def test_results_go_where_out_says(gpu: emulated_cupy.Emulation, name: str) -> N
     shared = moved(np.concatenate([z, z], axis=1))  # overlapping its input
     function(shared[:, :6], *value, out=shared[:, 3:9])
     np.testing.assert_allclose(shared.get()[:, 3:9], expected, rtol=0, atol=1e-6)
+    for schedule, step in itertools.product((IN_ORDER, REVERSED), (1, -1)):  # and the next row
+        gpu.schedule = schedule
+        shared = moved(np.concatenate([z, z[:1]]))[::step]
+        expected = function.reference(shared.get()[:4], *value)
+        function(shared[:4], *value, out=shared[1:])
+        np.testing.assert_allclose(shared.get()[1:], expected, rtol=0, atol=1e-6)
 
 
 def test_what_is_wrong_is_said_before_anything_runs(gpu: emulated_cupy.Emulation) -> None:
@@ -234,6 +242,19 @@ def test_a_row_without_any_score_counts_nothing_however_heavy(
     expected, its = loss.reference(z[:2], y[:2], weight=[1, 3])
     np.testing.assert_allclose(found.get(), expected, rtol=2e-6)
     np.testing.assert_allclose(gradient.get()[:2], its, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["fusedmax", "oscarmax"])
+def test_hard_rows_for_a_thread_each(gpu: emulated_cupy.Emulation, name: str) -> None:
+    """Strengths that swamp 1, and gaps beyond the largest float."""
+    table = [(strength, [1.7e308, -1.7e308, 0.0]) for strength in (1e308, 1.6e308, 1.75e308)]
+    table += [(value, row) for kind, value, row in hard_rows() if kind == name]
+    for strength, row in table:
+        z = np.array([row])
+        p = getattr(pe, name)(moved(z), strength).get()
+        with np.errstate(over="ignore"):
+            assert_right((name, strength), p, truth.forward(name, z, strength), z, [(name, row)])
+    assert gpu.launches
 
 
 @pytest.mark.parametrize("name", ["fusedmax", "oscarmax"])
