@@ -325,11 +325,10 @@ def test_slopes_in_alpha(backend: Any, beta: float) -> None:
         best = truth.slope(lambda t: truth.forward("entmax", z, 1 + truth.Wide(beta) + t), step)  # noqa: B023
         p = truth.forward("entmax", z, 1 + truth.Wide(beta)).astype(float)
         found = backend.call("entmax.parameter_slope", p, 1 + beta)
-        if (
-            np.diff((truth.forward("entmax", z, 1 + beta + s * step) > 0).sum(-1)) == 0
-            for s in (-2, 2)
-        ):
-            assert np.abs(found - best).max() <= 1e-7 * np.abs(best).max()
+        assert np.abs(found - best).max() <= 1e-7 * np.abs(best).max()
+        if beta >= 0.1:  # where the printed form has these digits
+            book = pe.entmax.parameter_slope.textbook(p[0], 1 + beta)
+            np.testing.assert_allclose(found[0], book, rtol=0, atol=1e-13 / beta**2)
     for d in (1, 2, 3, 7, 130, 1000):  # a uniform row stays uniform
         p = np.append(np.full(d, 1 / d), 0)
         np.testing.assert_array_equal(backend.call("entmax.parameter_slope", p, 1 + beta), 0)

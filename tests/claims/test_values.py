@@ -92,6 +92,18 @@ def test_crowds_at_the_threshold(backend: Any, case: Any, dtype: Any) -> None:
         assert_right(("entmax", alpha), backend.call(case[0], z, *case[1:]), best, z)
 
 
+SUMMED = [*CASES, ("oscarmax", 1e-5), ("oscarmax", 1e-3), ("fusedmax", 0.001)]
+
+
+@for_each(ARRAYS[1:], [case for case in SUMMED if case[1:] not in ((1e-9,), (0.5,))])
+@every_dtype
+def test_sums_of_long_rows(backend: Any, case: Any, dtype: Any) -> None:
+    _, z = rows.batch(4000, dtype, rows.SPOILT)
+    total = float(case[1]) if case[0] == "budget_sparsemax" else 1.0
+    off = [abs(math.fsum(p) - total) for p in backend.call(case[0], z, *case[1:]).tolist()]
+    assert max(off) <= 4 * np.finfo(dtype).eps * math.sqrt(4000) * max(total, 1)
+
+
 def hard_rows() -> Iterator[tuple[str, Any, list[float]]]:
     """Rows that an algorithm of its kind has got wrong: a mapping, its parameter, scores."""
     for name in ("csoftmax", "csparsemax"):
@@ -133,7 +145,7 @@ def hard_rows() -> Iterator[tuple[str, Any, list[float]]]:
         yield "normmax", alpha, [1 - 2.0**-53 * left, *others, 0]
     for alpha, at in product((4, 7.97, 10, 50), np.linspace(0.3, 0.99, 20)):
         yield "entmax", alpha, [-at / (alpha - 1), *[-9] * 22, 0]  # barely reached by the threshold
-    for alpha, n in product((2.5, 51, 1001), (20, 64)):  # gaps too small for any threshold
+    for alpha, n in product((2.5, 51, 1001), (20, 64, 1000)):  # gaps too small for any threshold
         for z in (-(0.5 ** np.arange(n)), -np.geomspace(1e-44, 1, n)):
             yield "entmax", alpha, z.tolist()
     for alpha in (4, 10, 50):  # p is smooth where two scores all but tie
@@ -361,7 +373,10 @@ def assert_loss_right(case: tuple[Any, ...], found: Any, labelled_rows: Any) -> 
 def test_losses_and_gradients(backend: Any, case: Any, dtype: Any, lengths: Any) -> None:
     for n in fitting(case, backend.lengths or lengths):
         names, z, y, best, p = labelled(case, n, dtype)
-        found = backend.loss_and_grad(case[0], z, y, *case[1:], reduction="none")
+        weight = (2.0 ** (1 + np.arange(len(z)) % 3)).astype(dtype)
+        options = {"reduction": "none", "weight": weight}
+        loss, grad = backend.loss_and_grad(case[0], z, y, *case[1:], **options)
+        found = loss / weight, grad / weight[:, None]
         assert_loss_right(case, found, (names, z, y, best, p))
 
 
