@@ -95,6 +95,9 @@ def test_directions_off_the_support_are_ignored(backend: Any, case: Any) -> None
         np.testing.assert_array_equal(
             found, backend.call(f"{name}.jvp", p, np.where(mask, v, 0), *value)
         )
+        columns = own.T, np.where(mask, v, rubbish).T, *value, 0
+        across = backend.call(f"{name}.jvp", *columns, mask=mask.T)
+        np.testing.assert_allclose(across.T, found, **NEAR)
     jacobian = backend.call(f"{name}.jacobian", p, *value)
     assert (jacobian[3] == 0).all()
     p[1] = np.nan

@@ -589,6 +589,7 @@ TARGETS: list[tuple[Any, dict[str, Any], Any, str]] = [
 OPERANDS: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("entmax15.jvp", (P, P[0]), V, r"v must have the shape of p, \(3, 4, 5\), got \(4, 5\)"),
     ("softmax.jvp", (P, P + 1j), T, "v must hold real numbers"),
+    ("softmax.jvp", (P, P, {"mask": ONE((3, 4, 5), int)}), T, "mask must be boolean"),
     ("sparsemax.jvp", (1.0, 1.0), V, "p is 0-dimensional"),
     ("entmax.parameter_vjp", (P, P[0]), V, "g must have the shape of p"),
     ("csoftmax.parameter_vjp", (P, P + 1j, 1.5), T, "g must hold real numbers"),
