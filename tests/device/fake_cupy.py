@@ -8,7 +8,7 @@ What works here is meant to work on CuPy (13.4 or later), so everything that wou
 * reductions and single entries come as 0-d arrays, never as scalars.
 
 `copies` counts what crosses between host and device, the places included where CuPy waits for the
-device to learn a size or a truth value. `test_fake_cupy.py` compares the tables with CuPy itself
+device to learn a size or a truth value. `test_on_device.py` compares the tables with CuPy itself
 where that is installed.
 """
 
