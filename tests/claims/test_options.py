@@ -210,6 +210,11 @@ def test_out_and_memory(backend: Any, case: Any) -> None:
         product = backend.call(f"{name}.jvp", p, v, *value, axis=axis)
         assert backend.call(f"{name}.jvp", p, v, *value, axis=axis, out=out) is out
         np.testing.assert_allclose(out, product, **NEAR)
+        for part, given in (("log", z), ("parameter_slope", p)):
+            if getattr(pe.MAPPINGS[name], part).is_defined:
+                expected = backend.call(f"{name}.{part}", given, *value, axis=axis)
+                assert backend.call(f"{name}.{part}", given, *value, axis=axis, out=out) is out
+                np.testing.assert_allclose(out, expected, **NEAR)
     same(z, Z[0])
     half, scores = np.empty((4, 5), np.float16), z.astype(np.float16)
     backend.call(name, scores, *value, out=half)
@@ -591,6 +596,7 @@ OPERANDS: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("softmax.jvp", (P, P + 1j), T, "v must hold real numbers"),
     ("softmax.jvp", (P, P, {"mask": ONE((3, 4, 5), int)}), T, "mask must be boolean"),
     ("sparsemax.jvp", (1.0, 1.0), V, "p is 0-dimensional"),
+    ("sparsemax.support", (Z, {"out": 1 * P}), T, "unexpected keyword argument 'out'"),
     ("entmax.parameter_vjp", (P, P[0]), V, "g must have the shape of p"),
     ("csoftmax.parameter_vjp", (P, P + 1j, 1.5), T, "g must hold real numbers"),
     ("csparsemax.parameter_vjp", (P, P, 1), T, r"needs the scores too.*at_scores"),

@@ -357,7 +357,9 @@ class SetOfScores(OfScores[P]):
 
     def __call__(self, z: ArrayLike, *args: P.args, **kwargs: P.kwargs) -> Array:
         """The bools of scores."""
-        _, value, axis, mask, _ = self.bind(z, *args, **kwargs)
+        _, value, axis, mask, out = self.bind(z, *args, **kwargs)
+        if out is not None:
+            raise TypeError(f"{self.__qualname__}() got an unexpected keyword argument 'out'")
         result: Array = self.run((z,), value, axis, mask)
         return result
 
