@@ -14,6 +14,7 @@ from pyentmax.checking import _questions as ask
 from pyentmax.checking import _verdict as v
 from pyentmax.checking._attention import ALIGNMENTS, KINDS, LAYOUTS, Attention
 from pyentmax.checking._faults import explain
+from pyentmax.checking._libraries import SPACINGS
 from pyentmax.checking._loss import TARGETS, Loss, Y, Z
 from pyentmax.checking._rows import Rows
 from pyentmax.checking._subject import Settings, Subject, fitting, quiet
@@ -49,95 +50,81 @@ class AttentionReport(v.Report):
 
 
 # --- the examination ------------------------------------------------------------------------------
-def examine(operator: Any, subjects: Sequence[Subject]) -> tuple[dict[str, v.Line], Any]:
-    """The cases of every property in every float type: what came of them, and what was seen."""
-    lines = {one.name: v.Line() for one in operator.properties}
-    seen: dict[str, list[v.Seen]] = {u.dtype: [] for u in subjects}
-    for u in subjects:
-        for one in operator.properties:
-            if not (u.full or one.core):
-                continue
-            line = lines[one.name]
-            for words in one.cases(u) if callable(one.cases) else one.cases:
-                try:
-                    case = operator.make(u, **words)
-                except v.Missing as reason:
-                    line.reasons.append(str(reason))
-                    continue
-                try:
-                    _ask(u, one, case, lines, seen[u.dtype])
-                except v.Missing as reason:
-                    line.reasons.append(str(reason))
-                except v.CallError as error:
-                    own = one.edge or one.cause or not error.gradient
-                    name = (not own and operator.line("")) or one.name
-                    lines[name].count += name == one.name
-                    lines[name].raised.append(v.Raised(u.dtype, error))
-    return lines, seen
-
-
-def _ask(u: Subject, one: Any, case: Any, lines: dict[str, v.Line], seen: list[v.Seen]) -> None:
-    """One question of one case; gradients go to a line of their own if the operator says so."""
+def _ask(u: Subject, one: Any, words: Any, lines: dict[str, v.Line]) -> v.Seen | None:
+    """A question of a case; gradients go to a line of their own if the operator says so."""
     grades: dict[str, str] = {}
-    touched = set()
+    touched, case = set(), v.Case()
     try:
+        case = u.operator.make(u, **words)
         for finding in (one.ask or ask.right)(u, case):
-            grade = finding.grade(u.limit, one.edge, u.half)
-            own = one.edge or one.cause or case.get("edge") or not finding.name
-            name = (not own and u.operator.line(finding.name)) or one.name
-            name = one.name if finding.name in ("sum", "") else name
-            lines[name].graded.append((grade, u.dtype, finding))
-            touched.add(name)
-            name = finding.name or u.operator.result
-            grades[name] = max(grade, grades.get(name, "right"), key=v.GRADES.index)
-    finally:
-        for name in touched:
-            lines[name].count += 1
-        if touched:
-            found, expected = case.pop("observed", {}), case.pop("expected", {})
-            seen.append(v.Seen(one.name, case, found, grades if found else {}, expected,
-                             u.operator.given(u, case)))  # fmt: skip
+            grade, name = finding.grade(u.limit, one.edge, u.half), finding.name
+            inside = one.edge or one.cause or case.edge or name in ("sum", "")
+            line = one.name if inside else u.operator.line(name) or one.name
+            lines[line].graded.append((grade, u.dtype, finding))
+            touched.add(line)
+            name = name or u.operator.result
+            grades[name] = v.worst((grade, grades.get(name, "right")))
+    except v.Missing as reason:
+        lines[one.name].reasons.append(str(reason))
+    except v.CallError as error:
+        inside = one.edge or one.cause or not error.gradient
+        line = one.name if inside else u.operator.line("") or one.name
+        lines[line].count += line == one.name and line not in touched
+        lines[line].raised.append((u.dtype, error))
+    for line in touched:
+        lines[line].count += 1
+    found, expected = case.pop("observed", {}), case.pop("expected", {})
+    return v.Seen(case, found, grades if found else {}, expected,
+                  u.operator.given(u, case)) if touched else None  # fmt: skip
 
 
 def judge(kind: type[R], what: str, operator: Any, fn: Any, own_vjp: Any,
-          mapping: str | Mapping, parameters: dict[str, Any], settings: Settings,
-          names: dict[str, str] | None = None, **more: Any) -> R:  # fmt: skip
+          mapping: str | Mapping, parameters: dict[str, Any], settings: Any,
+          names: dict[str, str] | None = None) -> R:  # fmt: skip
     """The report on a function: the first form of it that fits is examined."""
     if not callable(fn):
         raise TypeError(f"fn must be a function, got {fn!r:.60}")
     if inspect.isclass(fn):
         raise TypeError(f"fn is the class {fn.__name__}; pass an instance, {fn.__name__}(…)")
+    dtypes, device, seed, tolerances, strict = settings
+    for name, x in (tolerances or {}).items():
+        if name not in SPACINGS or not (isinstance(x, (int, float)) and x > 0):
+            known = ", ".join(SPACINGS)
+            raise ValueError(
+                f"tolerances must be numbers above 0 for {known}, got {name!r}: {x!r:.40}"
+            )
     record = truth(mapping, parameters)
     parameters = {name: parameters[name] for name in record.parameters}
     with quiet():
         subjects = fitting(Subject(
             fn=fn, own_vjp=own_vjp, operator=operator, record=record, parameters=parameters,
-            library="", settings=settings, named=names or {}))  # fmt: skip
-        lines, seen = examine(operator, subjects)
+            settings=Settings(dtypes, device, seed, dict(tolerances or {}), strict),
+            named=names or {}))  # fmt: skip
+        lines = {one.name: v.Line() for one in operator.properties}
+        seen: dict[str, list[v.Seen]] = {}
+        for u in subjects:
+            asked = (_ask(u, one, words, lines) for one in operator.properties
+                     if u.full or one.core
+                     for words in (one.cases(u) if callable(one.cases) else one.cases))  # fmt: skip
+            seen[u.dtype] = [one for one in asked if one]
+        for one in operator.properties:  # the line of gradients has no cases of its own
+            if not one.cases and not (lines[one.name].graded or lines[one.name].raised):
+                lines[one.name].reasons = [subjects[0].no_gradients]
         wide = not all(u.half for u in subjects)
-        results = tuple(_result(one, lines[one.name], wide, subjects[0])
-                        for one in operator.properties)  # fmt: skip
-        slips = [f"{one.name}: {raised.error}" for one in operator.properties
-                 for raised in lines[one.name].raised
-                 if v.slip(raised.error, one, bool(lines[one.name].graded))]  # fmt: skip
-        found, none = explain(subjects, seen, results, operator.properties, slips)
+        results = tuple(lines[one.name].result(one, wide) for one in operator.properties)
+        slips = [f"{one.name}: {error}" for one in operator.properties
+                 for error in lines[one.name].slips(one)]  # fmt: skip
+        causes, none = explain(subjects, seen, results, operator.properties, slips)
     first = subjects[0]
     title = ", ".join(f"{name} = {value}" for name, value in parameters.items())
     sizes = ", ".join(f"{name} {min(x)} to {max(x)}" for name, x in first.sizes.items())
-    if isinstance(operator, Attention):
-        more["causal"] = first.facts["aligned"]
+    more = {"causal": first.facts["aligned"]} if "aligned" in first.facts else {}
     return kind(
         f"{what}{record.name}" + f" ({title})" * bool(title), tuple(u.dtype for u in subjects),
-        results, settings.strict, found, (*first.notes, *([none] if none else ())),
+        results, strict, causes, (*first.notes, *([none] if none else ())),
         f"{sum(map(len, seen.values()))} cases, {sizes}",
         tuple(one for u in subjects for one in seen[u.dtype]), **more,
     )  # fmt: skip
-
-
-def _result(one: Any, line: v.Line, wide: bool, u: Subject) -> v.PropertyResult:
-    if not (line.graded or line.raised or line.reasons) and not one.cases:
-        line.reasons.append(u.no_gradients)
-    return line.result(one, wide)
 
 
 def check_mapping(
@@ -209,7 +196,7 @@ def check_mapping(
     >>> print(report.failures["shifts"])
     [100, 100.5] gives [nan, nan], expected [0.377541, 0.622459]: no number (float32)
     """
-    settings = Settings(dtypes, device, seed, tolerances, strict)
+    settings = (dtypes, device, seed, tolerances, strict)
     return judge(MappingReport, "", Rows(shapes), fn, vjp, mapping, parameters, settings)
 
 
@@ -262,7 +249,7 @@ def check_loss(
     if targets not in (None, *TARGETS):
         raise ValueError(f'targets must be "labels", "soft" or None, got {targets!r}')
     fenchel_young_loss(Z, Y, truth(mapping, parameters), **parameters)  # an error if it has no loss
-    settings = Settings(dtypes, device, seed, tolerances, strict)
+    settings = (dtypes, device, seed, tolerances, strict)
     operator = Loss(targets, shapes)
     return judge(LossReport, "loss of ", operator, fn, grad, mapping, parameters, settings)
 
@@ -336,7 +323,7 @@ def check_attention(
     if unknown := ", ".join(sorted({*(always or {})} - {*Attention.names})):
         raise ValueError(f"always takes {', '.join(Attention.names)}, got {unknown}")
     operator = Attention(layout, always, masks, causal, shapes)
-    settings = Settings(dtypes, device, seed, tolerances, strict)
+    settings = (dtypes, device, seed, tolerances, strict)
     return judge(AttentionReport, "attention of ", operator, fn, vjp, mapping, parameters,
                  settings, names)  # fmt: skip
 

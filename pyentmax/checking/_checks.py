@@ -22,16 +22,10 @@ DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
 
 
 def check_jacobian(
-    fn: Callable[[Any], Any],
-    z: Any,
-    jacobian: Callable[[Any], Any] | None = None,
-    axis: int = -1,
-    *,
-    rng: np.random.Generator | int | None = None,
-    rtol: float = 1e-6,
-    atol: float = 0.0,
-    epsilon: float | np.floating[Any] | None = None,
-) -> CheckReport:
+    fn: Callable[[Any], Any], z: Any, jacobian: Callable[[Any], Any] | None = None,
+    axis: int = -1, *, rng: np.random.Generator | int | None = None, rtol: float = 1e-6,
+    atol: float = 0.0, epsilon: float | np.floating[Any] | None = None,
+) -> CheckReport:  # fmt: skip
     """Compare ``jacobian(fn(z))`` with finite differences of ``fn`` at z.
 
     In rows of up to 256 scores, one score at a time is perturbed. In longer rows, J u is compared
@@ -111,16 +105,11 @@ def check_jacobian(
 
 
 def check_vjp(
-    fn: Callable[[Any], Any],
-    z: Any,
-    vjp: Callable[[Any, Any], Any],
+    fn: Callable[[Any], Any], z: Any, vjp: Callable[[Any, Any], Any],
     jvp: Callable[[Any, Any], Any] | None = None,
-    *,
-    rng: np.random.Generator | int | None = None,
-    rtol: float = 1e-6,
-    atol: float = 0.0,
+    *, rng: np.random.Generator | int | None = None, rtol: float = 1e-6, atol: float = 0.0,
     epsilon: float | np.floating[Any] | None = None,
-) -> CheckReport:
+) -> CheckReport:  # fmt: skip
     """Compare ``vjp(fn(z), v)``, for a random v, with the numeric gradient of v·fn(z).
 
     Up to 256 entries of z are perturbed one by one. With more entries, vjp·u is compared with the
@@ -186,15 +175,10 @@ def check_vjp(
 
 
 def check_gradient(
-    loss: Callable[[Any], Any],
-    z: Any,
-    gradient: Callable[[Any], Any],
-    *,
-    rng: np.random.Generator | int | None = None,
-    rtol: float = 1e-6,
-    atol: float = 0.0,
+    loss: Callable[[Any], Any], z: Any, gradient: Callable[[Any], Any],
+    *, rng: np.random.Generator | int | None = None, rtol: float = 1e-6, atol: float = 0.0,
     epsilon: float | np.floating[Any] | None = None,
-) -> CheckReport:
+) -> CheckReport:  # fmt: skip
     """Compare ``gradient(z)`` with finite differences of ``loss`` at z.
 
     Parameters
@@ -227,15 +211,9 @@ def check_gradient(
     return _compare_gradients("gradient", scalar, z, analytic, rng, epsilon, rtol, atol)
 
 
-def _compare_gradients(
-    what: str,
-    scalar: Callable[[Array], Array],
-    z: Array,
-    analytic: Array,
-    rng: np.random.Generator,
-    epsilon: float,
-    *tolerances: Any,
-) -> CheckReport:
+def _compare_gradients(what: str, scalar: Callable[[Array], Array], z: Array, analytic: Array,
+                       rng: np.random.Generator, epsilon: float,
+                       *tolerances: Any) -> CheckReport:  # fmt: skip
     if z.size <= ENTRY_LIMIT:
         directions = np.eye(z.size).reshape(z.size, *z.shape)
     else:

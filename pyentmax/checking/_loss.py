@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.checking import _questions as ask
 from pyentmax.checking._differences import Array
-from pyentmax.checking._libraries import LAYOUTS
-from pyentmax.checking._subject import LONG_SUM, Operator, Property, Subject, accepts
+from pyentmax.checking._questions import G, Property, of_calls
+from pyentmax.checking._subject import LONG_SUM, Operator, Subject, accepts
 from pyentmax.checking._tape import V
-from pyentmax.checking._verdict import Case, Expected, Finding, Missing, text
+from pyentmax.checking._verdict import Case, Expected, Finding, refuse, text
 from pyentmax.reference.fenchel_young import fenchel_young_loss, fenchel_young_loss_and_grad
 
 IGNORED, SMOOTHING = -100, 0.1
@@ -24,7 +23,7 @@ Y = np.array([1, 0, 2, 2])
 Q = np.array([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25], [1.0, 0, 0], [0, 0, 1.0]])
 SKIPPING = np.where(np.arange(4) == 1, IGNORED, Y)
 LONG = ((1, 2), (9, 32), (20, 3), (9, 33), (130, 300), (300, 3), (9, 1000), (1, 4099))
-G: Case = {"gradients": True}
+ROWS: dict[str, Any] = {"z": Z, "y": Y}
 
 
 def losses(u: Subject, z: Array, y: Any, **options: Any) -> Array:
@@ -41,54 +40,44 @@ def one_hot(y: Any, d: int) -> Array:
 
 def reduction_of(u: Subject, case: Case) -> str:
     """The reduction of the losses of a case's rows."""
-    alone = u.facts["each"] or case["z"].ndim == 1
+    alone = u.facts["each"] or case.z.ndim == 1
     return "none" if alone else str(case.get("reduction", u.facts["reduction"]))
 
 
 # --- what is tried --------------------------------------------------------------------------------
-def _rows() -> list[Case]:
+def _rows() -> list[Any]:
     rng = np.random.default_rng(0)
     drawn = (np.round(s * rng.standard_normal(d), 2) for d in (2, 5, 40) for s in (1.0, 4.0))
     return [{"z": z[None], "y": np.array([y]), **G} for z in (*Z, np.zeros(3), *drawn)
             for y in {0, z.size - 1, int(np.argmax(z))}]  # fmt: skip
 
 
-def _at_rows(rows: Any) -> list[Case]:
+def _at_rows(rows: Any) -> list[Any]:
     return [{"z": np.array([z]), "y": np.array([y])} for z, y in rows]
 
 
-def _plain_cases(u: Subject) -> list[Case]:
-    return [{"z": Z[0], "y": Y[0]} if u.facts["each"] else {"z": Z, "y": Y}]
-
-
-def _soft(u: Subject) -> list[Case]:
+def _soft(u: Subject) -> list[Any]:
     rng = np.random.default_rng(0)
     q, z = rng.dirichlet(np.ones(33), 9), np.round(rng.standard_normal((9, 33)), 2)
     return [{"z": a, "y": b, "soft": True, **G} for a, b in ((Z, Q), (z, q))]
 
 
-def _sized(u: Subject) -> list[Case]:
-    return [{"shape": shape, **G, "seed": 1} for shape in (*LONG, *u.operator.sizes)]
-
-
-def _ignored(u: Subject) -> list[Case]:
-    how = [x for x in REDUCTIONS if "reduction" in u.known] or [""]
-    given = {"ignore_index": IGNORED} if "ignore_index" in u.known else {}
-    if not given and not u.facts["ignores"]:
-        return []
-    return [{"z": Z, "y": SKIPPING, **given, **({"reduction": x} if x else {}), **G, "v": "drawn"}
-            for x in how]  # fmt: skip
+def _ignored(u: Subject) -> list[Any]:
+    named, words = "ignore_index" in u.known, {"z": Z, "y": SKIPPING, **G, "upstream": "drawn"}
+    words |= {"ignore_index": IGNORED} if named else {}
+    hows = [{"reduction": x} for x in REDUCTIONS if "reduction" in u.known] or [{}]
+    return [words | how for how in hows] if named or u.facts["ignores"] else []
 
 
 def _conventions(u: Subject, case: Case) -> Iterator[Finding]:
     """With Ω(q), or without."""
-    observed = u.observe(case)
-    error, loss = observed.pop("error", None), observed["loss"]
-    both = [case | {"without": x} for x in (False, True)]
-    findings = [u.measure(one, "loss", loss, u.expect(one)["loss"]) for one in both]
-    yield min(findings, key=lambda one: one.units)._replace(case=case)
+    observed, right = u.observe(case), u.expect(case)
+    loss, error = observed["loss"], observed.pop("error", None)
+    case.update(observed=observed, expected=right)
+    both = (u.expect(case | {"without": x})["loss"] for x in (False, True))
+    yield min((u.measure(case, "loss", loss, one) for one in both), key=lambda one: one.units)
     if "gradient" in observed:
-        yield u.measure(case, "gradient", observed["gradient"], u.expect(case)["gradient"])
+        yield u.measure(case, "gradient", observed["gradient"], right["gradient"])
     if error is not None:
         raise error
 
@@ -99,6 +88,7 @@ class Loss(Operator):
     kind, positional, result = "loss", ("z", "y"), "loss"
     taken = ("reduction", "ignore_index", "mask", "label_smoothing")
     expected_arrays = "scores (4, 3) and labels (4,), or one row, to losses"
+    gradient_names, gradient_line = {"z": "gradient"}, "gradient"
     properties = (
         Property("targets", "The loss of a row is Ω*(z) + Ω(y) − z_y.", _rows(), core=True,
                  vital=True),
@@ -106,10 +96,11 @@ class Loss(Operator):
                  _conventions),
         Property("batches", "Of a batch comes each row's loss, or their mean or sum.", [
             {"z": Z[:n], "y": Y[:n], **G} for n in (2, 4)], core=True, vital=True),
-        Property("rows and classes", "1 to 300 rows, 2 to 4,099 classes, labels of all.", _sized,
-                 core=True, vital=True),
+        Property("rows and classes", "1 to 300 rows, 2 to 4,099 classes, labels of all.",
+                 lambda u: [{"shape": shape, **G, "seed": 1}
+                            for shape in (*LONG, *u.operator.sizes)], core=True, vital=True),
         Property("reductions", "``reduction=`` gives the mean, the sum, or each row's loss.", [
-            {"z": Z, "y": Y, "reduction": name, **G, "v": "drawn"} for name in REDUCTIONS],
+            {**ROWS, "reduction": name, **G, "upstream": "drawn"} for name in REDUCTIONS],
             option=True),
         Property("masks", "Entries that ``mask=`` leaves out get nothing.", [
             {"z": z[None], "y": np.array([y]), "mask": np.array([[True, True, False]]), **G}
@@ -117,7 +108,7 @@ class Loss(Operator):
         Property("ignored labels", "Rows of ``ignore_index`` count nowhere, backwards too.",
                  _ignored, option=True),
         Property("label smoothing", "``label_smoothing=ε`` gives every class ε / C.", [
-            {"z": Z, "y": Y, "label_smoothing": SMOOTHING, **G}], _conventions, option=True),
+            {**ROWS, "label_smoothing": SMOOTHING, **G}], _conventions, option=True),
         Property("shifts", "A constant added to all scores changes nothing.", _at_rows(
             [(Z[0] + c, 1) for c in (1.0, -10.0, 1e3, -1e3, 1e5)])),
         Property("masked scores", "A score of −∞ that is not the label's changes nothing.",
@@ -126,17 +117,19 @@ class Loss(Operator):
         Property("margins", "No loss is below 0, and it is 0 beyond a mapping's margin.", _at_rows(
             [(np.array([lead, 0.0, -0.5]), 0)
              for lead in (0.5, 1.0, 1.5, 2.0, 3.0, -8.0, 30.0, -1e4)])),
-        Property("memory layouts", "Views of any strides give the same.", lambda u: [
-            {"z": Z, "y": Y, "layout": name} for name in LAYOUTS
-            if name != "heads inside" and u.has_layout(name) and not u.facts["each"]]),
         Property("gradient", "It is mapping(z) − y, over the number of rows for a mean."),
         Property("upstream gradient", "That of a multiple of the loss, or of a weighted sum.", [
-            {"z": Z, "y": Y, **G, "v": v} for v in (2.5, "drawn", "strided")]),
-        *ask.of_calls(_plain_cases),
+            {**ROWS, **G, "upstream": how} for how in ("scaled", "drawn")]),
+        *of_calls(lambda u: [{"z": Z[0], "y": Y[0]} if u.facts["each"] else ROWS],
+                  [ROWS, {**ROWS, "reduction": "none"}], [ROWS]),
     )  # fmt: skip
 
     def __init__(self, targets: str | None = None, sizes: Any = ()) -> None:
         self.targets, self.sizes = targets, tuple(sizes)
+
+    def axes(self, u: Subject, words: Any) -> int:
+        """The axes of the scores; a single row has no views."""
+        return 0 if u.facts["each"] else 2
 
     # --- what is found out ------------------------------------------------------------------------
     def forms(self, u: Subject) -> Iterator[dict[str, Any]]:
@@ -147,29 +140,21 @@ class Loss(Operator):
 
     def settle(self, u: Subject) -> None:
         """Targets, reduction, and what becomes of a label of −100."""
-        kinds = (self.targets,) if self.targets else TARGETS
-        found = {kind: u.having(targets=kind) for kind in kinds}
-        off = {}
-        for kind, one in found.items():
-            one.nearest("reduction", [*REDUCTIONS], False, z=Z, y=Y)
-            off[kind] = one.off(z=Z, y=Y)
-        best = min(kinds, key=lambda kind: (off[kind] > 1 and kind != u.facts["targets"],
-                                            kind != u.facts["targets"]))  # fmt: skip
-        u.facts |= found[best].facts
         f = u.facts
-        soft = {"z": Z, "y": Q, "soft": True}
+        kinds = (self.targets,) if self.targets else (f["targets"], *TARGETS)
+        ways = [{"targets": kind, "reduction": how} for kind in kinds for how in REDUCTIONS]
+        n = len(REDUCTIONS)
+        if u.nearest(ways[:n], True, **ROWS) > 1 and u.nearest(ways, True, **ROWS) > 1:
+            u.nearest(ways[:n], False, **ROWS)
         if f["targets"] == "labels" and not self.targets:
-            f["both"] = u.having(both=True).works(**soft)
+            f["both"] = not u.having(both=True).error(z=Z, y=Q, soft=True)
         if "ignore_index" not in u.known and f["targets"] == "labels" and not f["each"]:
-            kept = {"z": Z, "y": SKIPPING}
-            off = {how: u.having(ignores=how).off(**kept) for how in ("skipped", "averaged")}
-            f["ignores"] = "skipped" if min(off.values()) <= 1 else ""
+            hows = [u.having(ignores=x).off(z=Z, y=SKIPPING) for x in ("skipped", "averaged")]
+            f["ignores"] = "skipped" if min(hows) <= 1 else ""
         if f["targets"] == "soft":
             u.say('its targets are distributions; targets="soft" declares it')
-        if f["each"]:
-            u.say("fn takes one row; it was called row by row")
-        else:
-            u.say(f"of a batch fn gives {f['reduction'].replace('none', 'each loss')}")
+        u.say("fn takes one row; it was called row by row" if f["each"] else
+              f"of a batch fn gives {f['reduction'].replace('none', 'each loss')}")  # fmt: skip
 
     def sample(self, u: Subject) -> Case:
         """Four rows, or one."""
@@ -178,21 +163,16 @@ class Loss(Operator):
 
     # --- cases ------------------------------------------------------------------------------------
     def make(self, u: Subject, z: Any = None, y: Any = None, shape: tuple[int, int] | None = None,
-             spread: float = 2.0, seed: int = 0, v: Any = 1.0, fixed: bool = False,
+             spread: float = 2.0, seed: int = 0, upstream: str = "", fixed: bool = False,
              **options: Any) -> Case:  # fmt: skip
         """Scores, labels over the whole range or distributions, and fn's options."""
+        how, named = u.facts["targets"], {"reduction", "ignore_index"} & {*options}
         for name in {*options} & {*self.taken}:
-            if name not in u.known:
-                raise Missing(f"no parameter {name}")
-        upstream = not isinstance(v, float) or v != 1.0
-        if options.get("gradients") and u.no_gradients:
-            if fixed or upstream and "reduction" not in options and "ignore_index" not in options:
-                raise Missing(u.no_gradients)
-            del options["gradients"]
+            refuse(name not in u.known, f"no parameter {name}")
+        u.drop_gradients(options, fixed or (upstream and not named))
         if upstream and u.own_vjp is not None:
-            if v == 2.5 or not ({"reduction", "ignore_index"} & {*options}):
-                raise Missing("grad= takes no upstream gradient")
-            v = 1.0
+            refuse(not named, "grad= takes no upstream gradient")
+            upstream = ""
         if shape is not None:
             rng = np.random.default_rng((u.settings.seed + seed, *shape))
             z = np.round(spread * rng.standard_normal(shape), 4)
@@ -200,52 +180,36 @@ class Loss(Operator):
             y[:1] = shape[1] - 1  # the largest label
         z, y = u.rounded(z), np.asarray(y)
         soft = y.dtype.kind == "f"
-        if soft and u.facts["targets"] == "labels" and not u.facts["both"]:
-            raise Missing("its targets are labels")
-        if u.facts["targets"] == "soft" and not soft and (y < 0).any():
-            raise Missing("its targets are distributions")
-        if (z == np.inf).any():
-            raise Missing(f"scores beyond {u.dtype}")
-        case: Case = {"z": z, "y": u.rounded(y) if soft else y, **options}
-        if isinstance(v, str):
-            case["upstream"] = "strided" if v == "strided" else ""
-        rows = z.shape[0] if z.ndim > 1 else 1
-        scalar = z.ndim == 1 or reduction_of(u, case) in ("mean", "sum")
-        case["g"] = (np.asarray(float(v if not isinstance(v, str) else 2.5)) if scalar else
-                     np.resize([1.0, -0.5, 2.0], rows) if isinstance(v, str) else
-                     np.full(rows, float(v)))  # fmt: skip
+        refuse(soft and how == "labels" and not u.facts["both"], "its targets are labels")
+        refuse(how == "soft" and not soft and (y < 0).any(), "its targets are distributions")
+        refuse((z == np.inf).any(), f"scores beyond {u.dtype}")
+        case = Case(z=z, y=u.rounded(y) if soft else y, cost=float(z.size), upstream=upstream,
+                    long=z.shape[-1] * u.epsilon > LONG_SUM, **options)  # fmt: skip
+        rows = () if reduction_of(u, case) != "none" else z.shape[:-1]
+        refuse(upstream == "strided" and not rows, "the gradient from above is one number")
+        drawn = np.resize([1.0, -0.5, 2.0], rows)
+        alike = not rows or upstream in ("", "scaled")
+        case["g"] = np.full(rows, 2.5 if upstream else 1.0) if alike else drawn
         if not (np.abs(z) <= u.ordinary).all():
             case["edge"] = True
-        case["long"] = z.shape[-1] * u.epsilon > LONG_SUM
-        named = [f"{name} = {x!r}" for name, x in options.items()
+        words = [f"{name} = {x!r}" for name, x in options.items()
                  if name in self.taken and name != "mask"]  # fmt: skip
-        case["words"] = ", ".join([*named, f"{text(z)}, y = {text(y)}"])
-        case["cost"] = float(z.size)
+        case["words"] = ", ".join([*words, f"{text(z)}, y = {text(y)}"])
         u.count(classes=z.shape[-1], rows=z.size // max(z.shape[-1], 1))
         return case
 
     def given(self, u: Subject, case: Case) -> tuple[dict[str, Array], dict[str, Any]]:
         """Scores, targets, and keywords."""
-        y = case["y"]
-        if u.facts["targets"] == "soft":
-            y = one_hot(y, case["z"].shape[-1])
+        soft = u.facts["targets"] == "soft"
+        y = np.asarray(one_hot(case.y, case.z.shape[-1]) if soft else case.y)
         options = {name: case[name] for name in self.taken if name in case} | u.passed
         arrays = {name: x for name, x in options.items() if isinstance(x, np.ndarray)}
-        return {"z": case["z"], "y": y, **arrays}, {
-            name: x for name, x in options.items() if name not in arrays
-        }
+        return {"z": case.z, "y": y, **arrays}, {
+            name: x for name, x in options.items() if name not in arrays}  # fmt: skip
 
     def shape(self, u: Subject, case: Case) -> tuple[int, ...]:
         """The shape of a loss, or of one for each row."""
-        return np.shape(case["z"])[:-1] if reduction_of(u, case) == "none" else ()
-
-    def gradient(self, name: str) -> str:
-        """The gradient in the scores."""
-        return "gradient"
-
-    def line(self, name: str) -> str:
-        """One for all gradients."""
-        return "gradient"
+        return np.shape(case.z)[:-1] if reduction_of(u, case) == "none" else ()
 
     def own_vjp(self, u: Subject, case: Case, native: Any, options: Any) -> dict[str, Any]:
         """The gradient of the sum."""
@@ -255,34 +219,32 @@ class Loss(Operator):
     # --- what is right ----------------------------------------------------------------------------
     def truth(self, u: Subject, case: Case) -> tuple[V, dict[str, V]]:
         """The losses of rows, reduced."""
-        z, y = V(case["z"]), case["y"]
+        z, y = V(case.z), case.y
         options = {x: case[x] for x in ("ignore_index", "mask", "label_smoothing") if x in case}
-        if y.dtype.kind != "f" and (y == IGNORED).any():
+        seen = np.ones(len(z.x)) if y.dtype.kind == "f" else np.atleast_1d(y != IGNORED)
+        if not seen.all():
             options["ignore_index"] = IGNORED
         loss, grad = fenchel_young_loss_and_grad(
-            case["z"], y, u.record, reduction="none", **options, **u.parameters)  # fmt: skip
+            case.z, y, u.record, reduction="none", **options, **u.parameters)  # fmt: skip
         loss = np.asarray(loss)
-        if case.get("without"):  # without Ω(q)
-            zero, first = np.zeros(case["z"].shape), np.zeros(case["z"].shape[:-1], int)
+        if case.without:  # without Ω(q)
+            zero, first = np.zeros(case.z.shape), np.zeros(case.z.shape[:-1], int)
             loss = loss - losses(u, zero, y, **options) + losses(u, zero, first)
-        n = np.count_nonzero(y != IGNORED) if y.dtype.kind != "f" else len(y)
-        n = y.size if u.facts["ignores"] == "averaged" else n
         how = reduction_of(u, case)
-        weight = 1 / max(1, n) if how == "mean" else 1.0
-        rows = V(loss, (z, lambda g: g[..., None] * grad)) * weight
+        n = seen.size if u.facts["ignores"] == "averaged" else np.count_nonzero(seen)
+        rows = V(loss, (z, lambda g: g[..., None] * grad))
+        rows = rows * (1 / max(1, n) if how == "mean" else 1.0)
         if how == "none":
             return rows, {"z": z}
         return V(rows.x.sum(), (rows, lambda g: np.broadcast_to(g, rows.x.shape))), {"z": z}
 
     def expected(self, u: Subject, case: Case, value: Array, grads: Any) -> dict[str, Expected]:
         """The loss and its gradient may be off by rounding of the scores."""
-        z, how = case["z"], reduction_of(u, case)
+        z = case.z
         largest = float(np.max(np.abs(z), initial=0, where=np.isfinite(z)))
         unit = 8 * case.get("epsilon", u.epsilon) * max(1.0, largest)
-        count = z.size / z.shape[-1] if how == "sum" else 1
+        count = z.size / z.shape[-1] if reduction_of(u, case) == "sum" else 1
         size = max(1.0, float(np.max(np.abs(value), initial=0, where=np.isfinite(value))))
-        result = {"loss": Expected(value, unit * count, size)}
-        if grads:
-            scale = max(1.0, float(np.max(np.abs(case["g"]))))
-            result["gradient"] = Expected(grads["z"], unit * scale)
-        return result
+        scale = max(1.0, float(np.max(np.abs(case.g))))
+        return {"loss": Expected(value, unit * count, size)} | {
+            self.gradient(x): Expected(g, unit * scale) for x, g in grads.items()}  # fmt: skip

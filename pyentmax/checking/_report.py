@@ -128,34 +128,23 @@ class CheckReport(Judged):
         return float(self.estimates[self.where])
 
     def __str__(self) -> str:
-        lines = [f"{self.what}: {HEADINGS[self.verdict]}"]
-        lines += [f"  {name:<14} {value}" for name, value in self._rows()]
-        return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
-
-    def _rows(self) -> list[tuple[str, str]]:
-        place = ", ".join(str(i) for i in self.where)
+        place = ", ".join(map(str, self.where))
         largest = f"{self.largest_error:.2e} at [{place}]   (tolerance {self.tolerance:.2e})"
-        rows = [
-            ("largest error", largest),
-            ("analytic", f"{self.analytic:+.12e}"),
-            ("numeric", f"{self.numeric:+.12e}   (±{self.estimate:.1e})"),
+        lines = [
+            f"{self.what}: {HEADINGS[self.verdict]}",
+            f"  largest error  {largest}",
+            f"  analytic       {self.analytic:+.12e}",
+            f"  numeric        {self.numeric:+.12e}   (±{self.estimate:.1e})",
         ]
         if self.duality is not None:
             gap = f"{self.duality:.2e}   (tolerance {self.duality_tolerance:.2e})"
-            rows.append(("JVP-VJP gap", gap))
-        return rows
+            lines.append(f"  JVP-VJP gap    {gap}")
+        return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
 
 
-def compare(
-    what: str,
-    analytic: Array,
-    diffs: Derivatives,
-    epsilon: float,
-    rtol: float,
-    atol: float,
-    duality: float | None = None,
-    duality_tolerance: float = 0.0,
-) -> CheckReport:
+def compare(what: str, analytic: Array, diffs: Derivatives, epsilon: float, rtol: float,
+            atol: float, duality: float | None = None,
+            duality_tolerance: float = 0.0) -> CheckReport:  # fmt: skip
     """The report on analytic derivatives and numeric ones of the same shape."""
     numeric, error = diffs.value, diffs.error
     largest = float(np.max(np.abs(numeric), initial=0, where=np.isfinite(numeric)))
@@ -167,14 +156,10 @@ def compare(
     wrong = comparable & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
     kink = bool(np.any(diffs.gap > 2 * tolerance))
     dual = duality is None or duality <= duality_tolerance
-    if kink:
-        reason = KINK
-    elif not diffs.visible.all():
-        reason = LARGE_SCORES
-    elif not np.isfinite(numeric).all():
-        reason = NOT_FINITE
-    else:
-        reason = "" if resolved.all() else NOISY
+    reasons = ((kink, KINK), (not diffs.visible.all(), LARGE_SCORES),
+               (not np.isfinite(numeric).all(), NOT_FINITE),
+               (not resolved.all(), NOISY))  # fmt: skip
+    reason = next((words for true, words in reasons if true), "")
     verdict = "unresolved" if reason else "passed"
     if not dual or (wrong.any() and not kink):
         verdict, reason = "failed", ""
@@ -182,15 +167,8 @@ def compare(
     return CheckReport(what, verdict, reason, kink, tolerance, *entries, duality, duality_tolerance)
 
 
-def _resolved(
-    analytic: Array,
-    diffs: Derivatives,
-    largest: float,
-    tolerance: float,
-    epsilon: float,
-    rtol: float,
-    atol: float,
-) -> NDArray[np.bool_]:
+def _resolved(analytic: Array, diffs: Derivatives, largest: float, tolerance: float,
+              epsilon: float, rtol: float, atol: float) -> NDArray[np.bool_]:  # fmt: skip
     """Where the differences are certain enough to confirm the analytic derivative."""
     enough = max(atol + rtol * largest, RESOLUTION * largest)
     certain = (diffs.error <= enough) & (DIGITS * epsilon * largest <= enough)

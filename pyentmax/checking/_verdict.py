@@ -1,7 +1,8 @@
-"""Judgements: findings, a grade for each property and float type, and a report."""
+"""Judgements: cases, findings, a grade for each property and float type, and a report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,10 +12,19 @@ from pyentmax.checking._differences import Array
 from pyentmax.checking._libraries import HALF
 from pyentmax.checking._report import Judged, absolute
 
-Case = dict[str, Any]
 WRONG, HALF_WRONG = 1e-3, 1e-2  # of the result's size: an error that is more than imprecision
 GRADES = ("not applicable", "right", "edges", "imprecise", "wrong")  # the worst counts
 MARKS = dict(zip(GRADES, "–✓▵≈✗", strict=True))
+
+
+class Case(dict[str, Any]):
+    """The arrays and options of a call, as attributes too; one that is missing is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+    def __or__(self, other: Any) -> Case:  # type: ignore[override]
+        return Case({**self, **other})
 
 
 class CallError(Exception):
@@ -35,12 +45,29 @@ class Missing(Exception):
     """Why a case does not apply."""
 
 
+def refuse(true: Any, reason: str) -> None:
+    """Raise `Missing` for a reason, if it is true."""
+    if true:
+        raise Missing(reason)
+
+
 class Expected(NamedTuple):
     """The right value, one unit of the contract there, and the size that errors are relative to."""
 
     value: Any
     allowed: Any
     size: float | None = None
+
+
+def worst(grades: Iterable[str]) -> str:
+    """The worst of the grades."""
+    return max(("right", *grades), key=GRADES.index)
+
+
+def difference(a: Any, b: Any) -> Array:
+    """|a − b|: 0 where they are equal, infinite ones too, and infinite for NaN."""
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        return np.where(np.equal(a, b), 0, absolute(np.subtract(a, b)))
 
 
 class Finding(NamedTuple):
@@ -75,36 +102,30 @@ class Finding(NamedTuple):
     @property
     def error(self) -> float:
         """The largest absolute error; infinite for NaN, or if no numbers came out."""
-        observed, expected = self.observed, self.expected
-        if isinstance(observed, (str, tuple)) or np.shape(observed) != np.shape(expected):
+        a, b = self.observed, self.expected
+        if isinstance(a, (str, tuple)) or np.shape(a) != np.shape(b):
             return np.inf if self.units else 0.0
-        with np.errstate(invalid="ignore"):  # ∞ − ∞
-            error = np.where(
-                np.equal(observed, expected), 0, absolute(np.subtract(observed, expected))
-            )
-        return float(np.max(error, initial=0))
+        return float(np.max(difference(a, b), initial=0))
 
     def grade(self, limit: float, edge: bool, half: bool = False) -> str:
         """The grade of the finding; at an ``edge`` nothing is worse than *edges*."""
         if self.units <= limit:
             return "right"
-        if edge or self.case.get("edge"):
+        if edge or self.case.edge:
             return "edges"
-        if half and self.case.get("long"):  # sums that are kept in a half type
+        if half and self.case.long:  # sums that are kept in a half type
             return "imprecise"
         return "wrong" if self.error > (HALF_WRONG if half else WRONG) * self.size else "imprecise"
 
     def __str__(self) -> str:
-        observed, expected = self.observed, self.expected
-        at = ""
-        if isinstance(expected, np.ndarray) and expected.size > 5 and np.size(observed):
-            if np.shape(observed) == expected.shape:
-                error = absolute(np.where(np.equal(observed, expected), 0, observed - expected))
-                where = np.unravel_index(np.argmax(error), expected.shape)
-                at = f" at [{', '.join(map(str, where))}]"
-                observed, expected = observed[where], expected[where]
+        observed, expected, at = self.observed, self.expected, ""
+        many = isinstance(expected, np.ndarray) and expected.size > 5
+        if many and np.shape(observed) == expected.shape:
+            where = np.unravel_index(np.argmax(difference(observed, expected)), expected.shape)
+            at = f" at [{', '.join(map(str, where))}]"
+            observed, expected = observed[where], expected[where]
         short = text(observed) != text(expected)
-        off = [f"off by {self.error:.2g}"] if np.isfinite(self.error) else []
+        off = [f"off by {self.error:.2g}"] * bool(np.isfinite(self.error))
         if 0 < self.units < np.inf:
             much = f"{self.units:.2g}" if self.units < 1e4 else "> 10000"
             off += [f"{much} × the contract"]
@@ -115,9 +136,10 @@ class Finding(NamedTuple):
 
 def describe(case: Case, short: bool = True) -> str:
     """A case in words."""
-    words = str(case.get("words", "")) or text(np.asarray(case["z"]), short)
-    return f"{words}, v = {text(case['g'], short)}" if case.get("gradients") and not (
-        case.get("words")) else words  # fmt: skip
+    if case.words:
+        return str(case.words)
+    more = f", v = {text(case['g'], short)}" if case.gradients else ""
+    return text(np.asarray(case["z"]), short) + more
 
 
 def text(x: Any, short: bool = True) -> str:
@@ -137,7 +159,6 @@ def text(x: Any, short: bool = True) -> str:
 class Seen(NamedTuple):
     """The function's results for a case, their grades, and the arguments of the call."""
 
-    property: str
     case: Case
     observed: dict[str, Array]
     grades: dict[str, str]
@@ -201,13 +222,12 @@ class PropertyResult(Judged):
     def __str__(self) -> str:
         if self.finding is None:
             return f"{self.grade}: {self.reason}"
-        observed, units = self.finding.observed, self.finding.units
-        cases = f"{self.cases} case{'s' * (self.cases != 1)}"
         if self.verdict == "passed":
-            much = observed if isinstance(observed, str) else f"{units:.2g} × the contract"
-            return f"{much}, {cases}{f'; {self.reason}' if self.reason else ''}"
-        worst = "" if self.worst is None else f"; worst: {self.worst}"
-        return f"{self.finding} ({self.dtype}){worst}"
+            observed, s = self.finding.observed, "s" * (self.cases != 1)
+            exact = isinstance(observed, str)
+            much = observed if exact else f"{self.finding.units:.2g} × the contract"
+            return f"{much}, {self.cases} case{s}{f'; {self.reason}' if self.reason else ''}"
+        return f"{self.finding} ({self.dtype}){f'; worst: {self.worst}' if self.worst else ''}"
 
 
 class Reproduction(NamedTuple):
@@ -234,6 +254,17 @@ class Reproduction(NamedTuple):
         """Save the arrays for the script, with what is expected."""
         arrays: dict[str, Any] = {**self.arrays, "expected": self.expected}
         np.savez(path, **arrays)
+
+
+SCRIPT = """import numpy as np
+
+from mine import fn  # the function that was judged
+
+# {case}
+case = np.load("case.npz")  # as report.reproduce(…).save() wrote it
+out = fn({arguments})
+print(out, case["expected"])
+print(np.max(np.abs(out - case["expected"])))"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -267,7 +298,7 @@ class Report(Judged):
     causes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tried: str = ""
-    seen: tuple[Seen, ...] = field(default=(), repr=False)
+    seen: tuple[Seen, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -279,13 +310,13 @@ class Report(Judged):
         result's size (1e-2 in half types). *Wrong* is an error above that, of values or gradients,
         or an option that always raises one.
         """
-        return max(["right", *(one.grade for one in self.results)], key=GRADES.index)
+        return worst(one.grade for one in self.results)
 
     @property
     def by_dtype(self) -> dict[str, str]:
         """Float type → the verdict on it alone."""
-        return {name: max(("right", *(one.grades.get(name, "right") for one in self.results)),
-                          key=GRADES.index) for name in self.dtypes}  # fmt: skip
+        return {name: worst(one.grades.get(name, "right") for one in self.results)
+                for name in self.dtypes}  # fmt: skip
 
     @property
     def failures(self) -> dict[str, PropertyResult]:
@@ -298,15 +329,13 @@ class Report(Judged):
         return self.verdict in ("right", "edges")[: 1 if self.strict else 2]
 
     def __str__(self) -> str:
-        tried = sum(one.finding is not None for one in self.results)
+        tried, each = sum(one.finding is not None for one in self.results), self.by_dtype
         fail = f" ({len(self.failures)} of {tried} properties fail)" if self.failures else ""
-        each = self.by_dtype
         dtypes = [x if each[x] == self.verdict else f"{x} {each[x]}" for x in self.dtypes]
         rows = [(f"{MARKS[one.grade]} {one.name}", str(one)) for one in self.results]
         width = max(len(name) for name, _ in rows)
         return "\n".join([
-            f"{self.claim}: {self.verdict}{fail}, {', '.join(dtypes)}",
-            f"  tried: {self.tried}",
+            f"{self.claim}: {self.verdict}{fail}, {', '.join(dtypes)}", f"  tried: {self.tried}",
             *(f"  likely cause: {cause}" for cause in self.causes),
             *(f"  note: {note}" for note in self.notes),
             *(f"  {name:<{width}}  {words}" for name, words in rows),
@@ -315,21 +344,15 @@ class Report(Judged):
     def to_dict(self) -> dict[str, Any]:
         """The report as words and numbers, for JSON."""
 
-        def number(x: float | None) -> float | str | None:
+        def number(finding: Finding | None, name: str) -> Any:
+            x = finding and getattr(finding, name)
             return x if x is None or np.isfinite(x) else "infinite"
 
-        results = [
+        names = ("claim", "verdict", "passed", "dtypes", "by_dtype", "tried", "causes", "notes")
+        return {name: getattr(self, name) for name in names} | {"results": [
             {"name": one.name, "grade": one.grade, "dtype": one.dtype, "cases": one.cases,
-             "reason": one.reason, "text": str(one),
-             "error": number(None if one.finding is None else one.finding.error),
-             "units": number(None if one.finding is None else one.finding.units)}
-            for one in self.results
-        ]  # fmt: skip
-        return {
-            "claim": self.claim, "verdict": self.verdict, "passed": self.passed,
-            "dtypes": [*self.dtypes], "by_dtype": self.by_dtype, "tried": self.tried,
-            "causes": [*self.causes], "notes": [*self.notes], "results": results,
-        }  # fmt: skip
+             "reason": one.reason, "text": str(one), "error": number(one.finding, "error"),
+             "units": number(one.finding, "units")} for one in self.results]}  # fmt: skip
 
     def reproduce(self, words: str) -> Reproduction:
         """The arrays of a property's input, by its name, or of a case whose description has words.
@@ -342,90 +365,64 @@ class Report(Judged):
                 first = next(iter(one.expected), "")
                 observed = found.observed if found else one.observed[first]
                 expected = found.expected if found else one.expected[first].value
-                return _reproduction(one, observed, expected)
-        names = ", ".join(repr(one.name) for one in self.results if one.finding is not None)
-        raise ValueError(f"no case of that name; properties are {names}, got {words!r:.60}")
-
-
-def _reproduction(one: Seen, observed: Any, expected: Any) -> Reproduction:
-    arrays, options = one.arguments
-    first = ("z", "y", "query", "key", "value")
-    words = ", ".join(
-        [f'case["{name}"]' if name in first else f'{name}=case["{name}"]' for name in arrays]
-        + [f"{name}={value!r}" for name, value in options.items()]
-    )
-    script = "\n".join([
-        "import numpy as np", "", "from mine import fn  # the function that was judged", "",
-        f"# {describe(one.case)}".replace("\n", " "),
-        'case = np.load("case.npz")  # as report.reproduce(…).save() wrote it',
-        f"out = fn({words})",
-        'print(out, case["expected"])', 'print(np.max(np.abs(out - case["expected"])))',
-    ])  # fmt: skip
-    return Reproduction(arrays, options, observed, expected, script)
-
-
-class Raised(NamedTuple):
-    """An error of fn, and the float type that it was called in."""
-
-    dtype: str
-    error: CallError
+                arrays, options = one.arguments
+                first_ones = ("z", "y", "query", "key", "value")
+                names = {x: f"{x}=" * (x not in first_ones) for x in arrays}
+                call = [f'{name}case["{x}"]' for x, name in names.items()]
+                call += [f"{x}={y!r}" for x, y in options.items()]
+                case = describe(one.case).replace("\n", " ")
+                script = SCRIPT.format(case=case, arguments=", ".join(call))
+                return Reproduction(arrays, options, observed, expected, script)
+        known = ", ".join(repr(one.name) for one in self.results if one.finding is not None)
+        raise ValueError(f"no case of that name; properties are {known}, got {words!r:.60}")
 
 
 @dataclass
 class Line:
-    """Findings, errors and reasons, collected for one property."""
+    """Grades and findings, errors and reasons, collected for one property, with float types."""
 
     graded: list[tuple[str, str, Finding]] = field(default_factory=list)
-    raised: list[Raised] = field(default_factory=list)
+    raised: list[tuple[str, CallError]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     count: int = 0
 
     def result(self, one: Any, wide: bool) -> PropertyResult:
         """The property's result; half types beside a ``wide`` one decide no more than edges."""
-        graded = [*self.graded]
-        why = "; ".join(dict.fromkeys(self.reasons)) if not graded else ""
+        why = "; ".join(dict.fromkeys(self.reasons)) if not self.graded else ""
         if self.raised:
-            n = f"{len(self.raised)} of {self.count} cases raised" if graded else "raised"
-            why = f"{n} {self.raised[0].error}"
-        for dtype, error in self.raised:
-            grade = _grade_of(error, one, bool(self.graded))
-            if grade:
-                finding = Finding(error.case, str(error), "no error", np.inf)
-                graded.append((grade, dtype, finding))
+            some = f"{len(self.raised)} of {self.count} cases " if self.graded else ""
+            why = f"{some}raised {self.raised[0][1]}"
+        graded = self.graded + [
+            (grade, dtype, Finding(error.case, str(error), "no error", np.inf))
+            for dtype, error in self.raised if (grade := self.grade_of(error, one))]  # fmt: skip
         if not graded:
             why = why or "no such case"
             return PropertyResult(one.name, one.says, "not applicable", reason=why)
-        own = {dtype: max((x for x, y, _ in graded if y == dtype), key=GRADES.index)
-               for dtype in dict.fromkeys(y for _, y, _ in graded)}  # fmt: skip
-        capped = [(min(x, "edges", key=GRADES.index) if wide and y in HALF else x, y, finding)
-                  for x, y, finding in graded]  # fmt: skip
-        grade = max((x for x, _, _ in capped), key=GRADES.index)
+        each = {x: worst(grade for grade, dtype, _ in graded if dtype == x)
+                for x in dict.fromkeys(dtype for _, dtype, _ in graded)}  # fmt: skip
+        capped = [(min(grade, "edges", key=GRADES.index) if wide and dtype in HALF else grade,
+                   dtype, finding) for grade, dtype, finding in graded]  # fmt: skip
+        grade = worst(x for x, _, _ in capped)
         alike = [(dtype, finding) for x, dtype, finding in capped if x == grade]
-        dtype, finding = alike[0]
-        if grade == "right":
-            dtype, finding = max(alike, key=lambda each: each[1].units)
-        worst = max((each for _, each in alike), key=lambda each: each.error)
-        much = worst if grade != "right" and worst.error > 2 * finding.error else None
-        return PropertyResult(
-            one.name, one.says, grade, dtype, finding, much, self.count, why, own
-        )
+        right = grade == "right"
+        dtype, finding = max(alike, key=lambda x: x[1].units) if right else alike[0]
+        most = max((x for _, x in alike), key=lambda x: x.error)
+        much = most if not right and most.error > 2 * finding.error else None
+        return PropertyResult(one.name, one.says, grade, dtype, finding, much, self.count, why,
+                              each)  # fmt: skip
 
+    def slips(self, one: Any) -> list[CallError]:
+        """Errors that are faults: slips of the pen, or of an option that always raises one."""
+        return [error for _, error in self.raised if self.grade_of(error, one, slip=True)]
 
-def slip(error: CallError, one: Any, graded: bool) -> bool:
-    """Whether an error is a fault: a slip of the pen, or one that an option always raises."""
-    cause = error.__cause__
-    if isinstance(cause, (NotImplementedError, WrongShape)) or one.edge or error.case.get("edge"):
-        return isinstance(cause, (NameError, AttributeError))
-    return isinstance(cause, (NameError, AttributeError)) or (one.option and not graded)
-
-
-def _grade_of(error: CallError, one: Any, graded: bool) -> str:
-    """The grade of an error: none in a grid, edges, or wrong if it is a slip or always comes."""
-    cause, edge = error.__cause__, one.edge or error.case.get("edge")
-    if slip(error, one, graded):
-        return "wrong"
-    some = one.refusable and graded and not isinstance(cause, WrongShape)
-    if one.refusable == "always" or some:
-        return ""
-    wrong = isinstance(cause, WrongShape) or one.vital
-    return "wrong" if wrong and not edge and not isinstance(cause, NotImplementedError) else "edges"
+    def grade_of(self, error: CallError, one: Any, slip: bool = False) -> str:
+        """The grade of an error: none in a grid, edges, or wrong if it is a slip or always comes;
+        none of one that is not a ``slip``, if that is the question."""
+        cause, edge = error.__cause__, one.edge or error.case.edge
+        shape, unsupported = (isinstance(cause, x) for x in (WrongShape, NotImplementedError))
+        always = one.option and not self.graded and not (shape or unsupported or edge)
+        if isinstance(cause, (NameError, AttributeError)) or always:
+            return "wrong"
+        if slip or one.refusable == "always" or (one.refusable and self.graded and not shape):
+            return ""
+        return "wrong" if (shape or one.vital) and not edge and not unsupported else "edges"

@@ -25,7 +25,8 @@ def test_librarys_softmax_passes_with_its_derivative(library: str) -> None:
     assert report.dtypes == TYPES[library]
     untried = {TOP_K, "derivative in the parameter"}
     if library == "jax":  # whose arrays have no strides, and cannot be written to
-        untried |= {"memory layouts", "arrays read anew"}
+        untried |= {"memory layouts", "arrays read anew", "strided gradients from above",
+                    "a second backward pass"}  # fmt: skip
     assert {one.name for one in report.results if one.verdict != "passed"} == untried
 
 

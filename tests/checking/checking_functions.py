@@ -8,6 +8,7 @@ pass; where there is none, nothing may pass.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,9 @@ def single(x: Any) -> Any:
     return np.asarray(x, np.float32)
 
 
-# --- that lose digits -----------------------------------------------------------------------------
+# --- that lose digits, compute in a short dtype, or bend sharply ----------------------------------
+def signs(rng: np.random.Generator, n: int) -> Array:
+    return rng.choice([-1, 1], n)
 
 
 def exponential_without_its_tangent(rng: np.random.Generator) -> Drawn:
@@ -51,38 +54,22 @@ def exponential_without_its_tangent(rng: np.random.Generator) -> Drawn:
 
 
 def cosine_over_square(rng: np.random.Generator) -> Drawn:
-    z = log_uniform(rng, -2, 0.5) * rng.choice([-1, 1], size(rng))
-    return Drawn(
-        lambda x: (1 - np.cos(x)) / x**2,
-        lambda x: np.sin(x) / x**2 - 4 * np.sin(x / 2) ** 2 / x**3,
-        z,
-    )
+    z = log_uniform(rng, -2, 0.5) * signs(rng, size(rng))
+    return Drawn(lambda x: (1 - np.cos(x)) / x**2,
+                 lambda x: np.sin(x) / x**2 - 4 * np.sin(x / 2) ** 2 / x**3, z)  # fmt: skip
 
 
-def difference_of_squares(rng: np.random.Generator) -> Drawn:
-    c = log_uniform(rng, -3, 6)
-    z = log_uniform(rng, -3, 3) * rng.standard_normal(size(rng))
-    return Drawn(lambda x: (x + c) ** 2 - x**2 - c**2, lambda x: 2 * c + 0 * x, z)
-
-
-# --- that compute in a short dtype ----------------------------------------------------------------
-
-
-def squares_in_float32(rng: np.random.Generator) -> Drawn:
-    c = float(single(log_uniform(rng, -2, 2)))
-    z = log_uniform(rng, -2, 2) * rng.standard_normal(size(rng))
-    return Drawn(
-        lambda x: (single(x) + single(c)) ** 2 - single(x) ** 2 - single(c) ** 2,
-        lambda x: 2 * c + 0 * x,
-        z,
-    )
+def difference_of_squares(rng: np.random.Generator, short: bool = False) -> Drawn:
+    to, least, most = (single, -2, 2) if short else (np.asarray, -3, 6)
+    c = float(to(log_uniform(rng, least, most)))
+    z = log_uniform(rng, least, 2 if short else 3) * rng.standard_normal(size(rng))
+    return Drawn(lambda x: (to(x) + to(c)) ** 2 - to(x) ** 2 - to(c) ** 2,
+                 lambda x: 2 * c + 0 * x, z)  # fmt: skip
 
 
 def float32_inside_float64(rng: np.random.Generator) -> Drawn:
-    z = rng.uniform(-3, 3, size(rng))
-    return Drawn(
-        lambda x: np.sin(single(x)).astype(float) * x, lambda x: np.sin(x) + x * np.cos(x), z
-    )
+    return Drawn(lambda x: np.sin(single(x)).astype(float) * x,
+                 lambda x: np.sin(x) + x * np.cos(x), rng.uniform(-3, 3, size(rng)))  # fmt: skip
 
 
 def rounded_to_digits(rng: np.random.Generator) -> Drawn:
@@ -90,46 +77,32 @@ def rounded_to_digits(rng: np.random.Generator) -> Drawn:
     return Drawn(lambda x: np.round(np.sin(x), digits), np.cos, rng.standard_normal(size(rng)))
 
 
-# --- that bend sharply ----------------------------------------------------------------------------
-
-
 def kink_nearby(rng: np.random.Generator) -> Drawn:
     k, a = rng.choice([0, rng.uniform(-5, 5)]), rng.standard_normal()
     d, s = size(rng), log_uniform(rng, -2, 1)
-    z = k + log_uniform(rng, -7, -1, d) * rng.choice([-1, 1], d)
+    z = k + log_uniform(rng, -7, -1, d) * signs(rng, d)
     return Drawn(lambda x: s * np.abs(x - k) + a * x, lambda x: s * np.sign(x - k) + a, z)
 
 
 def power_above_1(rng: np.random.Generator) -> Drawn:
     e, k, a = rng.uniform(1.3, 3), rng.choice([0, rng.uniform(-5, 5)]), rng.standard_normal()
-    return Drawn(
-        lambda x: np.abs(x - k) ** e + a * x,
-        lambda x: a + e * np.abs(x - k) ** (e - 1) * np.sign(x - k),
-        np.full(size(rng), k),
-    )
+    return Drawn(lambda x: np.abs(x - k) ** e + a * x,
+                 lambda x: a + e * np.abs(x - k) ** (e - 1) * np.sign(x - k),
+                 np.full(size(rng), k))  # fmt: skip
 
 
 def bump(rng: np.random.Generator) -> Drawn:
     width, c = log_uniform(rng, -6, 0), rng.choice([0, rng.uniform(-5, 5)])
-
-    def function(x: Array) -> Array:
-        return np.exp(-(((x - c) / width) ** 2))
-
+    function = lambda x: np.exp(-(((x - c) / width) ** 2))  # noqa: E731
     z = c + width * rng.standard_normal(size(rng))
     return Drawn(function, lambda x: -2 * (x - c) / width**2 * function(x), z)
 
 
 DIFFERENTIABLE = (
-    exponential_without_its_tangent,
-    cosine_over_square,
-    difference_of_squares,
-    squares_in_float32,
-    float32_inside_float64,
-    rounded_to_digits,
-    kink_nearby,
-    power_above_1,
-    bump,
-)
+    exponential_without_its_tangent, cosine_over_square, difference_of_squares,
+    partial(difference_of_squares, short=True), float32_inside_float64, rounded_to_digits,
+    kink_nearby, power_above_1, bump,
+)  # fmt: skip
 
 
 # --- that have no derivative at the first score ---------------------------------------------------

@@ -125,7 +125,7 @@ ATTENTION: list[tuple[str, str, str, tuple[str, ...]]] = [  # verdict, cause, wh
         ("window counted from the first key", "i - window", "i - (s - t) - window"),
         ("mask ignored", "mask is not None", "False"),
         ("mask inverted", SEEN, SEEN.replace("(mask if", "(~mask if")),
-        ("the first head's mask for all", SEEN, SEEN.replace(
+        ("the first head's boolean mask for all", SEEN, SEEN.replace(
             "(mask if", "(mask[..., :1, :, :] if")),
         ("masked after the mapping", "scores = np.where(see, scores, -np.inf)", "pass",
          VALUES, "    weights = np.where(see, weights, 0)\n" + VALUES),
@@ -154,6 +154,8 @@ ATTENTION: list[tuple[str, str, str, tuple[str, ...]]] = [  # verdict, cause, wh
         ("the first sequence's lengths for all", "lengths[:, None, None, None]", "lengths[0]"),
         ("sequences mixed", "cu_seqlens is not None", "False"),
         ("sequences begin one late", 'side="right"', 'side="left"'),
+        ("a sequence sees those before it", "(of[:, None] == of)", "(of[:, None] >= of)"),
+        ("the scores of hidden keys are 0", "scores, -np.inf)", "scores, 0.0)"),
         ("causal ignored where mask is given", "if causal", "if causal and mask is None"),
         ("sink ignored where window is given", "if sink is not",
          "sink = None if window is not None else sink\n    if sink is not"),
@@ -279,7 +281,11 @@ def without_tail(z: Any, n: int, sums: bool = False) -> Any:
 def as_in_memory(z: Any) -> Any:
     if z.size and min(z.strides, default=1) > 0:
         z = np.lib.stride_tricks.as_strided(z, (z.size,), (z.itemsize,)).reshape(z.shape)
-    return pe.sparsemax(z)
+    return z
+
+
+def softpick(z: Any, more: float = 1e-6) -> Any:
+    return np.maximum(np.expm1(z), 0) / (total(np.abs(np.expm1(z))) + more)
 
 
 def mixed(p: Any, v: Any) -> Any:
@@ -298,7 +304,10 @@ MAPPINGS: list[tuple[Any, str, str, str, Any]] = [  # fn, claim, verdict, cause,
      "rounded to a half type", {}),
     (lambda z: pe.softmax(z).astype("f4").astype(z.dtype), "softmax", "edges", "", {}),
     (lambda z: pe.softmax(z) + 1e-9, "softmax", "imprecise", "", {}),
-    (as_in_memory, "sparsemax", "wrong", "strides not used", {}),
+    (lambda z: pe.sparsemax(as_in_memory(z)), "sparsemax", "wrong", "strides not used", {}),
+    (lambda z: np.exp(z) / (total(np.exp(z)) + 1), "softmax1", "edges", "", {}),
+    (softpick, "softpick", "edges", "", {}), (pe.softmax, "softpick", "wrong", "another", {}),
+    (pe.softmax, "softmax1", "wrong", "another mapping, softmax", {}),
     (lambda z: pe.sparsemax(z, axis=0), "sparsemax", "wrong", "another axis", {}),
     (lambda z: pe.sparsemax(z.reshape(-1)).reshape(z.shape), "sparsemax", "wrong",
      "the whole array as one row", {}),
@@ -410,13 +419,46 @@ LOSSES: list[tuple[Any, str, str, str, Any]] = [  # fn, claim, verdict, cause, g
     (lambda z, y: -np.log(np.exp(-entropy(z, y)) + 1e-8), "softmax", "imprecise", "log of p", None),
     (lambda z, y: entropy(z, y) * (y != 0), "softmax", "wrong", "rows of label 0 ignored", None),
     (lambda z, y: entropy(z, y) * rows(z), "softmax", "wrong", "rows after whole blocks", None),
-    (counted, "softmax", "wrong", "", None), (smoothed, "softmax", "wrong", "", None),
+    (counted, "softmax", "wrong", "the mean counts ignored rows", None),
+    (smoothed, "softmax", "wrong", "smoothing over C − 1 classes", None),
     (sparse, "sparsemax", "wrong", "p without − y", lambda z, y: pe.sparsemax(z)),
     (entropy, "softmax", "wrong", "y − p", lambda z, y: -soft(z, y)),
     (entropy, "softmax", "wrong", "twice the gradient", lambda z, y: 2 * soft(z, y)),
     (lambda z, y: entropy(z, y).mean(), "softmax", "wrong", "not divided by the number", soft),
     (entropy, "softmax", "wrong", "", lambda z, y: np.clip(soft(z, y), -0.5, 0.5)),
 ]  # fmt: skip
+
+
+# --- what is kept from call to call, and views ----------------------------------------------------
+def reused(fn: Any) -> Any:
+    buffers: dict[Any, Any] = {}
+
+    def reusing(*arrays: Any) -> Any:
+        out = np.asarray(fn(*arrays))
+        buffer = buffers.setdefault((out.shape, out.dtype), np.empty_like(out))
+        buffer[...] = out
+        return buffer
+
+    return reusing
+
+
+def cached(fn: Any) -> Any:
+    known: dict[Any, Any] = {}
+
+    def caching(*arrays: Any) -> Any:
+        key = tuple((x.__array_interface__["data"][0], x.shape, x.dtype) for x in arrays)
+        if key not in known:
+            known.clear()
+            known[key] = arrays, fn(*arrays)  # they live on, so their addresses are their own
+        return known[key][1].copy()
+
+    return caching
+
+
+def four(query: Any, key: Any, value: Any, **options: Any) -> Any:
+    return build(RIGHT)(query, key, value, **options)
+
+
 PLANTED = [
     *(Plant(check_attention, build(changed(source, *change)), "softmax", verdict, cause,
             {"causal": "bottom-right"}) for verdict, cause, source, change in ATTENTION),
@@ -426,4 +468,11 @@ PLANTED = [
       for fn, claim, verdict, cause, options in MAPPINGS),
     *(Plant(check_loss, fn, claim, verdict, cause, {"grad": grad})
       for fn, claim, verdict, cause, grad in LOSSES),
+    *(Plant(check, wrap(fn), "softmax", verdict, cause) for wrap, verdict, cause in (
+        (reused, "edges", "one buffer for all calls"), (cached, "wrong", "a stale result"))
+      for check, fn in ((check_mapping, pe.softmax), (check_loss, entropy), (
+          check_attention, lambda query, key, value: four(query, key, value)))),
+    Plant(check_loss, lambda z, y: entropy(as_in_memory(z), y), "softmax", "wrong"),
+    Plant(check_attention, lambda query, key, value: four(as_in_memory(query), key, value),
+          "softmax", "wrong", "strides of query not used"),
 ]  # fmt: skip

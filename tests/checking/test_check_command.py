@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 from commands import run
 
+Capture, Patch = pytest.CaptureFixture[str], pytest.MonkeyPatch
 
-def test_right_implementation_has_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+
+def test_right_implementation_has_code_0(capsys: Capture) -> None:
     words = ["check", "pyentmax:topk_softmax", "--as", "topk_softmax", "--k", 2]
     assert run(*words, "--dtypes", "float32") == 0
     assert capsys.readouterr().out.startswith("topk_softmax (k = 2): right, float32\n")
 
 
 def test_wrong_implementation_in_this_folder_has_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     (tmp_path / "half_a_mapping.py").write_text("class A:\n    def f(z):\n        return z / 2\n")
     monkeypatch.chdir(tmp_path)
@@ -27,12 +29,12 @@ def test_wrong_implementation_in_this_folder_has_code_1(
 
 @pytest.mark.parametrize(("words", "code"), [([], 0), (["--strict"], 3)])
 def test_edges_have_code_3_under_strict(
-    words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], code: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    (tmp_path / "no_shift.py").write_text(
-        "import numpy as np\n\ndef f(z):\n"
-        "    e = np.exp(z)\n    return e / e.sum(-1, keepdims=True)\n"
+    text = (
+        "import numpy as np\ndef f(z):\n    return np.exp(z) / np.exp(z).sum(-1, keepdims=True)\n"
     )
+    (tmp_path / "no_shift.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     assert run("check", "no_shift:f", "--as", "softmax", "--dtypes", "float64", *words) == code
 
@@ -48,9 +50,7 @@ def loss(z, y):
 """
 
 
-def test_attention_of_a_file_is_reported_as_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_attention_of_a_file_is_reported_as_json(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "kern.py"
     path.write_text(ATTENTION)
     sizes = ["--shapes", "3x70x4", "--seed", 1, "--dtypes", "float32"]
@@ -61,16 +61,14 @@ def test_attention_of_a_file_is_reported_as_json(
     assert {one["name"] for one in report["results"]} >= {"output", "blocks", "gradients"}
 
 
-def test_loss_of_a_file_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loss_of_a_file_is_right(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "kern.py").write_text(ATTENTION)
     words = ["--loss", "--as", "softmax", "--dtypes", "float64"]
     assert run("check", f"{tmp_path}/kern.py:loss", *words) == 0
     assert capsys.readouterr().out.startswith("loss of softmax: right, float64\n")
 
 
-def test_missing_backend_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_backend_is_named(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     (tmp_path / "keras_like.py").write_text("import no_such_backend.ops\n")
     monkeypatch.chdir(tmp_path)
     assert run("check", "keras_like:f", "--as", "sparsemax") == 2
@@ -92,12 +90,7 @@ def test_missing_backend_is_named(
 )
 @pytest.mark.parametrize("words", ["kern_a.py:f", "kern_a:f"])
 def test_file_that_cannot_be_loaded_has_code_2(
-    words: str,
-    line: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: str, line: str, message: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     (tmp_path / "kern_a.py").write_text(f"def f(z): return z\n{line}\n")
     monkeypatch.chdir(tmp_path)
@@ -125,7 +118,7 @@ def test_file_that_cannot_be_loaded_has_code_2(
     ],
 )
 def test_wrong_argument_is_one_line_and_code_2(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: Capture
 ) -> None:
     assert run("check", *words) == 2
     assert f"pyentmax check: {message}" in capsys.readouterr().err

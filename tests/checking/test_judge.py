@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ from unittest import SkipTest
 
 import numpy as np
 import pytest
-from planted import MAPPINGS, PLANTED, RIGHT, Plant, as_in_memory, build, entropy, soft
-from stages import sample, slow
+from planted import PLANTED, RIGHT, Plant, build, entropy, four, soft
+from stages import sample
 
 import pyentmax as pe
 from pyentmax import check_attention, check_loss, check_mapping, checking
@@ -31,11 +29,6 @@ def test_planted_fault_has_its_verdict_and_cause(i: int) -> None:
     (cause,) = report.causes or ("",)
     assert cause.startswith(plant.cause), report.causes
     assert bool(cause) == bool(plant.cause), report.causes
-
-
-def test_planted_faults_are_many() -> None:
-    assert len(PLANTED) - len(MAPPINGS) > 100
-    assert len({plant.cause for plant in PLANTED}) > 100
 
 
 @pytest.mark.slow  # of a mapping and a kernel that other tests hold to the same contract
@@ -57,18 +50,8 @@ def test_own_attention_and_loss_pass() -> None:
     grad = lambda z, y: pe.softmax.loss_and_grad(z, y)[1]  # noqa: E731
     report = check_loss(pe.softmax.loss, "softmax", grad=grad).raise_if_failed()
     untried = [one.name for one in report.results if one.verdict != "passed"]
-    assert untried == ["upstream gradient", "a second backward pass"]
-
-
-@pytest.mark.parametrize("name", ["softmax1", *slow("softpick")])
-def test_softmax1_and_softpick_are_truths(name: str) -> None:
-    def fn(z: Any) -> Any:
-        e = np.exp(z) if name == "softmax1" else np.expm1(z)
-        more = 1 if name == "softmax1" else 1e-6
-        return np.maximum(e, 0) / (np.abs(e).sum(-1, keepdims=True) + more)
-
-    assert check_mapping(fn, name, **F64).verdict == "edges"  # overflow
-    assert check_mapping(pe.softmax, name, **F64).verdict == "wrong"
+    views, again = "strided gradients from above", "a second backward pass"
+    assert untried == ["upstream gradient", views, again]
 
 
 def test_half_types_beside_others_are_edges() -> None:
@@ -95,10 +78,6 @@ def test_half_types_alone_are_judged_in_them() -> None:
 
 
 # --- what is found out ----------------------------------------------------------------------------
-def four(query: Any, key: Any, value: Any, **options: Any) -> Any:
-    return build(RIGHT)(query, key, value, **options)
-
-
 def swapped(*arrays: Any) -> Any:
     return [np.swapaxes(x, -2, -3) for x in arrays]
 
@@ -216,63 +195,6 @@ def test_parameters_reach_fn_by_name_and_axes_may_be_called_dim() -> None:
     assert "exact values" in report.failures
 
 
-# --- state ----------------------------------------------------------------------------------------
-def reused(fn: Any) -> Any:
-    buffers: dict[Any, Any] = {}
-
-    def reusing(*arrays: Any) -> Any:
-        out = np.asarray(fn(*arrays))
-        buffer = buffers.setdefault((out.shape, out.dtype), np.empty_like(out))
-        buffer[...] = out
-        return buffer
-
-    return reusing
-
-
-def cached(fn: Any) -> Any:
-    known: dict[Any, Any] = {}
-
-    def caching(*arrays: Any) -> Any:
-        key = tuple((x.__array_interface__["data"][0], x.shape, x.dtype) for x in arrays)
-        if key not in known:
-            known.clear()
-            known[key] = arrays, fn(*arrays)  # they live on, so their addresses are their own
-        return known[key][1].copy()
-
-    return caching
-
-
-def in_memory(query: Any, key: Any, value: Any) -> Any:
-    if min(query.strides) > 0:
-        query = np.lib.stride_tricks.as_strided(query, (query.size,), (query.itemsize,)).reshape(
-            query.shape
-        )
-    return four(query, key, value)
-
-
-@pytest.mark.parametrize("kind", ["mapping", "loss", "attention"])
-@pytest.mark.parametrize(
-    ("wrap", "verdict", "name"),
-    [(reused, "edges", "results left as they were"), (cached, "wrong", "arrays read anew"),
-     (None, "wrong", "memory layouts")],
-)  # fmt: skip
-def test_kept_state_is_found(kind: str, wrap: Any, verdict: str, name: str) -> None:
-    check, fn = {"mapping": (check_mapping, pe.sparsemax), "loss": (check_loss, entropy),
-                 "attention": (check_attention, lambda query, key, value: four(query, key, value))}[
-                     kind]  # fmt: skip
-    strided = {"mapping": as_in_memory, "loss": lambda z, y: entropy(as_read(z), y),
-               "attention": in_memory}[kind]  # fmt: skip
-    claim = "sparsemax" if kind == "mapping" else "softmax"
-    report = check(wrap(fn) if wrap else strided, claim, **F64)
-    assert [*report.failures] == [name], report
-    assert report.verdict == verdict
-
-
-def as_read(z: Any) -> Any:
-    return z if min(z.strides) <= 0 else np.lib.stride_tricks.as_strided(
-        z, (z.size,), (z.itemsize,)).reshape(z.shape)  # fmt: skip
-
-
 # --- reports --------------------------------------------------------------------------------------
 def no_shift(z: Any) -> Any:
     return np.exp(z) / np.exp(z).sum(-1, keepdims=True)
@@ -313,20 +235,6 @@ def test_each_property_is_a_test_of_its_own() -> None:
     assert len(calls) == n > 100
     with pytest.raises(TypeError, match="check must be check_mapping, check_loss or check_att"):
         checking.cases(len)
-
-
-@pytest.mark.slow
-def test_property_that_does_not_apply_skips_its_test(tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text("""
-import pyentmax as pe, pytest
-cases = pe.checking.cases(pe.check_mapping, pe.softmax, "softmax", dtypes=["float32"])
-@pytest.mark.parametrize("case", cases, ids=str)
-def test(case):
-    case.raise_if_failed()
-""")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
-    assert " passed, 8 skipped" in out, out
 
 
 def test_failing_case_is_reproduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +307,7 @@ def on_device(z: Any) -> Any:
         (check_loss, len, {"mapping": "softmax", "targets": "x"}, ValueError, "targets must be"),
         (check_attention, len, {}, TypeError, r"fn must map query, key and value \(…, T, d\)"),
         (check_attention, len, {"causal": "left"}, ValueError, 'must be "bottom-right", '),
-        (check_attention, len, {"always": {"x": 1}}, ValueError, "always takes mask, causal"),
+        (check_attention, len, {"always": {"x": 1}}, ValueError, "always takes scale, mask"),
     ],
 )  # fmt: skip
 def test_wrong_argument_is_named(
