@@ -9,10 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.seq2seq.plotting import save_figure
-from pyentmax.seq2seq.plotting.palette import RULE, line_style
+from pyentmax.seq2seq.plotting.palette import COLOURS, RULE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of a line: six colours, then the same dashed, then dotted.
+
+    Examples
+    --------
+    >>> line_style(0)["ls"], line_style(6)["ls"], line_style(0)["color"] == line_style(6)["color"]
+    ('-', '--', True)
+    """
+    dashes, colour = divmod(number, len(COLOURS))
+    return {
+        "color": COLOURS[colour],
+        "marker": "os^Dv*"[colour],
+        "ls": ("-", "--", ":")[dashes % 3],
+    }
 
 
 def panels(columns: int = 1, *, share_y: bool = True) -> list[Axes]:

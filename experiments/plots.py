@@ -6,14 +6,15 @@ new figure and return its first axes; ``ax.figure.axes`` has all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.seq2seq.plotting._figures import legend, new_axes, percent_axis, remove_frame
-from pyentmax.seq2seq.plotting.palette import line_style
+from experiments.pictures import line_style
+from pyentmax.seq2seq.plotting import plot_attention
+from pyentmax.seq2seq.plotting._figures import legend, remove_frame, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,68 @@ KIND_TITLES = {
     "context": "context attention",
     "decoder": "decoder self-attention",
 }
+
+
+def new_axes(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> list[list[Axes]]:
+    """The axes of a new figure, each panel with this size in inches; ``$`` is only a character."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    if not rows * columns:
+        raise ValueError("nothing to draw: expected at least one panel")
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **shared)
+    for ax in axes.flat:
+        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+            text.set_parse_math(False)
+    return [list(row) for row in axes]
+
+
+def percent_axis(ax: Axes) -> None:
+    """Label the y-axis in percent, with a grid."""
+    ax.yaxis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
+    remove_frame(ax)
+
+
+class AttentionPanel(NamedTuple):
+    """One heat map of `plot_attention_panels`: its title, weights, and labels."""
+
+    title: str
+    weights: ArrayLike
+    source: Sequence[str]  #: of the columns, the keys
+    target: Sequence[str]  #: of the rows, the queries
+
+
+def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) -> Axes:
+    """Draw several heat maps in one figure, each as by `plot_attention` (Figures 1 and 7 to 10).
+
+    Parameters
+    ----------
+    panels : sequence of AttentionPanel
+        One at least.
+    columns : int
+        Most of them in a row.
+
+    Examples
+    --------
+    >>> weights = [[1.0, 0.0], [0.5, 0.5]]
+    >>> ax = plot_attention_panels([AttentionPanel(name, weights, "ab", "ab") for name in "xy"])
+    >>> [axes.get_title() for axes in ax.figure.axes]
+    ['x', 'y']
+    """
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // max(columns, 1))
+    longest = max((len(token) for x in panels for token in (*x.source, *x.target)), default=0)
+    width = 0.27 * max((len(x.source) for x in panels), default=0) + 0.085 * longest + 0.3
+    height = 0.27 * max((len(x.target) for x in panels), default=0) + 0.085 * longest + 0.6
+    flat = sum(new_axes(rows, columns, (max(width, 2.4), max(height, 1.2))), [])
+    for ax, panel in zip(flat, panels, strict=False):
+        plot_attention(panel.weights, panel.source, panel.target, ax)
+        ax.tick_params(labelsize=8)
+        ax.set_title(panel.title, fontsize=9)
+    for ax in flat[len(panels) :]:
+        ax.remove()
+    return flat[0]
 
 
 def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axes:

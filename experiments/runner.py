@@ -37,10 +37,10 @@ from typing import Any
 import numpy as np
 
 import pyentmax
+from experiments.download import FOLDER_VARIABLE
 from pyentmax.engine.system.blas import limit_blas
 from pyentmax.engine.system.files import locked, replacing
 from pyentmax.seq2seq.data import DataError
-from pyentmax.seq2seq.data.download import FOLDER_VARIABLE
 from pyentmax.seq2seq.training import History, RunOptions
 from pyentmax.seq2seq.training.config import SETTINGS
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.attention_start import StartConfig
+from experiments.peters2019.bisection import bisection
 from experiments.runner import (
     Experiment,
     Line,
@@ -157,7 +158,7 @@ ROWS: dict[str, Row] = {
     **{f"rnn-1.5-{alpha}": recurrent("1.5", alpha) for alpha in ALPHAS},
     "rnn-1-1": recurrent("1", "1"),
     "rnn-2-2": recurrent("2", "2"),
-    "rnn-bisection": recurrent("bisection:1.5", "bisection:1.5"),  # for training time (Figure 6)
+    "rnn-bisection": recurrent(*2 * [f"{bisection.name}:1.5"]),  # for training time (Figure 6)
     # Glorot's start, with the deviation of embeddings that suits each: 1, or 1/√hidden.
     "rnn-1-1-glorot": recurrent("1", "1", {"embedding_std": 1.0}),
     "rnn-1.5-1.5-glorot": recurrent("1.5", "1.5", {}),

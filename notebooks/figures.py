@@ -27,7 +27,7 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
 from pyentmax.engine.system.blas import describe_blas, limit_blas
-from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention, plot_attention_panels
+from pyentmax.seq2seq.plotting import plot_attention
 from pyentmax.seq2seq.plotting.palette import (
     BLUE,
     EDGE,
@@ -1780,6 +1780,8 @@ def diversity_of_layers(differences: Any) -> Any:
 
 def heads_on_sentences(maps: Any) -> Any:
     """One head on sentences, squares blank where a weight is 0: (title, weights, words)."""
+    from experiments.plots import AttentionPanel, plot_attention_panels  # notebook 12 has its path
+
     panels = [AttentionPanel(title, weights, words, words) for title, weights, words in maps]
     figure: Any = plot_attention_panels(panels, columns=2).figure
     for ax in figure.axes:

@@ -49,11 +49,10 @@ from experiments.correia2019.measured_heads import (
     measure,
     write,
 )
-from experiments.plots import plot_head_densities
+from experiments.plots import AttentionPanel, plot_attention_panels, plot_head_densities
 from experiments.tasks.translation.parallel import SentencePair, read_pairs
 from pyentmax.seq2seq.inflection.reports import save
 from pyentmax.seq2seq.models.transformer import KINDS
-from pyentmax.seq2seq.plotting import AttentionPanel, plot_attention_panels
 
 SHORTEST, LONGEST = 8, 13
 """Tokens of the sentences that are shown."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.plots import by_kind, checked_array, curves_by_model, titled_panels
-from pyentmax.seq2seq.plotting._figures import legend, percent_axis, remove_frame
+from experiments.plots import by_kind, checked_array, curves_by_model, percent_axis, titled_panels
+from pyentmax.seq2seq.plotting._figures import legend, remove_frame
 from pyentmax.seq2seq.plotting.palette import COLOURS, INK
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from torch.nn import functional as F
 import pyentmax as pe
 import pyentmax.torch as pt
 from experiments.own import two_ways
+from experiments.own.constrained import Constrained
 from experiments.runner import Options, Settings, Unready
-from pyentmax.seq2seq.decoding import Constrained, beam_search
+from pyentmax.seq2seq.decoding import beam_search
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 
 Run = Callable[[], object]

@@ -341,8 +341,9 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     """All rows by part of a model; where the page lies, numbers of all pages are written anew."""
     from matplotlib.figure import Figure
 
+    from experiments.pictures import line_style
     from pyentmax.seq2seq.plotting import save_figure
-    from pyentmax.seq2seq.plotting.palette import RULE, line_style
+    from pyentmax.seq2seq.plotting.palette import RULE
 
     written = []
     if folder.resolve() == runner.HOME.parent / "docs" / "results":

@@ -19,7 +19,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from pyentmax.seq2seq.data.download import fetch, local_folder
+from experiments.download import fetch, local_folder
 from pyentmax.seq2seq.data.errors import DataError
 from pyentmax.seq2seq.inflection.examples import language_of
 

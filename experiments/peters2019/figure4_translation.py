@@ -39,6 +39,7 @@ from experiments.runner import (
     run_options,
 )
 from experiments.tables import between, grouped, markdown, mean, spread, values
+from experiments.tasks import fit
 from experiments.tasks.translation import Translator
 from experiments.translation import ALPHAS, experiment, models, read_data, settings_of, supports
 from pyentmax.seq2seq.data import Pair, TokenBatches
@@ -93,7 +94,8 @@ def switched(settings: Settings, folder: Path, options: Options) -> dict[str, An
     data = read_data(options, direction)
     train, dev = translator.pairs(data.train), translator.pairs(data.dev)
     read = right_tokens(translator, dev).mean
-    history = translator.fit(
+    history = fit(
+        translator,
         TokenBatches(train, first["tokens"]),
         TrainingConfig(updates=settings["updates"], seed=seed, **settings["training"]),
         partial(translator.validate, dev),

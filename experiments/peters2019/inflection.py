@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.certainty import exactness_statistics, word_accuracy
 from experiments.peters2019.conll2018 import conll2018_files, conll2018_languages
 from experiments.runner import Notes, Options, Settings, finished, run_options
-from pyentmax.seq2seq.analysis import exactness_statistics, word_accuracy
 from pyentmax.seq2seq.inflection import Inflector, train_inflector
 from pyentmax.seq2seq.inflection.examples import (
     Example,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.analysis import Calibration
-from pyentmax.seq2seq.analysis import SupportSizes
-from pyentmax.seq2seq.plotting._figures import axes_or_new, legend, percent_axis
+from experiments.certainty import SupportSizes
+from experiments.plots import percent_axis
+from pyentmax.seq2seq.plotting._figures import axes_or_new, legend
 from pyentmax.seq2seq.plotting.palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def plot_exactness_by_beam(
     Parameters
     ----------
     shares : mapping
-        Beam width → share, such as `pyentmax.seq2seq.analysis.exactness_by_beam` gives.
+        Beam width → share, such as `experiments.certainty.exactness_by_beam` gives.
     single : float, optional
         Share of the sources with a single possible sequence, drawn as a line for comparison.
     ax : as in `plot_attention`

@@ -19,13 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.analysis import Calibration, calibration, listed_predictions
-from experiments.peters2019.inflection import first_words
-from experiments.peters2019.sparsity_plots import (
-    plot_exactness_by_beam,
-    plot_reliability,
-    plot_support_sizes,
-)
-from pyentmax.seq2seq.analysis import (
+from experiments.certainty import (
     ExactnessStatistics,
     SupportSizes,
     exactness_by_beam,
@@ -33,6 +27,12 @@ from pyentmax.seq2seq.analysis import (
     smallest_exact_beam,
     support_sizes,
     word_accuracy,
+)
+from experiments.peters2019.inflection import first_words
+from experiments.peters2019.sparsity_plots import (
+    plot_exactness_by_beam,
+    plot_reliability,
+    plot_support_sizes,
 )
 from pyentmax.seq2seq.inflection import Example, Inflector
 from pyentmax.seq2seq.inflection.commands import read_marked

@@ -11,6 +11,7 @@ import numpy as np
 
 from experiments.attention_start import before_update
 from experiments.language_model import MemorySegments, RelativeConfig, RelativeLanguageModel
+from experiments.tasks import fit
 from pyentmax.seq2seq.data import (
     BOS,
     EOS,
@@ -24,7 +25,7 @@ from pyentmax.seq2seq.data import (
 from pyentmax.seq2seq.decoding.sampling import check_choice, draw_tokens
 from pyentmax.seq2seq.inflection.saved_model import SavedModel
 from pyentmax.seq2seq.models.language_model import LanguageModel, LanguageModelConfig
-from pyentmax.seq2seq.models.outputs import choose_keep_set
+from pyentmax.seq2seq.models.outputs import choose_keep_sets
 from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
 END = "\n"
@@ -223,7 +224,7 @@ class Writer(SavedModel):
         if length < 0:
             raise ValueError(f"length: expected a number from 0 up, got {length:,}")
         check_choice(temperature, top_k, nucleus)
-        keep_set, number = (None, 0.0) if keep is None else choose_keep_set(keep)
+        keep_sets = choose_keep_sets(keep)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last, n_read = None, np.array([model.bos]), self.context
         for _ in range(length):
@@ -239,9 +240,8 @@ class Writer(SavedModel):
                     f"the model finds no character possible after {len(tokens)}; a sparse output "
                     "that has hardly been trained may leave special tokens only"
                 )
-            if keep_set is not None:
-                kept = keep_set(log_prob, number)
-                log_prob[~kept] = -np.inf
+            for keep_set, number in keep_sets:
+                log_prob[~keep_set(log_prob, number)] = -np.inf
             last = draw_tokens(log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))
@@ -321,7 +321,8 @@ def train_writer(
     held_out = writer.encode(text.held_out)[: VALIDATED + 1]
     check_length(held_out, context, "held-out text")
     tokens, memory = writer.encode(text.train), getattr(writer.model.config, "memory", 0)
-    history = writer.fit(
+    history = fit(
+        writer,
         MemorySegments(tokens, context, batch_size, memory)
         if memory
         else Segments(tokens, context, batch_size),

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from experiments.certainty import exactness_statistics
 from experiments.peters2019 import sparsity_report
-from pyentmax.seq2seq.analysis import exactness_statistics
 from pyentmax.seq2seq.inflection import Example, Inflector, train_inflector
 from pyentmax.seq2seq.training import RunOptions, TrainingConfig
 

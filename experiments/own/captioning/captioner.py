@@ -22,6 +22,7 @@ from experiments.own.captioning.scenes import (
     Scene,
     cells_of,
 )
+from experiments.tasks import fit
 from pyentmax.seq2seq.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
 from pyentmax.seq2seq.inflection.saved_model import SavedModel
 from pyentmax.seq2seq.models.transformer import Transformer
@@ -184,7 +185,8 @@ def train_captioner(
         Fields of `GridTransformerConfig` but for the sizes.
     """
     captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
-    history = captioner.fit(
+    history = fit(
+        captioner,
         ImageBatches(captioner, data.train, batch_size),
         config,
         lambda: captioner.validate(*data.dev),

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.attention_start import before_update
 from experiments.rnn_start import StartedConfig, StartedRNN
+from experiments.tasks import fit
 from experiments.tasks.translation.parallel import SentencePair
 from experiments.tasks.translation.segmentation import Segmenter, Words, segmenter_of
 from pyentmax.seq2seq.data import (
@@ -344,7 +345,8 @@ def train_translator(
     else:
         batches, size = BucketedPairs(encoded, batch_size), {"batch_size": batch_size}
     states = translator.segmenter_states().values()
-    history = translator.fit(
+    history = fit(
+        translator,
         batches,
         config,
         lambda: translator.validate(held_out),

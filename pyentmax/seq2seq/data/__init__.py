@@ -1,4 +1,4 @@
-"""Data of any task: vocabularies, batches of pairs or of pieces of a text, checked downloads."""
+"""Data of any task: vocabularies, batches of pairs or of pieces of a text."""
 
 from pyentmax.seq2seq.data.batching import (
     Batch,
@@ -8,7 +8,6 @@ from pyentmax.seq2seq.data.batching import (
     bucketed_batches,
     make_batch,
 )
-from pyentmax.seq2seq.data.download import FOLDER_VARIABLE, fetch, local_folder
 from pyentmax.seq2seq.data.errors import DataError
 from pyentmax.seq2seq.data.segments import Segment, Segments, cut
 from pyentmax.seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -16,7 +15,6 @@ from pyentmax.seq2seq.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocab
 __all__ = [
     "BOS",
     "EOS",
-    "FOLDER_VARIABLE",
     "PAD",
     "SPECIALS",
     "UNK",
@@ -30,7 +28,5 @@ __all__ = [
     "Vocabulary",
     "bucketed_batches",
     "cut",
-    "fetch",
-    "local_folder",
     "make_batch",
 ]

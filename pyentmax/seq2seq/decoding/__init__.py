@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyentmax.seq2seq.decoding.beam import beam_search
-from pyentmax.seq2seq.decoding.constrained import Constrained
 from pyentmax.seq2seq.decoding.exact import exact_search
 from pyentmax.seq2seq.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.seq2seq.decoding.greedy import greedy_search
@@ -16,7 +15,6 @@ from pyentmax.seq2seq.models.protocol import Decodable, Step, take
 
 __all__ = [
     "SearchResult",
-    "Constrained",
     "Decodable",
     "ForcedDecoding",
     "ForcedStep",

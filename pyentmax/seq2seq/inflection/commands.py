@@ -16,8 +16,6 @@ from pyentmax.seq2seq.data.text_files import decode, numbered, numbered_lines, p
 from pyentmax.seq2seq.inflection.demo import run_demo
 from pyentmax.seq2seq.inflection.examples import (
     Example,
-    compounds_of,
-    hold_out,
     language_of,
     read_examples,
     source_tokens,
@@ -75,31 +73,15 @@ def _add_train(add_command: Callable[..., argparse.ArgumentParser]) -> None:
     for name, help in (("--train", "to learn from"), ("--dev", "to validate on")):
         add(name, nargs="+", type=user_path, required=True, metavar="FILE", help=help)
     add("--multilingual", action="store_true", help="mark examples with their file's language")
-    add(
-        "--hold-out",
-        nargs="+",
-        default=[],
-        metavar="LEMMA",
-        help="leave these lemmas, and words that end in them, out of training",
-    )
     add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
     add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
     add("--dropout", type=float, default=0.3, help="rate")
-    add("--label-smoothing", type=float, default=0.0, help="target's share for all tokens alike")
-    help = "steps of Adam; with --resume and --schedule halve, more of them make the run longer"
-    add("--updates", type=int, default=3000, help=help)
+    add("--updates", type=int, default=3000, help="steps of Adam")
     add("--batch-size", type=int, default=32, help="examples per update")
-    add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
-    add(
-        "--schedule",
-        choices=("linear", "halve"),
-        default="linear",
-        help="linear: to zero over all updates; halve: when the validation loss rises",
-    )
-    add("--clip", type=float, default=5.0, help="largest norm of the gradient")
+    add("--rate", type=float, default=3e-3, help="Adam's step size at the start, 0 at the end")
     add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
     add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
     add("--seed", type=int, default=0, help="fixes the result")
@@ -147,16 +129,6 @@ def _train(args: argparse.Namespace) -> None:
     examples = read_marked(args.train, args.multilingual)
     dev = read_marked(args.dev, args.multilingual)
     _note_unknown({token for e in examples for token in (*source_tokens(e), *e.form)}, dev)
-    if args.hold_out:
-        lemmas = {example.lemma for example in examples}
-        held: set[str] = set()
-        for lemma in args.hold_out:
-            compounds = compounds_of(lemma, lemmas)
-            if not compounds:
-                raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
-            held.update(compounds)
-        examples, held_out = hold_out(examples, held)
-        print(f"held out of training: {len(held_out)} forms of {', '.join(sorted(held))}")
     inflector, history = train_inflector(
         examples,
         dev,

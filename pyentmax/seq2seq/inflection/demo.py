@@ -13,19 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pyentmax.seq2seq.analysis import exactness_statistics
-from pyentmax.seq2seq.inflection.examples import (
-    Example,
-    compounds_of,
-    english_verbs,
-    hold_out,
-)
+from pyentmax.seq2seq.inflection.examples import Example, compounds_of, english_verbs, hold_out
 from pyentmax.seq2seq.inflection.inflector import Inflector, train_inflector
-from pyentmax.seq2seq.inflection.reports import describe, draw, save
-from pyentmax.seq2seq.plotting import plot_training_curve
+from pyentmax.seq2seq.inflection.reports import describe, draw
 from pyentmax.seq2seq.plotting._figures import require_matplotlib
 from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig
 
@@ -85,18 +79,19 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     print(f'{which} of "{LEMMA}" that the model finds possible:\n')
     print(describe(inflector, word.title(), result))
 
-    statistics = exactness_statistics(inflector.predict(dev))
+    results, of_family = inflector.predict(dev), inflector.predict(family)
+    exact = np.array([result.exact for result in results])
+    single = exact & [len(result.hypotheses) == 1 for result in results]
     print(
         f"""
-Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
-{statistics.single:.0%} of the forms, and the beam of 5 proved complete for {statistics.exact:.0%}.
-{LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family)}."""
+Verbs never seen: {_accuracy(inflector, dev, results)}; all mass on one string for
+{single.mean():.0%} of the forms, and the beam of 5 proved complete for {exact.mean():.0%}.
+{LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family, of_family)}."""
     )
 
     files = draw(
         inflector, word.title(), inflector.source_tokens(word), result, out, word.file_name()
     )
-    files += save({"training": plot_training_curve(vars(history))}, out)
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     folder = shlex.quote(str(out))
     python = os.path.relpath(sys.executable) if ".venv" in sys.executable else "python"
@@ -113,8 +108,7 @@ def _count(examples: Sequence[Example]) -> str:
     return f"{len(examples):,} forms of {len({e.lemma for e in examples}):,} verbs"
 
 
-def _accuracy(inflector: Inflector, examples: Sequence[Example]) -> str:
-    results = inflector.predict(examples)
+def _accuracy(inflector: Inflector, examples: Sequence[Example], results: Any) -> str:
     right = sum(
         inflector.form(r.best.tokens) == e.form for r, e in zip(results, examples, strict=True)
     )

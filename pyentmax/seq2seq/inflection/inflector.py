@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,14 @@ from pyentmax.seq2seq.inflection.examples import (
 )
 from pyentmax.seq2seq.inflection.saved_model import SequenceModel, batches_of, saved_config
 from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.seq2seq.training import History, RunOptions, TrainingConfig, Validation, fingerprint
+from pyentmax.seq2seq.training import (
+    History,
+    RunOptions,
+    TrainingConfig,
+    Validation,
+    fingerprint,
+    train,
+)
 
 
 class Inflector(SequenceModel):
@@ -283,15 +291,14 @@ def train_inflector(
         Fields of :class:`pyentmax.seq2seq.models.rnn_seq2seq.RNNSeq2SeqConfig`.
     """
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
-    history = inflector.fit(
+    data = {"train": fingerprint(examples), "dev": fingerprint(dev), "batch_size": batch_size}
+    history = train(
+        inflector.model,
         BucketedPairs(inflector.pairs(examples), batch_size),
         config,
-        lambda: inflector.validate(dev),
+        lambda _: inflector.validate(dev),
         options,
-        data={
-            "train": fingerprint(examples),
-            "dev": fingerprint(dev),
-            "batch_size": batch_size,
-        },
+        settings={"model": asdict(inflector.model.config), "data": data},
+        save_best=inflector.save,
     )
     return inflector, history

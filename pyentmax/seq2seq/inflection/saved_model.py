@@ -5,7 +5,7 @@ What each task builds on: `SavedModel` of any model, `SequenceModel` from sequen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,20 +24,13 @@ from pyentmax.seq2seq.decoding import (
     forced_decoding,
 )
 from pyentmax.seq2seq.models.ensemble import Ensemble
-from pyentmax.seq2seq.nn.optim import Adam
 from pyentmax.seq2seq.training import (
     BEST,
     LAST,
-    BatchSource,
     CheckpointError,
-    History,
-    RunOptions,
-    TrainingConfig,
-    Validation,
     counting,
     load_checkpoint,
     save_checkpoint,
-    train,
 )
 
 
@@ -78,49 +71,6 @@ class SavedModel:
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these arrays and this description."""
         raise NotImplementedError
-
-    def fit(
-        self,
-        batches: BatchSource[Any],
-        config: TrainingConfig,
-        validate: Callable[[], Validation],
-        options: RunOptions | None,
-        *,
-        data: dict[str, Any],
-        on_validation: Callable[[Self, Validation], None] | None = None,
-        before_update: Callable[[int, Adam], Any] | None = None,
-    ) -> History:
-        """Train the model in place, as each task's function of training does; returns the history.
-
-        Parameters
-        ----------
-        batches, config, options, before_update
-            As for :func:`pyentmax.seq2seq.training.train`, whose errors may come.
-        validate : callable
-            Returns the result of a validation.
-        data : dict
-            What determines the run besides its settings: fingerprints and sizes of batches.
-        on_validation : callable, optional
-            Called at each validation with the model as it is then, and the result.
-        """
-
-        def validated(_: Any) -> Validation:
-            result = validate()
-            if on_validation is not None:
-                on_validation(self, result)
-            return result
-
-        settings = {"model": asdict(self.model.config), "data": data}
-        return train(
-            self.model,
-            batches,
-            config,
-            validated,
-            options,
-            settings=settings,
-            save_best=self.save,
-            before_update=before_update,
-        )
 
     def arrays(self) -> dict[str, Any]:
         """Arrays that are saved in addition to the description: the parameters."""

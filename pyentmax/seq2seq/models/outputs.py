@@ -80,34 +80,26 @@ class OutputRule:
 
 
 def choose_keep_sets(choice: str | None) -> list[tuple[Any, float]]:
-    """The functions and parameters that ``"top_k=50,min_p=0.05"`` names, in their order."""
-    if not isinstance(choice, str | None):
-        raise TypeError(
-            "keep: expected a str such as 'min_p=0.05', or 'top_k=50,min_p=0.05' for several, got "
-            f"{choice!r}"
-        )
-    return [] if choice is None else [choose_keep_set(part) for part in choice.split(",")]
+    """The functions and parameters that ``"top_k=50,min_p=0.05"`` names, in their order.
 
-
-def choose_keep_set(choice: str) -> tuple[Any, float]:
-    """The function and the parameter that ``"min_p=0.05"`` names.
-
-    >>> choose_keep_set("top_q=1")
+    >>> choose_keep_sets("top_q=1")
     Traceback (most recent call last):
         ...
     ValueError: keep: expected NAME=NUMBER, such as min_p=0.05, with a name from epsilon, eta, \
 min_p, top_k, top_n_sigma, top_p, typical, got 'top_q=1'
     """
-    name, _, text = choice.partition("=")
-    try:
-        value = float(text)
-    except ValueError:
-        value = None
-    if name not in keep_sets.__all__ or value is None:
-        raise ValueError(
-            "keep: expected NAME=NUMBER, such as min_p=0.05, with a name from "
-            f"{', '.join(keep_sets.__all__)}, got {choice!r}"
-        )
-    function = getattr(keep_sets, name)
-    function.parameter.check_number(value)
-    return function, value
+    chosen: list[tuple[Any, float]] = []
+    for part in [] if choice is None else str(choice).split(","):
+        name, _, text = part.partition("=")
+        try:
+            keep_sets.__all__.index(name)
+            value = float(text)
+        except ValueError:
+            raise ValueError(
+                "keep: expected NAME=NUMBER, such as min_p=0.05, with a name from "
+                f"{', '.join(keep_sets.__all__)}, got {part!r}"
+            ) from None
+        function = getattr(keep_sets, name)
+        function.parameter.check_number(value)
+        chosen.append((function, value))
+    return chosen

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.reference.mapping import AnyMapping as Mapping
 from pyentmax.reference.mappings import MAPPINGS
-from pyentmax.seq2seq.autograd import MAPPING_OPS, Tensor, fenchel_young_loss, linear_loss
+from pyentmax.seq2seq.autograd import Tensor, fenchel_young_loss, linear_loss
 from pyentmax.seq2seq.autograd.mappings import on_tape
 from pyentmax.seq2seq.autograd.tensor import Array
-from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.label_smoothing import smoothed_label_loss
 
-_RECORDS = MAPPINGS | {bisection.name: bisection}
-_OPS = MAPPING_OPS | {bisection.name: on_tape(bisection)}
+RECORDS: dict[str, Mapping] = dict(MAPPINGS)
+"""Name → mapping, of those that a configuration can name. A mapping of one's own is added here."""
+
+_OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
+_operation = cache(on_tape)
 
 
 class ChosenMapping(NamedTuple):
@@ -34,20 +37,19 @@ class ChosenMapping(NamedTuple):
     @property
     def record(self) -> Mapping:
         """The mapping itself."""
-        return _RECORDS[self.name]
+        return RECORDS[self.name]
 
     @property
     def alpha(self) -> float | None:
         """α if the mapping is an α-entmax, otherwise None."""
-        if self.record.regularizer is MAPPINGS["entmax"].regularizer:
-            return self.params[0]
-        return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
+        alphas = {name: alpha for alpha, name in _OF_ALPHA.items()}
+        return self.params[0] if self.name == "entmax" else alphas.get(self.name)
 
     @property
     def proves_zeros(self) -> bool:
         """Whether the mapping can give zeros that can be proved, as certificates ask.
 
-        So it is for α-entmax with α > 1 by any algorithm, sparsemax, normmax and the two top-k
+        So it is for α-entmax with α > 1, sparsemax, normmax and the two top-k
         mappings. Where scores are smoothed first (fusedmax, oscarmax), or bounded, no proof is
         known.
         """
@@ -56,7 +58,7 @@ class ChosenMapping(NamedTuple):
 
     def __call__(self, z: Tensor, *, mask: Array | None = None) -> Tensor:
         """p = π(z) over the last axis, on the tape."""
-        return _OPS[self.name](z, *self.params, mask=mask)
+        return _operation(self.record)(z, *self.params, mask=mask)
 
     def probabilities(self, z: Array) -> tuple[Array, Array]:
         """p = π(z) over the last axis of an array, and its support as the mapping defines it."""
@@ -108,9 +110,6 @@ class ChosenMapping(NamedTuple):
         return dict(zip(self.record.parameters, self.params, strict=True))
 
 
-_OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
-
-
 def choose_mapping(choice: str | float) -> ChosenMapping:
     """The mapping that a name or an α stands for.
 
@@ -119,7 +118,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     choice : str or float
         α > 0, as a number or as text: 1 is softmax, 1.5 entmax15 and 2 sparsemax, which have exact
         algorithms of their own. Or a name in :data:`pyentmax.MAPPINGS`, its parameters separated by
-        colons (``"entmax:1.25"``). Or ``"bisection:1.5"`` for :mod:`pyentmax.seq2seq.nn.bisection`.
+        colons (``"entmax:1.25"``).
 
     Returns
     -------
@@ -143,16 +142,16 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     name, *words = str(choice).split(":")
     try:
         params = tuple(map(float, words))
-        if name not in _RECORDS:
+        if name not in RECORDS:
             if words or not float(name) > 0:
                 raise ValueError
             params = (float(name),)
             name = _OF_ALPHA.get(params[0], "entmax")
             params = params if name == "entmax" else ()
     except ValueError:
-        expected = f"α > 0 or one of {', '.join(sorted(_RECORDS))}"
+        expected = f"α > 0 or one of {', '.join(sorted(RECORDS))}"
         raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
-    record, names = _RECORDS[name], _RECORDS[name].parameters
+    record, names = RECORDS[name], RECORDS[name].parameters
     if len(params) != len(names):
         form = ":".join((name, *(parameter.upper() for parameter in names)))
         numbers = "numbers in place of the capitals" if names else "without numbers"

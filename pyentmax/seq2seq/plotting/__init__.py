@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention, forced decoding, training, mappings.
+"""Pictures: hypothesis trees, attention, forced decoding, mappings.
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -9,23 +9,15 @@ Matplotlib they raise an ImportError that says what to install.
 from __future__ import annotations
 
 from pyentmax.seq2seq.plotting._figures import save_figure
-from pyentmax.seq2seq.plotting.attention import (
-    AttentionPanel,
-    plot_attention,
-    plot_attention_panels,
-)
+from pyentmax.seq2seq.plotting.attention import plot_attention
 from pyentmax.seq2seq.plotting.forced import plot_forced_decoding
 from pyentmax.seq2seq.plotting.mapping_curves import plot_mapping_curves
-from pyentmax.seq2seq.plotting.training import plot_training_curve
 from pyentmax.seq2seq.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
-    "AttentionPanel",
     "plot_attention",
-    "plot_attention_panels",
     "plot_forced_decoding",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
-    "plot_training_curve",
     "save_figure",
 ]

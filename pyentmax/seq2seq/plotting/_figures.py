@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,24 +36,16 @@ def require_matplotlib() -> None:
         ) from error
 
 
-def new_axes(rows: int, columns: int, size: tuple[float, float], **shared: Any) -> list[list[Axes]]:
-    """The axes of a new figure, each panel with this size in inches; ``$`` is only a character."""
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    if not rows * columns:
-        raise ValueError("nothing to draw: expected at least one panel")
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **shared)
-    for ax in axes.flat:
-        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
-            text.set_parse_math(False)
-    return [list(row) for row in axes]
-
-
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """The axes or, if there are none, those of a new figure of this size in inches."""
-    return ax or new_axes(1, 1, (width, height))[0][0]
+    if ax is None:
+        require_matplotlib()
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(width, height), layout="constrained").subplots()
+        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+            text.set_parse_math(False)  # "$" is only a character
+    return ax
 
 
 def remove_frame(ax: Axes) -> None:
@@ -64,12 +54,6 @@ def remove_frame(ax: Axes) -> None:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-
-
-def percent_axis(ax: Axes) -> None:
-    """Label the y-axis in percent, with a grid."""
-    ax.yaxis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
-    remove_frame(ax)
 
 
 def legend(owner: Any, *handles_and_labels: Any, **options: Any) -> None:
@@ -150,8 +134,8 @@ class TextCanvas:
 def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:
     """Save the figure of the axes atomically, with the same bytes each time.
 
-    Metadata that differs between runs (dates, versions) is left out. A warning lists the characters
-    that the fonts do not have.
+    Metadata that differs between runs (dates, versions) is left out. Matplotlib warns of characters
+    that the fonts do not have; ``font.family`` of a matplotlibrc may name others.
 
     Parameters
     ----------
@@ -196,21 +180,8 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
     # The salt of SVG identifiers would otherwise be drawn at random.
     rc = rc_context({"svg.hashsalt": "pyentmax", "text.usetex": False})
-    with warnings.catch_warnings(record=True) as caught, rc, replacing(path) as file:
-        warnings.filterwarnings("always", "Glyph .* missing from font")
+    with rc, replacing(path) as file:
         for text in figure.findobj(Text):  # words, which LaTeX would read as its commands
             text.set_usetex(False)
         figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
-    missing: dict[str, None] = {}  # in order
-    for entry in caught:
-        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(entry.message)):
-            missing[chr(int(glyph[1]))] = None
-        else:
-            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
-    if missing:
-        warnings.warn(
-            f"{path.name}: no glyphs for {''.join(missing)}; name an installed font that has them "
-            "in font.family of a matplotlibrc",
-            stacklevel=2,
-        )
     return path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.seq2seq.plotting._figures import axes_or_new, new_axes
+from pyentmax.seq2seq.plotting._figures import axes_or_new
 from pyentmax.seq2seq.plotting.palette import BLUE, INK, RULE
 
 if TYPE_CHECKING:
@@ -80,44 +80,3 @@ def plot_attention(
         bar = ax.figure.colorbar(heat_map, ax=ax, label="attention weight", pad=0.03, aspect=16)
         bar.outline.set_visible(False)
     return ax
-
-
-class AttentionPanel(NamedTuple):
-    """One heat map of `plot_attention_panels`: its title, weights, and labels."""
-
-    title: str
-    weights: ArrayLike
-    source: Sequence[str]  #: of the columns, the keys
-    target: Sequence[str]  #: of the rows, the queries
-
-
-def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) -> Axes:
-    """Draw several heat maps in one figure, each as by `plot_attention` (Figures 1 and 7 to 10).
-
-    Parameters
-    ----------
-    panels : sequence of AttentionPanel
-        One at least.
-    columns : int
-        Most of them in a row.
-
-    Examples
-    --------
-    >>> weights = [[1.0, 0.0], [0.5, 0.5]]
-    >>> ax = plot_attention_panels([AttentionPanel(name, weights, "ab", "ab") for name in "xy"])
-    >>> [axes.get_title() for axes in ax.figure.axes]
-    ['x', 'y']
-    """
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // max(columns, 1))
-    longest = max((len(token) for x in panels for token in (*x.source, *x.target)), default=0)
-    width = 0.27 * max((len(x.source) for x in panels), default=0) + 0.085 * longest + 0.3
-    height = 0.27 * max((len(x.target) for x in panels), default=0) + 0.085 * longest + 0.6
-    flat = sum(new_axes(rows, columns, (max(width, 2.4), max(height, 1.2))), [])
-    for ax, panel in zip(flat, panels, strict=False):
-        plot_attention(panel.weights, panel.source, panel.target, ax)
-        ax.tick_params(labelsize=8)
-        ax.set_title(panel.title, fontsize=9)
-    for ax in flat[len(panels) :]:
-        ax.remove()
-    return flat[0]

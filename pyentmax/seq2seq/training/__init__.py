@@ -9,14 +9,13 @@ from pyentmax.seq2seq.training.config import BEST, LAST, RunOptions, TrainingCon
 from pyentmax.seq2seq.training.history import History, Validation
 from pyentmax.seq2seq.training.loop import read_history, train
 from pyentmax.seq2seq.training.progress import counting
-from pyentmax.seq2seq.training.protocol import BatchSource, Diagnosed, Trainable
+from pyentmax.seq2seq.training.protocol import BatchSource, Trainable
 
 __all__ = [
     "BEST",
     "LAST",
     "BatchSource",
     "CheckpointError",
-    "Diagnosed",
     "History",
     "RunOptions",
     "Trainable",

@@ -42,7 +42,7 @@ from pyentmax.seq2seq.training.config import (
 from pyentmax.seq2seq.training.history import History, Validation
 from pyentmax.seq2seq.training.interrupt import defer_interrupt
 from pyentmax.seq2seq.training.progress import Progress
-from pyentmax.seq2seq.training.protocol import BatchSource, Diagnosed, Trainable
+from pyentmax.seq2seq.training.protocol import BatchSource, Trainable
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -202,7 +202,7 @@ class _Run:
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
         if self.updates % DIAGNOSTICS_EVERY == 0:
-            figures = self.model.diagnostics() if isinstance(self.model, Diagnosed) else {}
+            figures = getattr(self.model, "diagnostics", dict)()
             for name, value in ({"update": self.updates} | figures if figures else {}).items():
                 self.history.diagnostics.setdefault(name, []).append(value)
         model = self.model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,10 @@ Accepted = TypeVar("Accepted", contravariant=True)
 
 
 class Trainable(Protocol[Accepted]):
-    """A model as the training loop sees it. It may also be `Diagnosed`.
+    """A model as the training loop sees it.
+
+    It may also have ``diagnostics()``, for the history: a few numbers worth following, such as the
+    α of its heads, by name, always the same names and as JSON can hold them.
 
     Attributes
     ----------
@@ -38,14 +41,6 @@ class Trainable(Protocol[Accepted]):
         rng : numpy.random.Generator, optional
             Switches dropout on; every random number comes from it.
         """
-
-
-@runtime_checkable
-class Diagnosed(Protocol):
-    """A model with a few numbers worth following, such as the α of its heads."""
-
-    def diagnostics(self) -> dict[str, Any]:
-        """The numbers by name, always the same names and as JSON can hold them, for the history."""
 
 
 class BatchSource(Protocol[Batch]):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from automata import EOS, Automaton, automata, loop
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from automata import EOS, Automaton, loop
 
 import pyentmax.seq2seq
 from pyentmax.seq2seq.decoding import list_outputs
@@ -30,23 +26,6 @@ class Letters:
 
     def decode(self, ids):
         return "".join("??aA"[i] for i in ids).lower()
-
-
-@given(automata(), st.integers(1, 40), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
-def test_complete_only_if_all_are_listed(model, budget, max_length):
-    found = model.strings(0, limit=20)
-    [outputs] = list_outputs(model, [[0]], max_length=max_length, budget=budget, width=2)
-    listed = {h.tokens: h.log_prob for h in outputs.hypotheses if h.finished}
-    for tokens, log_prob in listed.items():
-        assert log_prob == pytest.approx(found[tokens], rel=1e-12, abs=0)
-    missing = math.fsum(math.exp(p) for tokens, p in found.items() if tokens not in listed)
-    assert outputs.rest >= missing * (1 - 1e-12)
-    assert outputs.total + outputs.rest == pytest.approx(1, rel=1e-12, abs=1e-12)
-    assert outputs.complete <= (listed.keys() == found.keys())
-    assert outputs.complete == (outputs.rest == 0)
-    if budget == 40 and max_length >= max(map(len, found)):
-        assert outputs.complete or len(found) > 10
 
 
 def test_outputs_of_several_inputs_with_texts():
@@ -186,7 +165,7 @@ def test_bad_input_is_refused():
         with pytest.raises((TypeError, ValueError), match="inputs: expected"):
             list_outputs(WORDS, ids)
     for keep in ({"top_k": 50}, ["top_k=50"], 0.1):
-        with pytest.raises(TypeError, match="keep: expected a str such as 'min_p=0.05'"):
+        with pytest.raises(ValueError, match="keep: expected NAME=NUMBER"):
             list_outputs(WORDS, [[0]], keep=keep)
     with pytest.raises(ValueError, match="budget must be at least 1"):
         list_outputs(WORDS, [[0]], budget=0)

@@ -30,7 +30,6 @@ def test_a_short_run(tmp_path, capsys, monkeypatch):
     assert pictures == {
         "draw-V.V.PTCP.PST-tree.png",
         "draw-V.V.PTCP.PST-attention.png",
-        "training.png",
     }
     assert all(str(tmp_path / name) in text for name in pictures)
     assert {p.name for p in tmp_path.glob("*.npz")} == {"best.npz", "last.npz"}

@@ -1,4 +1,4 @@
-"""α-entmax by bisection, as a mapping that a model can be trained with.
+"""α-entmax by bisection, a mapping of one's own that a configuration names ("bisection:1.5").
 
 The library's own α-entmax finds its threshold faster and to more digits. This one is Algorithm 1 of
 Peters et al. (2019) in plain NumPy, which lets Figure 6 compare the training times of both. The
@@ -18,6 +18,7 @@ from pyentmax.reference.mapping import mapping
 from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.reference.thresholds.bisection import bisection as halve
 from pyentmax.reference.thresholds.threshold import beta_per_row
+from pyentmax.seq2seq.nn.mapping_choice import RECORDS
 
 
 @mapping(Alpha("alpha", least=1, strict=True), omega_at_vertices=0.0)
@@ -54,3 +55,5 @@ bisection.support, bisection.log, bisection.doubtful = entmax.support, entmax.lo
 bisection.jvp, bisection.vjp, bisection.jacobian = entmax.jvp, entmax.vjp, entmax.jacobian
 bisection.regularizer, bisection.parameter_slope = entmax.regularizer, entmax.parameter_slope
 bisection.parameter_vjp, bisection.vjps = entmax.parameter_vjp, entmax.vjps
+
+RECORDS[bisection.name] = bisection

@@ -18,13 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-EPSILON = 1e-6
-"""The default ε of the perplexity."""
 
-
-def epsilon_perplexity(
-    probabilities: ArrayLike, labels: ArrayLike, epsilon: float = EPSILON
-) -> float:
+def epsilon_perplexity(probabilities: ArrayLike, labels: ArrayLike, epsilon: float = 1e-6) -> float:
     """Perplexity of distributions that are mixed with a little of the uniform one.
 
     Parameters

@@ -1,4 +1,4 @@
-"""How certain a model is, from the certificates of many searches."""
+"""How certain a model is, from the certificates of many searches, and how sparse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.seq2seq.decoding import Decodable, SearchResult, forced_decoding
+from pyentmax.seq2seq.decoding import Decodable, ForcedDecoding, SearchResult, forced_decoding
 
 
 @dataclass(frozen=True)
@@ -160,4 +160,104 @@ def empty_string_probability(
     empty: list[list[int]] = [[] for _ in source]
     return np.array(
         [decoding.probability for decoding in forced_decoding(model, source, source_mask, empty)]
+    )
+
+
+def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -> float:
+    """Share of the predictions that equal their reference, from 0 to 1.
+
+    Parameters
+    ----------
+    predictions, references : sequences of the same length, not empty
+        Of strings, tuples of tokens, or anything else that ``==`` compares as a whole.
+
+    Examples
+    --------
+    >>> word_accuracy(["drawn", "drawed"], ["drawn", "drawn"])
+    0.5
+    """
+    right = [bool(one == other) for one, other in zip(predictions, references, strict=True)]
+    if not right:
+        raise ValueError("there is nothing to compare: predictions and references are empty")
+    return sum(right) / len(right)
+
+
+@dataclass(frozen=True, eq=False)
+class SupportSizes:
+    """How many entries of a model's distributions are above zero, one count per target position.
+
+    Attributes
+    ----------
+    attention : (N,) int array
+        Number of source positions with a weight above zero.
+    output : (N,) int array
+        Number of tokens that are possible next.
+    source_lengths : (N,) int array
+        Number of source positions.
+    vocabulary : int
+        Number of tokens in the vocabulary.
+    """
+
+    attention: NDArray[np.int64]
+    output: NDArray[np.int64]
+    source_lengths: NDArray[np.int64]
+    vocabulary: int
+
+    @property
+    def mean_attention(self) -> float:
+        """Mean number of attended source positions."""
+        return float(self.attention.mean())
+
+    @property
+    def mean_output(self) -> float:
+        """Mean number of possible tokens."""
+        return float(self.output.mean())
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.output)} target positions: {self.mean_attention:.2f} of "
+            f"{self.source_lengths.mean():.2f} source positions attended, {self.mean_output:.2f} "
+            f"of {self.vocabulary} tokens possible on average"
+        )
+
+
+def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
+    """Support sizes of attention and output at every target position (Peters et al., Table 3).
+
+    The positions are those of the given targets, including the end symbol. So forced decoding of
+    the references asks all models the same questions. The support of the output is that of its
+    mapping; for the attention, the weights that are above zero as floats are counted.
+
+    Parameters
+    ----------
+    decodings : iterable of ForcedDecoding, not empty
+        Read one by one, so that they need not all be in memory.
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.2 and Table 3.
+
+    Examples
+    --------
+    >>> from pyentmax.seq2seq.decoding import ForcedDecoding
+    >>> p = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    >>> attention = np.array([[0.25, 0.75], [0.0, 1.0]])
+    >>> decoding = ForcedDecoding(np.array([0, 2]), np.log(p + 1e-9), p > 0, attention)
+    >>> print(support_sizes([decoding]))
+    2 target positions: 1.50 of 2.00 source positions attended, 1.50 of 3 tokens possible on average
+    """
+    counts = [
+        (
+            np.count_nonzero(decoding.attention > 0, axis=-1),
+            np.count_nonzero(decoding.support, axis=-1),
+            np.full(len(decoding.tokens), decoding.attention.shape[1]),
+            decoding.support.shape[1],
+        )
+        for decoding in decodings
+    ]
+    if not counts:
+        raise ValueError("support sizes need at least one decoded target, but there are none")
+    attention, output, lengths, vocabulary = zip(*counts, strict=True)
+    return SupportSizes(
+        np.concatenate(attention), np.concatenate(output), np.concatenate(lengths), max(vocabulary)
     )

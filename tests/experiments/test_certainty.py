@@ -1,4 +1,4 @@
-"""Accuracy, exactness and sparsity."""
+"""Accuracy, exactness and sizes of supports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from automata import Automaton, automata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyentmax.seq2seq.analysis import (
-    density,
+from experiments.certainty import (
     empty_string_probability,
     exactness_by_beam,
     exactness_statistics,
     smallest_exact_beam,
-    support_size,
     support_sizes,
     word_accuracy,
 )
@@ -53,23 +51,6 @@ def test_exactness_statistics():
     )
 
 
-def test_support_size_along_any_axis():
-    p = np.array([[[0.5, 0.0], [0.5, 1.0]], [[0.0, 0.0], [1.0, 1.0]]])
-    np.testing.assert_array_equal(support_size(p, axis=1), [[2, 1], [1, 1]])
-    np.testing.assert_array_equal(support_size(p, axis=-2), support_size(p, axis=1))
-    np.testing.assert_array_equal(support_size(p > 0), [[1, 2], [0, 2]])
-
-
-def test_density_counts_allowed_entries_only():
-    p = np.array([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
-    assert density(p[:2]) == pytest.approx(3 / 8, rel=1e-15, abs=0)
-    assert density(p, mask=mask) == pytest.approx((2 / 4 + 1 / 2) / 2, rel=1e-15, abs=0)
-    assert density(p.T, axis=0, mask=mask.T) == density(p, mask=mask)
-    # Weight where none is allowed is not density.
-    assert density([0.5, 0.0, 0.5], mask=[True, True, False]) == 0.5
-
-
 @pytest.mark.parametrize(
     ("measure", "message"),
     [
@@ -77,7 +58,6 @@ def test_density_counts_allowed_entries_only():
         (lambda: exactness_statistics([]), "at least one result"),
         (lambda: exactness_by_beam([]), "at least one result"),
         (lambda: support_sizes([]), "at least one decoded target"),
-        (lambda: density([0.5, 0.5], mask=[False, False]), r"leaves none in shape \(2,\)"),
     ],
 )
 def test_unsuitable_arguments_are_named(measure, message):
