@@ -21,12 +21,9 @@ hub = pytest.importorskip(
 
 import pyentmax as pe  # noqa: E402
 from pyentmax.seq2seq.decoding import (  # noqa: E402
-    Constrained,
     HypothesisTree,
-    ancestral_sampling,
     beam_search,
     exact_search,
-    forced_decoding,
     greedy_search,
     list_outputs,
 )
@@ -209,44 +206,6 @@ def test_smaller_types_alone_and_without_cache(name, dtype):
     assert listed > 20
 
 
-@pytest.mark.parametrize("name", ["Llama", "GPT2", "T5"])
-def test_other_decoders(name):
-    network = shared(name)
-    source, mask = batch(PROMPTS)
-    model = from_transformers(network, eos=[2, 3], keep="min_p=0.1")
-    best = greedy_search(model, source, mask, max_length=LENGTH)
-    drawn = ancestral_sampling(
-        model, source, mask, np.random.default_rng(0), samples=50, max_length=LENGTH
-    )
-    constrained = Constrained(model, min_length=2)
-    longer = exact_search(constrained, source, mask, n_best=1, max_length=LENGTH)
-    outputs = list_outputs(network, PROMPTS, eos=[2, 3], keep="min_p=0.1", max_length=LENGTH)
-    for row, prompt in enumerate(PROMPTS):
-        listed = {h.tokens: h.log_prob for h in outputs[row].hypotheses}
-        assert {h.tokens for h in drawn[row] if h.finished} <= listed.keys()
-        for h in drawn[row]:
-            if h.finished:
-                assert h.log_prob == pytest.approx(listed[h.tokens], abs=1e-9)
-        prefix: list[int] = []
-        while len(prefix) < LENGTH:
-            token = int(next_scores(network, prompt, prefix).argmax())
-            scores = next_scores(network, prompt, prefix)
-            p = pe.softmax(scores, mask=pe.keep.min_p(scores, 0.1))
-            if p[2] + p[3] >= p[token] or token in (2, 3):
-                break
-            prefix.append(token)
-        assert best[row].tolist() == prefix
-        for h in longer[row].hypotheses:  # a string ends early only where it has to
-            scores = next_scores(network, prompt, list(h.tokens))
-            assert len(h.tokens) >= 2 or not pe.keep.min_p(scores, 0.1)[[0, 1, 4, 5]].any()
-        [forced] = forced_decoding(
-            model, np.array([prompt]), np.ones((1, len(prompt)), bool), [prefix]
-        )
-        if tuple(prefix) in listed:
-            total = forced.log_prob[np.arange(len(prefix) + 1), forced.tokens].sum()
-            assert total == pytest.approx(listed[tuple(prefix)], abs=1e-9)
-
-
 def test_list_is_what_generate_can_draw():
     network = build("GPT2", torch.float32)
     prompt = torch.tensor([[1, 3, 4]])
@@ -379,13 +338,13 @@ def test_cache_that_is_not_reordered_prevents_the_claim(monkeypatch):
         assert listed.keys() == found.keys()
         assert max(abs(listed[s] - found[s]) for s in found) < 1e-9
     assert max(len(o.hypotheses) for o in outputs) > 10
-    select = hugging_face._Transformer.select
+    gather = hugging_face._Transformer.gather
 
-    def not_reordered(self, part, rows):
-        cache = select(self, part, np.arange(len(rows)) % len(part.ids)).cache
-        return select(self, part, rows)._replace(cache=cache)
+    def not_reordered(self, chosen):
+        wrong = [(part, np.arange(len(rows)) % len(part.ids)) for part, rows in chosen]
+        return gather(self, chosen)._replace(cache=gather(self, wrong).cache)
 
-    monkeypatch.setattr(hugging_face._Transformer, "select", not_reordered)
+    monkeypatch.setattr(hugging_face._Transformer, "gather", not_reordered)
     for wrong in list_outputs(network, prompts, eos=2, max_length=8, **rule):
         assert not wrong.complete
         assert wrong.rest == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -177,27 +177,22 @@ class _Transformer:
             self._check_length(mask.sum(1))
         return self._forward(part._replace(ids=ids, mask=mask), ids if part.cache is None else new)
 
-    def select(self, part: _Part, rows: IntArray) -> _Part:
-        place = self._tensor(rows)
-        encoded = part.encoded and (part.encoded[0][place], part.encoded[1][place])
-        cache = None
-        if part.cache is not None:
-            cache = _copied(part.cache)
-            cache.reorder_cache(place)
-        return _Part(part.ids[place], part.mask[place], cache, encoded)
-
     def key(self, part: _Part) -> Any:
         return (None if self.pads else part.ids.shape[1]), part.cache is None
 
-    def join(self, parts: Sequence[_Part]) -> _Part:
+    def gather(self, chosen: Sequence[tuple[_Part, IntArray]]) -> _Part:
         import torch
 
+        parts, places = zip(*((part, self._tensor(rows)) for part, rows in chosen), strict=True)
+
+        def rows_of(tensors: Sequence[Any]) -> list[Any]:
+            return [x[place] for x, place in zip(tensors, places, strict=True)]
+
         ids, masks, caches, encoded = zip(*parts, strict=True)
-        cache = None if caches[0] is None else _joined(caches)
-        one = encoded[0]
+        cache, one = None if caches[0] is None else _gathered(caches, rows_of), encoded[0]
         if one is not None:
-            one = tuple(map(torch.cat, zip(*encoded, strict=True)))
-        return _Part(_padded(ids, 1), _padded(masks, 1), cache, one)
+            one = tuple(torch.cat(rows_of(group)) for group in zip(*encoded, strict=True))
+        return _Part(_padded(rows_of(ids), 1), _padded(rows_of(masks), 1), cache, one)
 
     def reread(self, source: IntArray, strings: Sequence[Sequence[int]]) -> list[Any]:
         """Scores at each position of whole strings, from one reading without a cache."""
@@ -298,28 +293,29 @@ def _copied(cache: Any) -> Any:
     return result
 
 
-def _joined(caches: Sequence[Any]) -> Any:
-    """One cache with the rows of several, padded on the left."""
+def _gathered(caches: Sequence[Any], rows_of: Callable[[Sequence[Any]], list[Any]]) -> Any:
+    """One cache of the rows that are chosen from several."""
     result = _copied(caches[0])
     if _halves(result):
         own, cross = zip(*map(_halves, caches), strict=True)
-        result.self_attention_cache, result.cross_attention_cache = _joined(own), _joined(cross)
+        result.self_attention_cache = _gathered(own, rows_of)
+        result.cross_attention_cache = _gathered(cross, rows_of)
         return result
-    for layer, *others in zip(result.layers, *(c.layers for c in caches[1:]), strict=True):
+    for layer, *several in zip(result.layers, *(c.layers for c in caches), strict=True):
         if layer.is_initialized and layer.keys is not None:  # else it shares another's
-            both = [layer, *others]
-            layer.keys = _padded([x.keys for x in both], -2)
-            layer.values = _padded([x.values for x in both], -2)
+            layer.keys = _padded(rows_of([x.keys for x in several]), -2)
+            layer.values = _padded(rows_of([x.values for x in several]), -2)
             if hasattr(layer, "cumulative_length"):
-                layer.cumulative_length = max(x.cumulative_length for x in both)
+                layer.cumulative_length = max(x.cumulative_length for x in several)
     return result
 
 
 def _padded(tensors: Sequence[Any], axis: int) -> Any:
-    """Tensors below each other, with zeros in front of those that are shorter along an axis."""
+    """Tensors as the rows of one, padded in front to the longest."""
     import torch
 
     longest = max(x.shape[axis] for x in tensors)
     front = [0, 0] * (1 if axis == -2 else 0)
     pad = torch.nn.functional.pad
-    return torch.cat([pad(x, [*front, longest - x.shape[axis], 0]) for x in tensors])
+    padded = [pad(x, [*front, longest - x.shape[axis], 0]) for x in tensors]
+    return padded[0] if len(padded) == 1 else torch.cat(padded)

@@ -16,70 +16,44 @@ import numpy as np
 
 from pyentmax.engine.calls.devices import to_host
 from pyentmax.seq2seq.models.outputs import OutputRule
-from pyentmax.seq2seq.models.protocol import BoolArray, FloatArray, IntArray, Step
+from pyentmax.seq2seq.models.protocol import BoolArray, FloatArray, IntArray, Step, take
 
 
 class Network(Protocol):
-    """A reader of tokens for a `StepModel`. A part is its state for some rows, never changed."""
+    """A reader of tokens for a `StepModel`. A part is its state for some rows, never changed: a
+    tuple whose first entry has that many rows."""
 
     def start(self, source: IntArray, mask: BoolArray) -> tuple[list[tuple[IntArray, Any]], Any]:
         """Rows and part of all that is read first, and the token of each row that is read next."""
 
+    def key(self, part: Any) -> Any:
+        """Parts with the same key can be read together."""
+
+    def gather(self, chosen: Sequence[tuple[Any, IntArray]]) -> Any:
+        """One part of the given rows of several parts, in their order; a row may be repeated."""
+
     def read(self, part: Any, tokens: IntArray) -> tuple[Any, Any]:
         """Read a token per row; return (rows, vocabulary) scores and the new part."""
 
-    def select(self, part: Any, rows: IntArray) -> Any:
-        """The part of these rows, which may be repeated."""
-
-    def key(self, part: Any) -> Any:
-        """Parts with the same key can be joined."""
-
-    def join(self, parts: Sequence[Any]) -> Any:
-        """The rows of several parts, in their order."""
-
 
 class StepState(NamedTuple):
-    """The parts of a network, and the rows of a decoder in them."""
+    """The parts of a network, and the rows of a decoder in them; a step gathers what it reads."""
 
-    network: Network
     parts: tuple[Any, ...]
-    place: IntArray  # (rows,): the part of each row; in a part, rows have the same order
+    part: IntArray  # (rows,): the part of each row
+    row: IntArray  # (rows,): its row there
     unread: IntArray  # (rows,): the token to be read in place of bos, then −1
     positions: int  # of the source
 
     @staticmethod
     def take_rows(states: Sequence[StepState], which: IntArray | None, rows: IntArray) -> StepState:
         """As `take`: parts are the network's, and not arrays."""
-        if which is None:
-            return states[0].select(rows)
-        parts = [state.select(rows[which == k]) for k, state in enumerate(states)]
-        back = np.argsort(np.argsort(which, kind="stable"))
-        joined = StepState.join(parts)
-        return joined if np.array_equal(back, np.arange(len(back))) else joined.select(back)
-
-    def select(self, rows: IntArray) -> StepState:
-        """The state of the given rows; a row may be repeated."""
-        local, place, parts = np.empty_like(self.place), self.place[rows], []
-        for number in np.unique(place).tolist():
-            mine = np.flatnonzero(self.place == number)
-            local[mine] = np.arange(len(mine))
-            parts.append(self.network.select(self.parts[number], local[rows[place == number]]))
-        place = np.unique(place, return_inverse=True)[1]
-        return self._replace(parts=tuple(parts), place=place, unread=self.unread[rows])
-
-    @staticmethod
-    def join(states: Sequence[StepState]) -> StepState:
-        """The rows of several states of one encoding, one state after the other."""
-        network, alike, places = states[0].network, dict[Any, list[Any]](), []
+        parts: list[Any] = []
+        columns = []
         for state in states:
-            keys = [network.key(part) for part in state.parts]
-            for key, part in zip(keys, state.parts, strict=True):
-                alike.setdefault(key, []).append(part)
-            numbers = np.array([list(alike).index(key) for key in keys])
-            places.append(numbers[state.place])
-        parts = tuple(ps[0] if len(ps) == 1 else network.join(ps) for ps in alike.values())
-        unread = np.concatenate([state.unread for state in states])
-        return states[0]._replace(parts=parts, place=np.concatenate(places), unread=unread)
+            columns.append((state.part + len(parts), state.row, state.unread))
+            parts += state.parts
+        return StepState(tuple(parts), *take(columns, which, rows), states[0].positions)
 
 
 class StepModel:
@@ -104,40 +78,46 @@ class StepModel:
             row = int(source_mask.any(axis=1).argmin())
             raise ValueError(f"source: row {row} is empty; expected at least one token to read")
         parts, unread = self.network.start(source, source_mask)
-        place = np.empty(len(source), np.int64)
+        part, row = np.empty((2, len(source)), np.int64)
         for number, (rows, _) in enumerate(parts):
-            place[rows] = number
-        return StepState(self.network, tuple(p for _, p in parts), place, unread, source.shape[1])
+            part[rows], row[rows] = number, np.arange(len(rows))
+        return StepState(tuple(p for _, p in parts), part, row, unread, source.shape[1])
 
     def step(
         self, state: StepState, tokens: IntArray, prove: bool = True
     ) -> tuple[Step, StepState]:
         """Read one token per row; return what may come next, on the host, and the new state."""
-        scores, state = self._read(state, tokens)
-        return self.output(scores, state.positions, prove=prove), state
-
-    def _read(self, state: StepState, tokens: IntArray) -> tuple[FloatArray, StepState]:
         tokens = np.where(state.unread >= 0, state.unread, tokens)
-        scores, parts = None, []
-        for number, part in enumerate(state.parts):
-            rows = np.flatnonzero(state.place == number)
-            z, part = self.network.read(part, tokens[rows])
-            z = as_scores(z)
-            if z.ndim != 2 or len(z) != len(rows) or z.shape[1] <= max(self.output.ends):
-                raise ValueError(
-                    f"scores: expected shape ({len(rows)}, vocabulary), a row for each prefix and "
-                    f"a column for each token, the end ({max(self.output.ends)}) among them; got "
-                    f"{z.shape}"
-                )
+        alike: dict[Any, list[int]] = {}
+        for number in np.unique(state.part).tolist():
+            alike.setdefault(self.network.key(state.parts[number]), []).append(number)
+        scores, places, parts = [], [], []
+        for numbers in alike.values():
+            rows = [np.flatnonzero(state.part == number) for number in numbers]
+            chosen = [(state.parts[n], state.row[r]) for n, r in zip(numbers, rows, strict=True)]
+            part, read = chosen[0]
+            if len(chosen) > 1 or not np.array_equal(read, np.arange(len(part[0]))):
+                part = self.network.gather(chosen)
+            places.append(np.concatenate(rows))
+            z, part = self.network.read(part, tokens[places[-1]])
+            scores.append(self._checked(as_scores(z), len(places[-1])))
             parts.append(part)
-            if len(state.parts) == 1:
-                scores = z
-            else:
-                scores = np.empty((len(tokens), z.shape[1]), z.dtype) if scores is None else scores
-                scores[rows] = z
-        assert scores is not None  # a decoder has rows
-        unread = np.full_like(state.unread, -1)
-        return scores, state._replace(parts=tuple(parts), unread=unread)
+        back = np.argsort(np.concatenate(places))
+        number = np.repeat(np.arange(len(parts)), list(map(len, places)))[back]
+        row = np.concatenate([np.arange(len(rows)) for rows in places])[back]
+        z = scores[0] if len(scores) == 1 else np.concatenate(scores)
+        z = z if np.array_equal(back, np.arange(len(back))) else z[back]
+        after = StepState(tuple(parts), number, row, np.full_like(row, -1), state.positions)
+        return self.output(z, state.positions, prove=prove), after
+
+    def _checked(self, z: FloatArray, rows: int) -> FloatArray:
+        most = max(self.output.ends)
+        if z.ndim != 2 or len(z) != rows or z.shape[1] <= most:
+            raise ValueError(
+                f"scores: expected shape ({rows}, vocabulary), a row for each prefix and a column "
+                f"for each token, the end ({most}) among them; got {z.shape}"
+            )
+        return z
 
     def reread(self, source: IntArray, strings: Sequence[Sequence[int]]) -> FloatArray | None:
         """Log-probabilities of whole strings for one source, read at once and without a cache.
@@ -273,15 +253,13 @@ class _Prefixes:
         _mapped(check, state)
         return scores, _Part(prefixes, state)
 
-    def select(self, part: _Part, rows: IntArray) -> _Part:
-        return _Part(part.prefixes[rows], _mapped(lambda x: x[rows], part.state))
-
     def key(self, part: _Part) -> Any:
         return part.prefixes.shape[1], part.state is None
 
-    def join(self, parts: Sequence[_Part]) -> _Part:
-        prefixes, states = zip(*parts, strict=True)
-        return _Part(np.concatenate(prefixes), _mapped(_concatenated, *states))
+    def gather(self, chosen: Sequence[tuple[_Part, IntArray]]) -> _Part:
+        prefixes = np.concatenate([part.prefixes[rows] for part, rows in chosen])
+        states = [_mapped(lambda x, rows=rows: x[rows], part.state) for part, rows in chosen]
+        return _Part(prefixes, states[0] if len(states) == 1 else _mapped(_concatenated, *states))
 
 
 def _concatenated(*arrays: Any) -> Any:

@@ -38,7 +38,6 @@ from pyentmax.reference.mappings import MAPPINGS
 from pyentmax.seq2seq.autograd import MAPPING_OPS, dropout, sigmoid
 from pyentmax.seq2seq.autograd.sparse_attention import attention
 from pyentmax.seq2seq.autograd.tensor import Array, Tensor, as_tensor
-from pyentmax.seq2seq.nn.bisection import bisection
 from pyentmax.seq2seq.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.seq2seq.nn.linear import init_linear, linear
 from pyentmax.seq2seq.nn.mapping_choice import ChosenMapping
@@ -128,12 +127,16 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     """
     query, keys, v = as_tensor(query), as_tensor(keys), as_tensor(v)
     one = query.ndim < keys.ndim
-    hidden = np.tanh((keys.data if one else keys.data[..., None, :, :]) + query.data[..., None, :])
+    hidden = (keys.data if one else keys.data[..., None, :, :]) + query.data[..., None, :]
+    np.tanh(hidden, out=hidden)
     z = hidden @ v.data if v.ndim == 1 else (hidden @ v.data.swapaxes(-1, -2))[..., 0]
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         g = g[..., None]
-        gradient = g * (v.data * (1 - hidden * hidden))
+        gradient = hidden * hidden
+        np.subtract(1, gradient, out=gradient)
+        gradient *= v.data
+        gradient *= g
         return gradient.sum(axis=-2), gradient if one else gradient.sum(axis=-3), g * hidden
 
     return Tensor(z, ((query, keys, v), vjp))
@@ -543,7 +546,7 @@ def sparse_arguments(
         alpha = learned_alpha(*mapping)
         per_query = alpha.ndim and alpha.shape[-1] != 1
         return None if per_query else {"alpha": alpha.reshape(alpha.shape[:-1])}
-    if not isinstance(mapping, ChosenMapping) or mapping.name == bisection.name:
+    if not isinstance(mapping, ChosenMapping) or mapping.name not in MAPPINGS:
         return None
     if MAPPINGS[mapping.name].parameters == ("k",):
         (k,) = mapping.params
