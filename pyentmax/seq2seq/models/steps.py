@@ -53,7 +53,8 @@ class StepState(NamedTuple):
         for state in states:
             columns.append((state.part + len(parts), state.row, state.unread))
             parts += state.parts
-        return StepState(tuple(parts), *take(columns, which, rows), states[0].positions)
+        part, row, unread = take(columns, which, rows)
+        return StepState(tuple(parts), part, row, unread, states[0].positions)
 
 
 class StepModel:
@@ -78,10 +79,11 @@ class StepModel:
             row = int(source_mask.any(axis=1).argmin())
             raise ValueError(f"source: row {row} is empty; expected at least one token to read")
         parts, unread = self.network.start(source, source_mask)
-        part, row = np.empty((2, len(source)), np.int64)
+        place = np.empty((2, len(source)), np.int64)
         for number, (rows, _) in enumerate(parts):
-            part[rows], row[rows] = number, np.arange(len(rows))
-        return StepState(tuple(p for _, p in parts), part, row, unread, source.shape[1])
+            place[0, rows], place[1, rows] = number, np.arange(len(rows))
+        whole = tuple(part for _, part in parts)
+        return StepState(whole, place[0], place[1], unread, source.shape[1])
 
     def step(
         self, state: StepState, tokens: IntArray, prove: bool = True

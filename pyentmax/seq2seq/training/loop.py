@@ -202,7 +202,7 @@ class _Run:
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
         if self.updates % DIAGNOSTICS_EVERY == 0:
-            figures = getattr(self.model, "diagnostics", dict)()
+            figures: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
             for name, value in ({"update": self.updates} | figures if figures else {}).items():
                 self.history.diagnostics.setdefault(name, []).append(value)
         model = self.model
