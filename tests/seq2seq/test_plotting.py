@@ -17,6 +17,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
+from experiments import plots
 from pyentmax.seq2seq.plotting import (
     _figures,
     plot_attention,
@@ -265,10 +266,8 @@ def test_unsuitable_arguments_are_named(draw, message):
 
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_attention_panels_keep_titles_without_empty_axes(count):
-    panels = [
-        plotting.AttentionPanel(f"head {i}, $x", np.eye(3), "abc", "abc") for i in range(count)
-    ]
-    ax = plotting.plot_attention_panels(panels, columns=3)
+    panels = [plots.AttentionPanel(f"head {i}, $x", np.eye(3), "abc", "abc") for i in range(count)]
+    ax = plots.plot_attention_panels(panels, columns=3)
     assert [axes.get_title() for axes in ax.figure.axes] == [panel.title for panel in panels]
 
 
