@@ -143,6 +143,8 @@ def hard_rows() -> Iterator[tuple[str, Any, list[float]]]:
         yield "topk_softmax" if top == 16 else "topk_sparsemax", k, [2, 1, 3, 1, 1, 0]
     for alpha, left, others in product((2, 20, 50), (1, 3, 100, 1e8), ([], [0], [-0.3, 0.5])):
         yield "normmax", alpha, [1 - 2.0**-53 * left, *others, 0]
+    for alpha, level in ((4, -0.7382), (20, -0.66647)):  # 5e-7 above the others' threshold
+        yield "normmax", alpha, [0, -0.3, level]
     for alpha, at in product((4, 7.97, 10, 50), np.linspace(0.3, 0.99, 20)):
         yield "entmax", alpha, [-at / (alpha - 1), *[-9] * 22, 0]  # barely reached by the threshold
     for alpha, n in product((2.5, 51, 1001), (20, 64, 1000)):  # gaps too small for any threshold
