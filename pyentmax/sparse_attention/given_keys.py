@@ -19,7 +19,7 @@ from pyentmax.reference.mappings.entmax import entmax
 from pyentmax.sparse_attention.arguments import Arguments
 from pyentmax.sparse_attention.compressed_rows import OVERHANG, rows_product
 from pyentmax.sparse_attention.tiles import TiledAttention
-from pyentmax.sparse_attention.weights import AttentionWeights
+from pyentmax.sparse_attention.weights import AttentionWeights, indptr_of
 
 ROOM = 1 << 16  # entries of some neighbouring sets, whose weights lie in the cache together
 
@@ -64,15 +64,18 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
         marks = np.arange(edges[0], edges[-1], ROOM)
         cuts = {0, t, *(np.searchsorted(edges, marks, side="right") - 1).tolist()}
         pieces += [(head, top, edges[top : end + 1]) for top, end in pairwise(sorted(cuts))]
-    longest = max([stops[-1] - stops[0] for *_, stops in pieces], default=0)
+    sizes = [int(stops[-1] - stops[0]) for *_, stops in pieces]
+    firsts = indptr_of(np.array(sizes, np.int64))
     output = call.zeros(shape=(call.n_heads, t, problem.value.shape[-1]))
-    parts: list[Any] = [None] * len(pieces)
+    counts, kept = np.zeros((call.n_heads, t), np.int64), np.zeros(len(pieces), np.int64)
+    sinks = call.zeros(shape=counts.shape)
+    data, indices = (np.empty(firsts[-1] * keep, x) for x in (problem.dtype, np.int32))
     nonzeros, product = given_keys, rows_product
     if not call.has_kernels:
         nonzeros, product = given_keys.reference, rows_product.reference
 
     def start() -> Callable[[int], None]:
-        room = longest + OVERHANG
+        room = max(sizes, default=0) + OVERHANG
         values, columns = np.empty(room, problem.dtype), np.empty(room, np.int32)
 
         def run(i: int) -> None:
@@ -81,21 +84,27 @@ def forward(problem: Arguments, keep: bool) -> tuple[Any, AttentionWeights | Non
             query, key, value = (
                 x.some(head, head + 1)[0] for x in (call.query, call.key, call.value)
             )
-            entries = slice(int(stops[0]), int(stops[-1]))
-            edges, sinks = np.zeros(m + 1, np.int64), np.empty(m, problem.dtype)
+            entries, edges = slice(int(stops[0]), int(stops[-1])), np.zeros(m + 1, np.int64)
             nonzeros(
                 query[rows], key, sets.indices[entries], stops[1:] - stops[0],
                 call.entry_bias(head, top, stops, entries), np.full(m, call.alphas[head]),
-                np.full(m, call.sinks[head]), out=(values, columns, edges[1:], sinks),
+                np.full(m, call.sinks[head]), out=(values, columns, edges[1:], sinks[head, rows]),
             )  # fmt: skip
             product(values, columns, edges[:-1], edges[1:], value, out=output[head, rows])
+            counts[head, rows], kept[i] = np.diff(edges), edges[-1]
             if keep:
-                data, keys = values[: edges[-1]].copy(), columns[: edges[-1]].copy()
-                sink = sinks if call.has_sink else None
-                parts[i] = AttentionWeights((m, call.s), data, keys, edges, sink)
+                stored = slice(firsts[i], firsts[i] + kept[i])
+                data[stored], indices[stored] = values[: kept[i]], columns[: kept[i]]
 
         return run
 
     threads.run_pieces(range(len(pieces)), start, call.workers)
     output = output.reshape((*problem.batch, *output.shape[1:]))
-    return output, call.joined(parts) if keep else None
+    if not keep:
+        return output, None
+    if kept.sum() < len(data):
+        places = [slice(i, i + n) for i, n in zip(firsts, kept, strict=False)]
+        data, indices = (np.concatenate([x[place] for place in places]) for x in (data, indices))
+    sink = sinks.reshape(problem.outer_shape[:-1]) if call.has_sink else None
+    parts = data, indices, indptr_of(counts.ravel())
+    return output, AttentionWeights(problem.outer_shape, *parts, sink)

@@ -71,10 +71,11 @@ class TiledAttention(Tiling):
         self._parameters = tuple(
             map(self._parameter, problem.mapping.values, problem.mapping.record.parameters)
         )
-        if (sets := problem.sets) is not None:
-            scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
-        else:
+        scores = self.n_heads * self.t * self.s
+        if len(problem.sequences) > 1:
             scores = self.n_heads * sum([(b - t) * (s - f) for t, b, f, s, *_ in problem.sequences])
+        elif (sets := problem.sets) is not None:
+            scores = self.n_heads * len(sets.indices) // max(1, math.prod(sets.ends.shape[:-1]))
         self.workers, self.rows_at_once = 1, ROWS
         if self.has_kernels and scores >= 2 * WORK:
             self.workers = min(scores // WORK, threads.get_workers())
@@ -230,16 +231,6 @@ class TiledAttention(Tiling):
         sink = None if part.sink is None else np.zeros_like(part.sink)
         return self.spread(replace(part, data=data, sink=sink), places)
 
-    def joined(self, parts: list[AttentionWeights], order: Any = None) -> AttentionWeights:
-        """The caller's weights from those of some rows after the other; of none in an empty call.
-
-        `order` says where each row is among those, unless they are in order.
-        """
-        if not parts:
-            sink = self.zeros(shape=(0,)) if self.has_sink else None
-            parts = [AttentionWeights.from_dense(self.zeros(shape=(0, self.s)), sink)]
-        return AttentionWeights.joined(self.problem.outer_shape, parts, order)
-
     def dense_operands(self, tile: Tile) -> tuple[Any, ...]:
         """Query, key and value of a tile, its mapping, and the mask that derivatives take."""
         arrays = self.query.queries(tile), self.key.keys(tile), self.value.keys(tile)
@@ -299,8 +290,11 @@ def forward(
     output = output.reshape((*problem.batch, *output.shape[1:]))
     if not keep:
         return output, None
+    if not parts:
+        sink = call.zeros(shape=(0,)) if call.has_sink else None
+        parts = [AttentionWeights.from_dense(call.zeros(shape=(0, call.s)), sink)]
     order = None if len(problem.sequences) == 1 else _order(call, tiles)
-    weights = call.joined(parts, order)
+    weights = AttentionWeights.joined(problem.outer_shape, parts, order)
     return output, weights if whole else replace(weights, dense_heads=call.again)
 
 
@@ -313,18 +307,16 @@ def _order(call: TiledAttention, tiles: list[Tile]) -> Any:
 def _dense_heads(call: TiledAttention, columns: Heads) -> Any:
     """The heads with few zeros among their weights, judged by some queries in their middle."""
     longest = max(call.problem.sequences, key=lambda own: (own.bottom - own.top, own.stop))
-    are_dense = np.zeros(call.n_heads, bool)
-    top = (longest.top + longest.bottom - SAMPLE) // 2
+    are_dense, length = np.zeros(call.n_heads, bool), longest.bottom - longest.top
+    top = longest.top + (length - SAMPLE) // 2
+    visible = int(call.visible[top : top + SAMPLE].sum())
+    if length < 4 * SAMPLE or not visible:
+        return are_dense
     heads = min(call.n_heads, call.at_once(queries=SAMPLE))
     samples = [
         call.tile(head, min(head + heads, call.n_heads), top, top + SAMPLE, longest)
         for head in range(0, call.n_heads, heads)
     ]
-    if longest.bottom - longest.top < 4 * SAMPLE:
-        return are_dense
-    visible = int(call.visible[top : top + SAMPLE].sum())
-    if not visible:
-        return are_dense
 
     def start() -> Callable[[Tile], None]:
         kernels = _Kernels(call, columns, samples)
