@@ -25,12 +25,10 @@ from pyentmax.reference.mapping import AnyMapping as Mapping
 R = TypeVar("R", bound=v.Report)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MappingReport(v.Report):
     __doc__ = v.Report.__doc__
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LossReport(v.Report):
     __doc__ = v.Report.__doc__
 

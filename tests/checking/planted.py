@@ -473,6 +473,9 @@ PLANTED = [
       for check, fn in ((check_mapping, pe.softmax), (check_loss, entropy), (
           check_attention, lambda query, key, value: four(query, key, value)))),
     Plant(check_loss, lambda z, y: entropy(as_in_memory(z), y), "softmax", "wrong"),
+    Plant(check_attention, lambda query, key, value, mask=None: four(
+        query, key, value, mask=mask if mask is None or mask.dtype != bool else 0.0 * mask),
+          "softmax", "wrong", "boolean masks ignored"),
     Plant(check_attention, lambda query, key, value: four(as_in_memory(query), key, value),
           "softmax", "wrong", "strides of query not used"),
 ]  # fmt: skip

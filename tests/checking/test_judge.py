@@ -154,16 +154,10 @@ def newest(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
         (lambda query, key, value, dropout=0.0, more=None: four(query, key, value) * (
             np.random.default_rng().random(value.shape[-1:]) >= dropout).astype(query.dtype)
          / query.dtype.type(1 - dropout), "more= was not tried"),
-        (lambda query, key, value, mask=None: four(query, key, value, mask=mask if (
-            mask is None or mask.dtype != bool) else 0.0 * mask.astype(query.dtype)),
-         'masks are additive; masks="additive" declares it'),
     ], 3),
 )  # fmt: skip
 def test_what_attention_takes_is_found_out(fn: Any, note: str) -> None:
     report = check_attention(fn, **F64)
-    if "masks" in note:  # a boolean mask that changes nothing is a fault, and so no convention
-        assert report.causes == ("mask ignored: use mask=",) or report.verdict == "wrong"
-        return
     assert report.verdict == "right", report
     assert not note or note in report.notes
 
