@@ -309,10 +309,16 @@ def test_jacobians_beyond_floats_are_infinite(alpha: float, dtype: Any) -> None:
     assert (right | ~np.isfinite(exact)).all(), (found[~right], exact[~right])
     assert not np.isnan(found).any()
     for function in (pe.entmax.jvp, pe.entmax.jvp.reference):
-        for v in ([1, 2, 4], [2, 2, 2], [0, 0, 1]):
-            assert not np.isnan(
-                function(p, np.broadcast_to(np.array(v, dtype), p.shape), alpha)
-            ).any()
+        for v in ([1, 2, 4], [2, 2, 2], [0, 0, 1], [1, 0, 0]):
+            along = np.broadcast_to(np.array(v, dtype), p.shape)
+            product_ = function(p, along, alpha)
+            assert not np.isnan(product_).any()
+            with np.errstate(all="ignore"):
+                best, size = exact_product(p, along, s)
+                beyond, room = np.abs(best) > largest, digits[:, :, 0] * size
+                right = np.abs(product_ - best) <= room + np.finfo(dtype).tiny
+                right = np.where(beyond, product_ == np.sign(best) * np.inf, right)
+            assert (right | ~np.isfinite(size)).all(), (v, product_[~right], best[~right])
 
 
 BETAS = [-0.95, -0.3, -1e-8, 0, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 1, 1.5, 3]
