@@ -88,7 +88,7 @@ class TiledAttention(Tiling):
             self.alphas = self.alphas.reshape(self.n_heads)
         self.has_sink: bool = problem.sink is not None
         no_sink = np.full(1, -np.inf, problem.dtype)
-        sink = problem.sink[..., 0] if self.has_sink else no_sink
+        sink = no_sink if problem.sink is None else problem.sink[..., 0]
         self.sinks: Any = np.broadcast_to(sink, problem.batch or 1).reshape(self.n_heads)
         if weights is not None:
             if weights.dense_heads is not None:
