@@ -102,6 +102,11 @@ def test_every_mapping_has_a_short_textbook(mapping: pe.Mapping) -> None:
     assert mapping.jacobian.textbook is not None
     assert (mapping.loss.textbook is not None) == mapping.loss.is_defined
     books = (mapping.textbook, mapping.jacobian.textbook, mapping.loss.textbook)
+    slope = mapping.parameter_slope
+    for book in (*books, slope.textbook if slope.is_defined else None):
+        for key in mapping.parameters if book else ():
+            own, its = (inspect.signature(f).parameters[key].default for f in (mapping, book))
+            assert own == its, f"{key} of {book.__name__}"
     lines = [
         line
         for book in books
