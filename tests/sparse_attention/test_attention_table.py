@@ -122,7 +122,7 @@ def test_threads_and_pieces_give_the_same_bits(
 
 
 BUILDS = getattr(sys.modules.get("pyentmax._cpu"), "BUILDS", {})
-LONG = names(mapping=("1.5", "per head", "1", "2", "2.5"))[::5]
+LONG = names(mapping=("1.5", "per head", "1", "2", "2.5"))[::12]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
