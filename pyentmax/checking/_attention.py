@@ -342,8 +342,9 @@ class Attention(Operator):
         if 1 < off.get("boolean", 0) < np.inf and one.off(mask="boolean", added=True) > 1:
             right = ["boolean", *right]  # not added as 1 and 0: so it was meant as a mask
         slips = ("NameError", "AttributeError")  # of the pen, not another convention
-        right += [kind for kind in kinds[:2] if one.error(mask=kind).startswith(slips)]
-        known = [kind for kind in kinds[:2] if off[kind] < np.inf]
+        refused = [kind for kind in kinds[:2] if off[kind] == np.inf]
+        right += [kind for kind in refused if one.error(mask=kind).startswith(slips)]
+        known = [kind for kind in kinds[:2] if kind not in refused]
         u.facts["mask_axes"] = axes
         found = kinds if self.masks else right or known or KINDS[:1]
         u.facts["kinds"] = tuple(dict.fromkeys(found))
