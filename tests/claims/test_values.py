@@ -252,6 +252,19 @@ def test_underflowing_probabilities_keep_support_and_logarithm(backend: Any) -> 
             np.testing.assert_allclose(log_p[1], exact if on[1] else -np.inf, rtol=1e-12)
 
 
+@pytest.mark.parametrize("backend", ARRAYS, ids=lambda backend: backend.name)
+def test_logarithms_of_near_certainty_keep_their_digits(backend: Any) -> None:
+    """log p is −q, q = 1e−12 what others have; the logarithm of a rounded p has four digits."""
+    for name, value, gap in (
+        ("softmax", [], 27.6), ("entmax", [1], 27.6), ("entmax15", [], 2 - 2e-6),
+        ("entmax", [1.25], 3.996),
+    ):  # fmt: skip
+        z = np.array([[-gap, 0.0]])
+        log_p = backend.call(f"{name}.log", z, *value)[0, 1]
+        exact = np.log1p(-truth.forward(name, z, *value)[0, 0])
+        np.testing.assert_allclose(log_p, float(exact), rtol=1e-8)
+
+
 # Rows of one score of 0 and n − 1 ties, where a search stopped early, or a threshold rounded.
 TIES = [
     (508, 1.828375494727526, -0.5869228), (488, 1.821805240879634, -0.59463054),
