@@ -693,7 +693,7 @@ DEFAULTS = {"entmax": 1.5, "normmax": 2.0, "fusedmax": 1.0, "oscarmax": 1.0}
 @for_each(ARRAYS, [(name,) for name in pe.MAPPINGS])
 def test_defaults(backend: Any, case: Any) -> None:
     """The last axis, DESIGN's values, the mean; the same for every attribute."""
-    [name], z, y = case, Z[0], Y[0]
+    [name], z, y = case, Z, Y
     value = [DEFAULTS[name]] if name in DEFAULTS else []
     required = [2] if pe.MAPPINGS[name].parameters and not value else []
     mapping = pe.MAPPINGS[name]
@@ -712,6 +712,11 @@ def test_defaults(backend: Any, case: Any) -> None:
             *((x if isinstance(x, tuple) else (x,)) for x in (found, given)), strict=True
         ):
             same(one, other)
+    if mapping.loss.is_defined:
+        generic = z, y, name
+        named = dict(zip(mapping.parameters, value or required, strict=True))
+        given = pe.fenchel_young_loss(*generic, axis=-1, reduction="mean", **named)
+        same(pe.fenchel_young_loss(*generic, **named), given)
     if required:
         with pytest.raises(TypeError, match=f"missing 1 required .*'{mapping.parameters[0]}'"):
             backend.call(name, z)
