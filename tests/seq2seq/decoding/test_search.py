@@ -35,9 +35,11 @@ from pyentmax.seq2seq.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.seq2seq.models.transformer import Transformer, TransformerConfig
 
 SEARCHES = {
+    "beam of one": (beam_search, {"beam": 1}),
     "beam": (beam_search, {"beam": 3}),
     "whole beam": (beam_search, {"beam": 10_000}),
     "best of a beam": (beam_search, {"beam": 2, "n_best": 1}),
+    "two best of a beam": (beam_search, {"beam": 4, "n_best": 2}),
     "best means of a beam": (beam_search, {"beam": 3, "n_best": 2, "normalize": True}),
     "unproved beam": (beam_search, {"beam": 2, "prove": False}),
     "best": (exact_search, {"width": 1}),
@@ -143,7 +145,7 @@ LATER += ["truncated", "networks"]  # each close to one that is asked in the fir
 
 @pytest.mark.parametrize("kind", [*(kind for kind in MODELS if kind not in LATER), *slow(*LATER)])
 @given(automaton=st.one_of(automata(), automata(cyclic=True)))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=7, deadline=None)
 def test_searches_equal_enumeration(kind, automaton):
     model, limit = MODELS[kind](automaton), LIMITS.get(kind, 4)
     sources = np.arange(min(len(automaton.support), 2))
