@@ -21,7 +21,7 @@ EXAMPLES = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
 F64: Any = {"dtypes": ["float64"]}
 
 
-@pytest.mark.parametrize("i", sample(range(len(PLANTED)), 30))
+@pytest.mark.parametrize("i", sample(range(len(PLANTED)), 60))
 def test_planted_fault_has_its_verdict_and_cause(i: int) -> None:
     plant: Plant = PLANTED[i]
     report = plant.report()
@@ -154,7 +154,7 @@ def newest(query: Any, key: Any, value: Any, causal: bool = False) -> Any:
         (lambda query, key, value, dropout=0.0, more=None: four(query, key, value) * (
             np.random.default_rng().random(value.shape[-1:]) >= dropout).astype(query.dtype)
          / query.dtype.type(1 - dropout), "more= was not tried"),
-    ], 3),
+    ], 6),
 )  # fmt: skip
 def test_what_attention_takes_is_found_out(fn: Any, note: str) -> None:
     report = check_attention(fn, **F64)

@@ -311,7 +311,8 @@ BACKENDS += [Jax()] if _there("jax") else []
 
 SECOND = [("entmax", alpha) for alpha in (1e-9, 1 + 1e-12, 1.001, 1.75, 3)]
 SECOND += [("normmax", 2.0), ("normmax", 4.0), ("budget_sparsemax", 1)]
-"""Cases whose kernel another case runs too: of the second stage, but for values."""
+"""Cases whose kernel another case runs too. They, and rules where there are kernels, are of the
+second stage, but for values."""
 
 
 def for_each(
@@ -321,7 +322,8 @@ def for_each(
     pairs = []
     for backend in backends:
         for case in cases:
-            marks = [*backend.marks, *([pytest.mark.slow] if case in (second or ()) else ())]
+            later = second and (case in second or (_cpu and backend is ARRAYS[0]))
+            marks = [*backend.marks, *([pytest.mark.slow] if later else ())]
             name = f"{backend.name}-{'-'.join(map(str, case))}"
             if backend.has(*case):
                 pairs.append(pytest.param(backend, case, marks=marks, id=name))

@@ -34,7 +34,7 @@ def assert_lazily_equal(found: Any, expected: Any, rtol: float = 0) -> None:
         np.testing.assert_allclose(one.compute(), other, rtol=rtol, atol=0)
 
 
-@pytest.mark.parametrize("name", sample(pe.MAPPINGS, 3))
+@pytest.mark.parametrize("name", sample(pe.MAPPINGS, 7))
 def test_mapping_products_and_support(name: str) -> None:
     record = pe.MAPPINGS[name]
     values = [PARAMETERS[parameter] for parameter in record.parameters]

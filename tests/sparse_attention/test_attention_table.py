@@ -48,7 +48,7 @@ def both_passes(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", sample(names(), 2))
+@pytest.mark.parametrize("name", sample(names(), 5))
 def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiling, "TILE", 1 << 8)  # several tiles, and several blocks of keys
     for module in (tiles, tiling):
@@ -60,7 +60,7 @@ def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_close({"output": output}, {"output": expected(case)[0]["output"]})
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", sample(names(), 2))
 def test_gradients_by_differences(name: str) -> None:
     case = make(name, 5, 7)
     gradients, rng, step = expected(case)[1], np.random.default_rng(1), 1e-6
@@ -74,7 +74,7 @@ def test_gradients_by_differences(name: str) -> None:
 
 
 @has_kernels
-@pytest.mark.parametrize("name", sample(names(), 3))
+@pytest.mark.parametrize("name", sample(names(), 6))
 def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make(name, 5, 9)
     monkeypatch.setattr(choice, "kernels", dict)
@@ -82,7 +82,7 @@ def test_without_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", sample(names(), 5))
+@pytest.mark.parametrize("name", sample(names(), 9))
 def test_heads_whose_weights_are_not_stored(name: str) -> None:
     case = make(name, 70, 80)
     case.arrays[0] *= np.array([0.01, 3, 0.02, 3, 3, 0.01])[:, None, None]  # some dense
@@ -99,7 +99,7 @@ def test_heads_whose_weights_are_not_stored(name: str) -> None:
 
 @has_kernels
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", sample(names()[::3], 5))
+@pytest.mark.parametrize("name", sample(names()[::3], 9))
 def test_threads_and_pieces_give_the_same_bits(
     name: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
