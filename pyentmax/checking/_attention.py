@@ -15,7 +15,7 @@ from pyentmax.checking._differences import Array
 from pyentmax.checking._questions import G, Property, of_calls
 from pyentmax.checking._subject import LONG_SUM, Operator, Subject, accepts
 from pyentmax.checking._tape import V, join, mapped, matmul, reshaped, take, tanh, transposed, where
-from pyentmax.checking._verdict import Case, Expected, Finding, refuse
+from pyentmax.checking._verdict import WRONG, Case, Expected, Finding, refuse
 
 ALIGNMENTS, KINDS = ("bottom-right", "top-left"), ("boolean", "additive", "0/1")
 LAYOUTS = ("BHTd", "BTHd")
@@ -398,6 +398,8 @@ class Attention(Operator):
         refuse("learned" in extra and not u.learned, "no parameter of the mapping may be learned")
         unknown = [x for x in options if x in self.names and x not in (*u.spelled, *f["always"])]
         refuse(not _has(u, options), f"no parameter {', '.join(unknown)}")
+        other = [x for x, y in f["always"].items() if not np.array_equal(options.get(x, y), y)]
+        refuse(other, f"{', '.join(other)} is built in, as always= says")
         refuse(kv and rank < 3, "fn's arrays have no heads")
         refuse(kv and f["groups"], f"fewer heads of keys raised {f['groups']}")
         if t != s and f["equal"]:
@@ -585,6 +587,8 @@ class Attention(Operator):
         rows = max(1.0, (case.query.shape[-2] / 16) ** 0.5)
         if "nothing" in case and not case.edge:
             value = np.where(case.nothing, 0, value)
+        most = {name: float(np.max(np.abs(x), initial=0)) for name, x in grads.items()}
+        least = WRONG * max(most.values(), default=0.0)  # dquery is 0 for one key
         return {"output": Expected(value, unit)} | {
-            self.gradient(name): Expected(x, unit * max(size) ** 2 * rows or u.epsilon)
-            for name, x in grads.items()}  # fmt: skip
+            self.gradient(name): Expected(x, unit * max(size) ** 2 * rows or u.epsilon, max(
+                least, most[name])) for name, x in grads.items()}  # fmt: skip

@@ -476,6 +476,15 @@ PLANTED = [
     Plant(check_attention, lambda query, key, value, mask=None: four(
         query, key, value, mask=mask if mask is None or mask.dtype != bool else 0.0 * mask),
           "softmax", "wrong", "boolean masks ignored"),
+    Plant(check_attention, lambda query, key, value: four(
+        query, key, value, causal=True, offset=0), "softmax", "imprecise", "",
+          {"always": {"causal": True}, "vjp": partial(build(changed(
+              BACKWARD, "np.log(np.sum", "np.log(1e-8 + np.sum", "    i = i + s - t\n", ""), "vjp"),
+              causal=True)}),
+    *(Plant(check_attention, lambda query, key, value, w=w: four(
+        query, key, value, causal=True, window=w), "softmax", verdict, cause,
+            {"always": {"causal": True, "window": 17}}) for w, verdict, cause in (
+        (17, "right", ""), (16, "wrong", "window too narrow"))),
     Plant(check_attention, lambda query, key, value: four(as_in_memory(query), key, value),
           "softmax", "wrong", "strides of query not used"),
 ]  # fmt: skip
