@@ -156,7 +156,12 @@ def route(
     >>> attention.route(x, x, x)
     'tiles'
     """
-    if not (return_weights or options) and short_call(query, key, value, alpha) is not None:
+    unset = attention.__kwdefaults__ or {}
+    if (
+        all(type(x) is type(unset.get(k, ...)) and x == unset[k] for k, x in options.items())
+        and not return_weights
+        and short_call(query, key, value, alpha) is not None
+    ):
         return "short call"
     return AttentionProblem(query, key, value, alpha, **options).route(return_weights)
 

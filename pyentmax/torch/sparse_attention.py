@@ -197,7 +197,11 @@ def route(*arguments: Any, **options: Any) -> str:
     """
     bound = inspect.signature(attention).bind(*arguments, **options)
     query, key, value, *_ = bound.args
-    if not set(bound.arguments) - {"query", "key", "value", "alpha"}:
+    unset = attention.__kwdefaults__ or {}
+    if all(
+        (type(x) is type(unset.get(k, ...)) or k == "dropout") and x == unset[k]
+        for k, x in bound.kwargs.items()
+    ):
         if _short_call(query, key, value, bound.arguments.get("alpha")) is not None:
             return "short call"
     if isinstance(key, ScreenedRows):

@@ -60,7 +60,7 @@ def test_route_says_which_way_a_call_goes() -> None:
         (1, 70_000, False, False, "short call"),
     ):
         query, key = torch.ones(t, 1, requires_grad=learns), torch.ones(s, 1)
-        options = {"causal": True} if causal else {}
+        options = {"causal": causal, "mapping": "entmax", "sink": None, "dropout": 0}
         assert pt.attention.route(query, key, key, **options) == way
     x = torch.ones(2, 400, 4)
     assert pt.attention.route(x[:, :1], pt.ScreenedRows(x), x, scale=1.0) == "screened"

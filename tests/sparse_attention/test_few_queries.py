@@ -105,6 +105,8 @@ def test_short_call_declines_what_needs_more() -> None:
 def test_route_says_which_way_a_call_goes() -> None:
     x, one = np.ones((2, 40, 4)), np.ones((2, 1, 4))
     assert attention.route(one, x, x) == "short call"
+    assert attention.route(one, x, x, mapping=None, causal=False, offset=0) == "short call"
+    assert attention.route(one, x, x, causal=0) == "few queries"
     assert attention.route(one, x, x, scale=1.0) == "few queries"
     assert attention.route(x, x, x) == "tiles"
     assert attention.route(x, x, x, mask=np.zeros((40, 1), int)) == "given keys"
