@@ -189,6 +189,7 @@ def _pairs(t: int, s: int, u: Subject) -> list[Any]:
 
 
 def _dropout(u: Subject, case: Case) -> Iterator[Finding]:
+    refuse(u.library == "jax", "JAX draws random numbers from a key alone")
     state = np.random.get_state()  # noqa: NPY002  # fn may draw from it
     with ExitStack() as stack:
         stack.callback(np.random.set_state, state)  # noqa: NPY002

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyentmax import check_attention, check_loss, check_mapping
@@ -153,6 +154,22 @@ def test_gradient_in_alpha_is_checked() -> None:
     report = check_attention(pyentmax.torch.attention, "entmax", alpha=1.5, dtypes=["float64"])
     assert report.verdict == "right"
     assert "gradient of the parameter" in {x.name for x in report.results if x.finding}
+
+
+def test_dropout_of_jax_which_needs_a_key_is_no_fault() -> None:
+    jax = pytest.importorskip("jax")
+    import pyentmax as pe
+
+    def attention(query: Any, key: Any, value: Any, dropout: float = 0.0, rng: Any = None) -> Any:
+        if dropout:
+            return jax.random.bernoulli(rng, dropout) * value
+        arrays = (np.asarray(x, "f4") for x in (query, key, value))  # nothing is compiled
+        return jax.numpy.asarray(pe.attention(*arrays))
+
+    report = check_attention(attention, "entmax", alpha=1.5, dtypes=["float32"])
+    assert [*report.failures] == ["gradients"]  # which NumPy's arrays have not
+    (dropout,) = (one for one in report.results if one.name == "dropout")
+    assert (dropout.grade, dropout.reason[:4]) == ("not applicable", "JAX ")
 
 
 def test_options_of_a_module_are_tried() -> None:
