@@ -140,7 +140,8 @@ LIMITS = {
 
 
 LATER = ["wide", "hidden", "improbable", "unproved zeros", "function without a state"]
-LATER += ["truncated", "networks", "language model", "ensemble", "dense"]  # each close to one that is asked in the first stage
+LATER += ["truncated", "networks", "language model", "ensemble", "dense"]
+"""Each is close to one that is asked in the first stage."""
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in MODELS if kind not in LATER), *slow(*LATER)])
