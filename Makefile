@@ -103,7 +103,7 @@ test-adapters: $(VENV)/.test $(ADAPTERS_SKIPPED)
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' -k 'torch or jax' tests/claims
-	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider tests/adapters/interpreted_triton.py
+	$(ADAPTERS)/bin/python -m pytest -n $(JOBS) -p no:cacheprovider tests/adapters/interpreted_triton.py
 	$(ADAPTERS)/bin/python -m pytest -n $(JOBS) -p no:cacheprovider -k "torch or jax or sklearn or $$($(ADAPTER_PAGES))" \
 		tests/test_docs_pages.py
 
