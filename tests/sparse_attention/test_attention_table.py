@@ -60,7 +60,7 @@ def test_arrays(name: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_close({"output": output}, {"output": expected(case)[0]["output"]})
 
 
-@pytest.mark.parametrize("name", sample(names(), 2))
+@pytest.mark.parametrize("name", sample(names(), 4))
 def test_gradients_by_differences(name: str) -> None:
     case = make(name, 5, 7)
     gradients, rng, step = expected(case)[1], np.random.default_rng(1), 1e-6
