@@ -54,6 +54,7 @@ def test_own_attention_and_loss_pass() -> None:
     assert untried == ["upstream gradient", views, again]
 
 
+@pytest.mark.slow
 def test_half_types_beside_others_are_edges() -> None:
     def rounded(z: Any) -> Any:
         return pe.softmax(z * z.dtype.type(1.5 if z.dtype == np.float16 else 1))

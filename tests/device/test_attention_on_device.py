@@ -59,7 +59,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 TABLE = [x for x in names(keys=BOOLS, bias=FACTORS["bias"][:-1]) if ", 0.5," not in x]
 
 
-@pytest.mark.parametrize("name", sample(TABLE, 30))
+@pytest.mark.parametrize("name", sample(TABLE, 60))
 @pytest.mark.usefixtures("tile")
 def test_results_are_those_of_whole_matrices(name: str) -> None:
     case = make(name, 7, 9)

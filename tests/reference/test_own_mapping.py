@@ -38,6 +38,7 @@ def test_axes_masks_dtypes_parameters_and_out() -> None:
     assert (warm(Z, mask=np.zeros_like(mask)) == 0).all()
 
 
+@pytest.mark.slow
 def test_derivatives_and_losses() -> None:
     labels, weight = np.arange(12).reshape(4, 3) % 5, np.linspace(0, 1, 12).reshape(4, 3)
     assert pe.check_jacobian(lambda z: warm(z, 2.0), Z, lambda p: warm.jacobian(p, 2.0))

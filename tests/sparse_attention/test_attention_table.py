@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attention_cases import Case, expected, make, names
-from stages import sample
+from stages import sample, slow
 
 import pyentmax as pe
 from pyentmax.engine.backends import choice
@@ -125,7 +125,7 @@ BUILDS = getattr(sys.modules.get("pyentmax._cpu"), "BUILDS", {})
 LONG = names(mapping=("1.5", "per head", "1", "2", "2.5"))[::12]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
 @pytest.mark.parametrize("build", BUILDS)
 def test_every_build(build: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of longer rows, and of features that do and do not fill vectors."""
