@@ -34,7 +34,7 @@ BUILD_SOURCES := setup.py tools/distribution.py setup.cfg pyproject.toml $(wildc
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible: 52 s on an idle Intel Xeon (AVX-512), 78 on an AMD EPYC (AVX2)'
-	@echo 'make test        the test suite, doctests and README included: 100 s on that EPYC, 80 the second time'
+	@echo 'make test        the test suite, doctests and README included: 100 s on that EPYC, 70 the second time'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
 	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
 	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
