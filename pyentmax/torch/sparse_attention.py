@@ -349,10 +349,10 @@ def _run(backend: str, problem: TensorProblem) -> tuple[Tensor, Any]:
             output, weights = dense_attention.softmax_attention(problem), None
         else:
             output, weights = dense_attention.dense_attention(problem)
-        alike = not (problem.masks_keys and kernels) or problem.modifies_scores
-        if alike or problem.return_weights or in_onnx_export() or dense_attention.is_finite(
-            output, problem.query, problem.key
-        ):  # fmt: skip
+        no_other_way = not (problem.masks_keys and kernels) or problem.modifies_scores
+        if no_other_way or problem.return_weights or in_onnx_export():
+            return output, weights
+        if dense_attention.is_finite(output, problem.query, problem.key):
             return output, weights
     output, parts = sparse_operation(problem)
     if parts is None:

@@ -31,6 +31,15 @@ def test_planted_fault_has_its_verdict_and_cause(i: int) -> None:
     assert bool(cause) == bool(plant.cause), report.causes
 
 
+def test_the_guide_counts_the_planted_faults() -> None:
+    guide = Path(__file__).parents[2] / "docs/guide/check-implementation.md"
+    faults = [plant for plant in PLANTED if plant.verdict != "right"]
+    caused = sum(bool(plant.cause) for plant in faults)
+    text = guide.read_text(encoding="utf-8")
+    assert f"plant {len(faults)} faults" in text
+    assert f"the {caused} that are among the known ones" in text
+
+
 @pytest.mark.slow  # of a mapping and a kernel that other tests hold to the same contract
 @pytest.mark.parametrize("name", pe.MAPPINGS)
 def test_own_mapping_passes_within_contract(name: str) -> None:
